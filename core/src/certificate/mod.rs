@@ -1,0 +1,112 @@
+//! Certificates: lower bounds with evidence that is checked here, exactly, in integers.
+//!
+//! A [`Certificate`] claims that no plan has a smaller value. [`verify`] works out what its evidence really proves.
+//! A bound that only a search vouches for is [`Evidence::Attested`] and never counts as verified.
+
+mod area;
+mod bus;
+mod load;
+mod path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::check::{Rule, Violation};
+use crate::ids::{DeviceId, LinkId, OpId};
+use crate::problem::Problem;
+use crate::units::Time;
+
+/// A lower bound on the value of every plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    /// Name of the bound.
+    pub bound: String,
+    /// The value claimed, in picoseconds.
+    pub value_ps: Time,
+    /// Why it holds.
+    pub evidence: Evidence,
+}
+
+/// Why a bound holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Evidence {
+    /// A chain of ops, each of which reads what the one before makes: makespan objectives.
+    Path {
+        /// The chain.
+        ops: Vec<OpId>,
+    },
+    /// One op that some device must run: period objectives.
+    Op {
+        /// The op.
+        op: OpId,
+    },
+    /// Weights for the devices: the busiest is at least as busy as the weighted average.
+    Area {
+        /// One weight per device.
+        weights: Vec<u64>,
+    },
+    /// What must run on one device, since it may run nowhere else.
+    DeviceLoad {
+        /// The device.
+        device: DeviceId,
+    },
+    /// What must cross one link or bus, since both ends may be nowhere else.
+    LinkLoad {
+        /// The link or bus.
+        link: LinkId,
+    },
+    /// Weights for links and buses: parameters must be loaded or read in place over some of them (`cold-start`).
+    Bus {
+        /// One weight per link or bus.
+        weights: Vec<u64>,
+    },
+    /// A search vouches for it; nothing here can check that.
+    Attested {
+        /// Which search.
+        by: String,
+    },
+}
+
+/// What a certificate is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The evidence proves the claim.
+    Verified,
+    /// Only a search vouches for it.
+    Attested,
+}
+
+/// What `evidence` proves of a problem; `None` for an attestation.
+pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
+    let proven = match evidence {
+        Evidence::Path { ops } => path::proven(problem, ops),
+        Evidence::Op { op } => load::of_op(problem, *op),
+        Evidence::Area { weights } => area::proven(problem, weights),
+        Evidence::DeviceLoad { device } => load::of_device(problem, *device),
+        Evidence::LinkLoad { link } => load::of_link(problem, *link),
+        Evidence::Bus { weights } => bus::proven(problem, weights),
+        Evidence::Attested { .. } => return Ok(None),
+    };
+    proven.map(Some).map_err(|message| Violation {
+        rule: Rule::Evidence,
+        place: "certificate".to_owned(),
+        message,
+    })
+}
+
+/// Whether a certificate's evidence proves what it claims.
+pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<Standing, Violation> {
+    match proven(problem, &certificate.evidence)? {
+        None => Ok(Standing::Attested),
+        Some(value) if value >= certificate.value_ps => Ok(Standing::Verified),
+        Some(value) => Err(Violation {
+            rule: Rule::Bound,
+            place: certificate.bound.clone(),
+            message: format!(
+                "it claims {} ps, its evidence proves {} ps and no more",
+                certificate.value_ps.0, value.0
+            ),
+        }),
+    }
+}

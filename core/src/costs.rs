@@ -1,0 +1,265 @@
+//! Costs: how long an op takes on a class of devices at a batch size, and where that figure comes from.
+//!
+//! A [`Profile`] holds what was measured. [`resolve`] fills in the classes of the hardware at hand: profiled times
+//! are taken as they are; else times of a profiled class are carried over, launch' + (t − launch) × that op's
+//! roofline ratio, and labelled scaled; else the roofline itself is the estimate. Nothing is interpolated between
+//! batch sizes: one that was not measured is not supported.
+
+use crate::graph::Graph;
+use crate::hardware::{ClassSpec, HardwareSpec};
+use crate::ids::OpId;
+use crate::input_error::{Code, InputErrors};
+use crate::units::Time;
+
+/// Where a figure comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Measured on this class.
+    Measured,
+    /// Measured on another class and carried over.
+    Scaled,
+    /// A roofline estimate.
+    Estimated,
+}
+
+/// A time and where it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The time.
+    pub time: Time,
+    /// Its origin.
+    pub origin: Origin,
+}
+
+/// The times of all ops on one class of devices.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassCosts {
+    /// Name of the class.
+    pub class: String,
+    /// Supported batch sizes, ascending.
+    pub batch_sizes: Vec<u32>,
+    /// For each batch size, for each op; none: this class cannot run that op.
+    pub costs: Vec<Vec<Option<Cost>>>,
+}
+
+impl ClassCosts {
+    /// The costs of all ops at a batch size, if that is supported.
+    pub fn at(&self, batch_size: u32) -> Option<&[Option<Cost>]> {
+        let index = self.batch_sizes.binary_search(&batch_size).ok()?;
+        Some(&self.costs[index])
+    }
+
+    /// Keeps only the batch sizes that `keep` accepts.
+    fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+        let mut kept = self.batch_sizes.iter().map(|&size| keep(size)).collect::<Vec<_>>().into_iter();
+        self.costs.retain(|_| kept.next().expect("one list per size"));
+        self.batch_sizes.retain(|&size| keep(size));
+    }
+}
+
+/// Measured times of a network.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// By class.
+    pub classes: Vec<ClassCosts>,
+    /// The whole network in one go, where it was measured too: class, batch size, time.
+    pub whole_model: Vec<(String, u32, Time)>,
+}
+
+/// The share of a total time by origin, each between 0 and 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CalibratedShare {
+    /// Measured on the class at hand.
+    pub measured: f64,
+    /// Carried over from another class.
+    pub scaled: f64,
+    /// Estimated by a roofline.
+    pub estimated: f64,
+}
+
+impl CalibratedShare {
+    /// The shares in the sum of `costs`; all zero for an empty sum.
+    pub fn of(costs: impl Iterator<Item = Cost>) -> CalibratedShare {
+        let mut sums = [0u128; 3];
+        for cost in costs {
+            sums[cost.origin as usize] += u128::from(cost.time.0);
+        }
+        let total = sums.iter().sum::<u128>().max(1) as f64;
+        let [measured, scaled, estimated] = sums.map(|sum| sum as f64 / total);
+        CalibratedShare { measured, scaled, estimated }
+    }
+}
+
+/// Which batch sizes a problem needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchSizes {
+    /// One input at a time.
+    One,
+    /// Any supported size up to this many inputs.
+    UpTo(u32),
+}
+
+impl BatchSizes {
+    fn wanted(self, size: u32) -> bool {
+        match self {
+            BatchSizes::One => size == 1,
+            BatchSizes::UpTo(inputs) => size <= inputs,
+        }
+    }
+
+    /// The sizes to estimate for a class: its own list, else quarters of the inputs as in DiviML's experiments.
+    fn to_estimate(self, class: &ClassSpec) -> Vec<u32> {
+        let mut sizes = match self {
+            BatchSizes::One => vec![1],
+            BatchSizes::UpTo(_) if !class.batch_sizes.is_empty() => class.batch_sizes.clone(),
+            BatchSizes::UpTo(inputs) => {
+                let quarters = (1..=4).map(|q| u64::from(inputs) * q);
+                quarters.filter(|q| q % 4 == 0).map(|q| (q / 4) as u32).collect()
+            }
+        };
+        sizes.retain(|&size| size > 0 && self.wanted(size));
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+}
+
+/// The costs for each class of `hardware`, in its order. `catalogue` describes further classes that a profile may
+/// have been measured on.
+pub fn resolve(
+    graph: &Graph,
+    profile: &Profile,
+    hardware: &HardwareSpec,
+    catalogue: &[ClassSpec],
+    sizes: BatchSizes,
+) -> Result<Vec<ClassCosts>, InputErrors> {
+    let mut errors = InputErrors::default();
+    check_lengths(graph, profile, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut resolved = Vec::with_capacity(hardware.classes.len());
+    for class in &hardware.classes {
+        let used = hardware.devices.iter().any(|device| device.class == class.name);
+        let mut costs = match profile.classes.iter().find(|p| p.class == class.name) {
+            Some(profiled) => profiled.clone(),
+            None => match scale_source(class, profile, hardware, catalogue) {
+                Some((from, spec)) => scale(graph, class, from, spec),
+                None => estimate(graph, class, &sizes.to_estimate(class)),
+            },
+        };
+        let listed = |size: u32| {
+            sizes == BatchSizes::One || class.batch_sizes.is_empty() || class.batch_sizes.contains(&size)
+        };
+        costs.retain(|size| sizes.wanted(size) && listed(size));
+        if used && costs.batch_sizes.is_empty() {
+            errors.add(
+                Code::NoCost,
+                format!("hardware.class.{}", class.name),
+                match sizes {
+                    BatchSizes::One => "no times for a batch of one input".to_owned(),
+                    BatchSizes::UpTo(inputs) => format!("no supported batch size up to {inputs}"),
+                },
+                "profile the class at such a batch size, or change batch_sizes",
+            );
+        }
+        if used && !costs.costs.is_empty() && costs.costs.iter().all(|list| list.iter().all(Option::is_none))
+        {
+            errors.add(
+                Code::NoCost,
+                format!("hardware.class.{}", class.name),
+                "there is no profile of this class, none to scale from, and no peak rate to estimate from",
+                "give the class `peak` or `memory_bandwidth` figures, or bring a profile with --profile",
+            );
+        }
+        resolved.push(costs);
+    }
+    errors.into_result(resolved)
+}
+
+fn check_lengths(graph: &Graph, profile: &Profile, errors: &mut InputErrors) {
+    for class in &profile.classes {
+        let lists = class.costs.len() == class.batch_sizes.len();
+        let ascending = class.batch_sizes.windows(2).all(|pair| pair[0] < pair[1]);
+        let ops = class.costs.iter().all(|list| list.len() == graph.op_count());
+        if !(lists && ops && ascending) {
+            errors.add(
+                Code::Length,
+                format!("costs.{}", class.class),
+                format!("needs one list of {} times for each of its batch sizes", graph.op_count()),
+                "give every op a time (null where the class cannot run it), batch sizes ascending",
+            );
+        }
+    }
+}
+
+/// The profiled class to carry times over from: one of the same kind if there is one.
+fn scale_source<'a>(
+    class: &ClassSpec,
+    profile: &'a Profile,
+    hardware: &'a HardwareSpec,
+    catalogue: &'a [ClassSpec],
+) -> Option<(&'a ClassCosts, &'a ClassSpec)> {
+    if class.peak.is_empty() && class.memory_bandwidth.is_none() {
+        return None;
+    }
+    let known = || hardware.classes.iter().chain(catalogue);
+    let with_spec = |costs: &'a ClassCosts| {
+        let spec = known().find(|spec| spec.name == costs.class)?;
+        (!spec.peak.is_empty() || spec.memory_bandwidth.is_some()).then_some((costs, spec))
+    };
+    let sources: Vec<_> = profile.classes.iter().filter_map(with_spec).collect();
+    sources.iter().find(|(_, spec)| spec.kind == class.kind).or(sources.first()).copied()
+}
+
+fn scale(graph: &Graph, class: &ClassSpec, from: &ClassCosts, from_spec: &ClassSpec) -> ClassCosts {
+    let carry = |op: OpId, size: u32, cost: Cost| {
+        if cost.time == Time::ZERO {
+            return Some(Cost { origin: Origin::Scaled, ..cost });
+        }
+        let ratio = match (roofline(graph, class, op, size), roofline(graph, from_spec, op, size)) {
+            (Some(here), Some(there)) if there > 0.0 => here / there,
+            _ => 1.0,
+        };
+        let beyond_launch = cost.time.0.saturating_sub(from_spec.launch.0) as f64;
+        let time = Time::from_us((class.launch.0 as f64 + beyond_launch * ratio) / 1e6)?;
+        Some(Cost { time, origin: Origin::Scaled })
+    };
+    let lists = from.batch_sizes.iter().zip(&from.costs);
+    let costs = lists.map(|(&size, list)| {
+        let costs = list.iter().enumerate();
+        costs.map(|(op, cost)| carry(OpId::new(op), size, (*cost)?)).collect()
+    });
+    ClassCosts { class: class.name.clone(), batch_sizes: from.batch_sizes.clone(), costs: costs.collect() }
+}
+
+fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
+    let one = |op: OpId, size: u32| {
+        let time = Time::from_us(class.launch.as_us() + roofline(graph, class, op, size)? * 1e6)?;
+        Some(Cost { time, origin: Origin::Estimated })
+    };
+    let costs = sizes.iter().map(|&size| graph.ops().map(|op| one(op, size)).collect()).collect();
+    ClassCosts { class: class.name.clone(), batch_sizes: sizes.to_vec(), costs }
+}
+
+/// Seconds beyond the launch: the larger of arithmetic at the peak rate and traffic at the memory bandwidth. None if
+/// the class limits neither, or limits only arithmetic and the op's is not known.
+fn roofline(graph: &Graph, class: &ClassSpec, op: OpId, batch_size: u32) -> Option<f64> {
+    let batch = f64::from(batch_size);
+    let precision = graph.spec().precision.as_deref().unwrap_or("fp32");
+    let peak =
+        class.peak.get(precision).or_else(|| class.peak.get("fp32")).or_else(|| class.peak.values().next());
+    let spec = graph.op(op);
+    let arithmetic = Option::zip(spec.flops, peak).map(|(flops, &peak)| batch * flops as f64 / peak as f64);
+    let traffic = class.memory_bandwidth.map(|bandwidth| {
+        let bytes = match spec.traffic {
+            Some(bytes) => batch * bytes as f64,
+            None => batch * graph.activation_bytes(op) as f64 + graph.weight_bytes(op) as f64,
+        };
+        bytes / bandwidth as f64
+    });
+    match (arithmetic, traffic) {
+        (Some(a), Some(t)) => Some(a.max(t)),
+        (a, t) => a.or(t),
+    }
+}

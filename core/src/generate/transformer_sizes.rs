@@ -1,0 +1,257 @@
+//! Sizes of transformers: those of published networks, those that the options ask for, and what is wrong with them.
+//!
+//! Sources: the papers that `transformer` names, and the configuration files published with the networks.
+
+use super::{MOST_OPS, check_range, check_size, choose};
+use crate::input_error::{Code, InputErrors};
+
+/// What [`gpt`](super::gpt) and [`llama`](super::llama) make. Sizes that are left open are those of the named network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TransformerOptions {
+    /// A published network. `gpt`: `gpt2` (also if none is named), `gpt2-large`, `gpt2-xl`, `gpt3`. `llama`:
+    /// `open-llama-3b` (also if none is named), `open-llama-7b`. Case, hyphens and underscores do not matter.
+    pub name: Option<String>,
+    /// Number of layers.
+    pub layers: Option<u32>,
+    /// Width of the network.
+    pub hidden: Option<u32>,
+    /// Attention heads.
+    pub heads: Option<u32>,
+    /// Heads of keys and values, `llama` only; as many as `heads` if not given.
+    pub kv_heads: Option<u32>,
+    /// Width inside the feed-forward part. For `gpt`, four times `hidden` if not given.
+    pub intermediate: Option<u32>,
+    /// Number of tokens known.
+    pub vocabulary: Option<u32>,
+    /// Rows of the position embedding, `gpt` only.
+    pub context: Option<u32>,
+    /// Sequences in one input.
+    pub batch: u32,
+    /// New tokens of each sequence.
+    pub sequence: u32,
+    /// Tokens of each sequence whose keys and values are cached.
+    pub past: u32,
+}
+
+impl Default for TransformerOptions {
+    fn default() -> TransformerOptions {
+        TransformerOptions {
+            name: None,
+            layers: None,
+            hidden: None,
+            heads: None,
+            kv_heads: None,
+            intermediate: None,
+            vocabulary: None,
+            context: None,
+            batch: 1,
+            sequence: 32,
+            past: 0,
+        }
+    }
+}
+
+/// Sizes of a published network.
+#[derive(Clone, Copy)]
+pub(super) struct Published {
+    name: &'static str,
+    layers: u32,
+    hidden: u32,
+    heads: u32,
+    intermediate: u32,
+    vocabulary: u32,
+    context: u32,
+}
+
+const fn published_gpt(name: &'static str, layers: u32, hidden: u32, heads: u32, context: u32) -> Published {
+    Published { name, layers, hidden, heads, intermediate: 4 * hidden, vocabulary: 50_257, context }
+}
+
+/// The GPTs, the default first.
+pub(super) const GPTS: [Published; 4] = [
+    published_gpt("gpt2", 12, 768, 12, 1024),
+    published_gpt("gpt2-large", 36, 1280, 20, 1024),
+    published_gpt("gpt2-xl", 48, 1600, 25, 1024),
+    published_gpt("gpt3", 96, 12_288, 96, 2048),
+];
+
+const fn published_llama(
+    name: &'static str,
+    layers: u32,
+    hidden: u32,
+    heads: u32,
+    intermediate: u32,
+) -> Published {
+    Published { name, layers, hidden, heads, intermediate, vocabulary: 32_000, context: 2048 }
+}
+
+/// The LLaMAs, the default first.
+pub(super) const LLAMAS: [Published; 2] = [
+    published_llama("open-llama-3b", 26, 3200, 32, 8640),
+    published_llama("open-llama-7b", 32, 4096, 32, 11_008),
+];
+
+/// All sizes, settled.
+#[derive(Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) name: &'static str,
+    pub(super) layers: u32,
+    pub(super) hidden: u64,
+    pub(super) heads: u64,
+    pub(super) kv_heads: u64,
+    pub(super) intermediate: u64,
+    pub(super) vocabulary: u64,
+    pub(super) context: u64,
+    pub(super) batch: u64,
+    pub(super) sequence: u64,
+    pub(super) past: u64,
+}
+
+impl Sizes {
+    /// The sizes that `options` ask for and their faults, or the fault that leaves no sizes at all.
+    pub(super) fn new(
+        options: &TransformerOptions,
+        all: &[Published],
+    ) -> Result<(Sizes, InputErrors), InputErrors> {
+        let names: Vec<(&str, Published)> = all.iter().map(|one| (one.name, *one)).collect();
+        let base = match &options.name {
+            Some(name) => choose("--name", name, &names)?,
+            None => all[0],
+        };
+        let own_shape =
+            [options.layers, options.hidden, options.heads, options.kv_heads, options.intermediate];
+        let own_tables = [options.vocabulary, options.context];
+        let changed = own_shape.iter().chain(&own_tables).any(Option::is_some);
+        let heads = options.heads.unwrap_or(base.heads);
+        let hidden = options.hidden.unwrap_or(base.hidden);
+        // Published feed-forward widths belong to their own hidden width: another one keeps the proportion.
+        let in_proportion = u64::from(hidden) * u64::from(base.intermediate) / u64::from(base.hidden);
+        let sizes = Sizes {
+            name: if changed { "custom" } else { base.name },
+            layers: options.layers.unwrap_or(base.layers),
+            hidden: hidden.into(),
+            heads: heads.into(),
+            kv_heads: options.kv_heads.unwrap_or(heads).into(),
+            intermediate: options.intermediate.map_or(in_proportion, u64::from),
+            vocabulary: options.vocabulary.unwrap_or(base.vocabulary).into(),
+            context: options.context.unwrap_or(base.context).into(),
+            batch: options.batch.into(),
+            sequence: options.sequence.into(),
+            past: options.past.into(),
+        };
+        let mut errors = InputErrors::default();
+        sizes.check(&mut errors);
+        Ok((sizes, errors))
+    }
+
+    fn check(&self, errors: &mut InputErrors) {
+        let least_and_most = [
+            ("--layers", self.layers.into(), 1, 1 << 20),
+            ("--hidden", self.hidden, 1, 1 << 20),
+            ("--heads", self.heads, 1, 1 << 20),
+            ("--kv-heads", self.kv_heads, 1, 1 << 20),
+            ("--intermediate", self.intermediate, 1, 1 << 24),
+            ("--vocabulary", self.vocabulary, 1, 1 << 24),
+            ("--context", self.context, 1, 1 << 24),
+            ("--batch", self.batch, 1, 1 << 20),
+            ("--sequence", self.sequence, 1, 1 << 24),
+            ("--past", self.past, 0, 1 << 24),
+        ];
+        for (option, value, least, most) in least_and_most {
+            check_range(option, value, least, most, errors);
+        }
+        if !errors.is_empty() {
+            return;
+        }
+        if !self.hidden.is_multiple_of(self.heads) {
+            let message = format!("{} heads do not divide a width of {}", self.heads, self.hidden);
+            errors.add(Code::Option, "--heads", message, "give a divisor of --hidden");
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let message = format!("{} heads of keys do not divide {} heads", self.kv_heads, self.heads);
+            errors.add(Code::Option, "--kv-heads", message, "give a divisor of --heads");
+        }
+        check_size("--layers", "ops", u64::from(self.layers) * 17 + 5, MOST_OPS, errors);
+        self.check_volume(errors);
+    }
+
+    /// Reports sizes whose sums would leave the range of the integers; floats judge that well enough.
+    fn check_volume(&self, errors: &mut InputErrors) {
+        let [hidden, inner, vocabulary, rows, keys, heads, batch] = [
+            self.hidden,
+            self.intermediate,
+            self.vocabulary,
+            self.rows(),
+            self.keys(),
+            self.heads,
+            self.batch,
+        ]
+        .map(|size| size as f64);
+        let layers = f64::from(self.layers);
+        let numbers = layers
+            * (rows * (20.0 * hidden + 6.0 * inner + 6.0 * heads * keys) + batch * keys * hidden)
+            + layers * hidden * (4.0 * hidden + 3.0 * inner)
+            + (rows + hidden) * 2.0 * vocabulary;
+        let flops = rows
+            * (layers * 2.0 * hidden * (4.0 * hidden + 3.0 * inner + 2.0 * keys) + 2.0 * hidden * vocabulary);
+        if numbers > 1e15 || flops > 1e18 {
+            let message = format!("this network has {numbers:.1e} numbers and {flops:.1e} operations");
+            let fix = "stay below 1e15 numbers and 1e18 operations";
+            errors.add(Code::Range, "--layers, --hidden, --batch, --sequence", message, fix);
+        }
+    }
+
+    /// New tokens in all.
+    pub(super) fn rows(&self) -> u64 {
+        self.batch * self.sequence
+    }
+
+    /// Tokens that each new one can attend to.
+    pub(super) fn keys(&self) -> u64 {
+        self.past + self.sequence
+    }
+
+    /// Width of one head.
+    pub(super) fn head_width(&self) -> u64 {
+        self.hidden / self.heads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_left_open_are_those_of_the_named_network() {
+        let options = TransformerOptions {
+            name: Some("gpt2_large".into()),
+            hidden: Some(640),
+            heads: Some(10),
+            ..TransformerOptions::default()
+        };
+        let (sizes, errors) = Sizes::new(&options, &GPTS).unwrap();
+        assert!(errors.is_empty());
+        assert_eq!((sizes.name, sizes.layers, sizes.intermediate, sizes.kv_heads), ("custom", 36, 2560, 10));
+    }
+
+    #[test]
+    fn all_faults_are_reported_at_once() {
+        let options = TransformerOptions { layers: Some(0), batch: 0, ..TransformerOptions::default() };
+        let (_, errors) = Sizes::new(&options, &LLAMAS).unwrap();
+        let places: Vec<&str> = errors.kept().iter().map(|e| e.place.as_str()).collect();
+        assert_eq!(places, ["--layers", "--batch"]);
+    }
+
+    #[test]
+    fn the_largest_sizes_do_not_overflow() {
+        let most = TransformerOptions {
+            hidden: Some(u32::MAX),
+            intermediate: Some(u32::MAX),
+            batch: u32::MAX,
+            sequence: u32::MAX,
+            past: u32::MAX,
+            ..TransformerOptions::default()
+        };
+        assert!(!Sizes::new(&most, &GPTS).unwrap().1.is_empty());
+    }
+}

@@ -1,0 +1,271 @@
+//! `batch`: the finish of a group of inputs (DiviML IV).
+//!
+//! For each op the inputs are divided over devices, at most one batch per op and device, its size one that the device
+//! supports. A batch starts when its device is free and the data of all its inputs have arrived. From a batch on
+//! another device they take latency + (inputs the two share) × bytes / bandwidth; links are delays. The value is the
+//! finish of the last batch, or the last arrival at `output_at`. Memory is DiviML's (6): activations of every input,
+//! weights once per device that reads them. Ops that must stay together do so input by input.
+
+use super::latency::check_lanes;
+use super::schedule::Schedule;
+use crate::check::{Rule, Violation, Violations, check_allowed, check_memory, ids_exist, no_route};
+use crate::ids::{DeviceId, TensorId};
+use crate::memory;
+use crate::plan::{Batch, BatchPlan};
+use crate::problem::Problem;
+use crate::score::{Activity, Lane, Score, Span, energy};
+use crate::units::Time;
+
+/// Checks and scores a plan.
+pub(crate) fn check(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Score, Vec<Violation>> {
+    let by_op = check_batches(problem, inputs, plan)?;
+    check_order(problem, plan)?;
+    let mut violations = Violations::default();
+    let placements = plan.batches.iter().map(|batch| (batch.op, batch.device, batch.size()));
+    let memory = memory::resident(problem, placements);
+    check_memory(problem, &memory, &mut violations);
+    check_colocation(problem, plan, &by_op, &mut violations);
+    violations.stop()?;
+    let mut score = run(problem, plan, &by_op)?;
+    check_timeline(problem, plan, &by_op, &score, &mut violations);
+    violations.stop()?;
+    score.memory = memory;
+    Ok(score)
+}
+
+/// The batches of each op; rules `ids`, `op-once`, `device-allowed`, `batch-size`.
+fn check_batches(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Vec<Vec<u32>>, Vec<Violation>> {
+    let graph = &problem.graph;
+    let mut violations = Violations::default();
+    let mut by_op: Vec<Vec<u32>> = vec![Vec::new(); graph.op_count()];
+    for (i, batch) in plan.batches.iter().enumerate() {
+        if !ids_exist(problem, batch.op, batch.device, &mut violations) {
+            continue;
+        }
+        let name = graph.op_name(batch.op);
+        let ascending = batch.inputs.windows(2).all(|pair| pair[0][1] < pair[1][0]);
+        let sound = batch.inputs.iter().all(|[first, last]| first <= last && *last < inputs);
+        if !ascending || !sound || batch.inputs.is_empty() {
+            violations.add(Rule::Ids, name, format!("batch {i}: its inputs are not ranges below {inputs}"));
+            continue;
+        }
+        check_allowed(problem, batch.op, batch.device, &mut violations);
+        if problem.cost(batch.op, batch.device, batch.size()).is_none() {
+            let device = problem.hardware.device_name(batch.device);
+            let message = format!("`{device}` does not support a batch of {}", batch.size());
+            violations.add(Rule::BatchSize, name, message);
+        }
+        by_op[batch.op.index()].push(i as u32);
+    }
+    violations.stop()?;
+    for op in graph.ops() {
+        let batches = || by_op[op.index()].iter().map(|&i| &plan.batches[i as usize]);
+        let mut devices: Vec<DeviceId> = batches().map(|batch| batch.device).collect();
+        devices.sort_unstable();
+        if devices.windows(2).any(|pair| pair[0] == pair[1]) {
+            violations.add(Rule::BatchSize, graph.op_name(op), "it has two batches on one device");
+        }
+        let mut ranges: Vec<[u32; 2]> = batches().flat_map(|batch| batch.inputs.iter().copied()).collect();
+        ranges.sort_unstable();
+        let disjoint = ranges.windows(2).all(|pair| pair[0][1] < pair[1][0]);
+        let total: u64 = ranges.iter().map(|[first, last]| u64::from(last - first) + 1).sum();
+        if !disjoint || total != u64::from(inputs) {
+            violations.add(
+                Rule::OpOnce,
+                graph.op_name(op),
+                format!("each of its {inputs} inputs must run once"),
+            );
+        }
+    }
+    violations.stop()?;
+    Ok(by_op)
+}
+
+/// Every batch is in the list of its own device, once.
+fn check_order(problem: &Problem, plan: &BatchPlan) -> Result<(), Vec<Violation>> {
+    let mut violations = Violations::default();
+    let mut listed = vec![false; plan.batches.len()];
+    if plan.order.len() != problem.hardware.device_count() {
+        let devices = problem.hardware.device_count();
+        violations.add(
+            Rule::Ids,
+            "order",
+            format!("has {} lists, there are {devices} devices", plan.order.len()),
+        );
+    }
+    for (device, list) in plan.order.iter().enumerate() {
+        for &i in list {
+            match plan.batches.get(i as usize) {
+                None => violations.add(Rule::Ids, "order", format!("there is no batch {i}")),
+                Some(batch) if batch.device.index() != device => {
+                    violations.add(Rule::Ids, "order", format!("batch {i} is listed under another device"));
+                }
+                Some(batch) if std::mem::replace(&mut listed[i as usize], true) => {
+                    violations.add(
+                        Rule::OpOnce,
+                        problem.graph.op_name(batch.op),
+                        "its batch is listed twice",
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    for (batch, _) in plan.batches.iter().zip(&listed).filter(|(_, listed)| !**listed) {
+        violations.add(Rule::OpOnce, problem.graph.op_name(batch.op), "its batch is in no device's list");
+    }
+    violations.stop()
+}
+
+/// Ops that must stay together have the same inputs on the same devices.
+fn check_colocation(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>], violations: &mut Violations) {
+    let division = |op: usize| {
+        let mut batches: Vec<(DeviceId, &[[u32; 2]])> = Vec::new();
+        batches
+            .extend(by_op[op].iter().map(|&i| &plan.batches[i as usize]).map(|b| (b.device, &b.inputs[..])));
+        batches.sort_unstable();
+        batches
+    };
+    for group in &problem.constraints.colocate {
+        if let Some(op) = group.iter().find(|op| division(op.index()) != division(group[0].index())) {
+            let message =
+                format!("its inputs must be where those of `{}` are", problem.graph.op_name(group[0]));
+            violations.add(Rule::Colocation, problem.graph.op_name(*op), message);
+        }
+    }
+}
+
+/// How long a tensor's shared inputs take from one device to another; none without a route.
+fn delay(problem: &Problem, tensor: TensorId, from: DeviceId, to: DeviceId, shared: u32) -> Option<Time> {
+    let bytes = problem.graph.tensor_bytes(tensor) * u64::from(shared);
+    if from == to { Some(Time::ZERO) } else { Some(problem.hardware.route(from, to)?.time(bytes)) }
+}
+
+fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
+    let graph = &problem.graph;
+    let mut violations = Violations::default();
+    let mut schedule = Schedule::default();
+    let mut score = Score {
+        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
+        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
+        ..Score::default()
+    };
+    let release = |batch: &Batch, violations: &mut Violations| {
+        let mut release = Time::ZERO;
+        let outside = graph.inputs(batch.op).iter().filter(|&&t| graph.producer(t).is_none());
+        for (&tensor, from) in outside.zip(std::iter::repeat(problem.constraints.input_at)) {
+            let Some(from) = from else { continue };
+            match delay(problem, tensor, from, batch.device, batch.size()) {
+                Some(time) => release = release.max(time),
+                None => no_route(problem, graph.tensor_name(tensor), from, batch.device, violations),
+            }
+        }
+        release
+    };
+    for batch in &plan.batches {
+        let cost =
+            problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported");
+        schedule.task(cost.time, release(batch, &mut violations));
+    }
+    let mut moves = Vec::new();
+    for (j, later) in plan.batches.iter().enumerate() {
+        for &tensor in graph.inputs(later.op) {
+            let Some(producer) = graph.producer(tensor) else { continue };
+            for &i in &by_op[producer.index()] {
+                let earlier = &plan.batches[i as usize];
+                let shared = earlier.shared(later);
+                if shared == 0 {
+                    continue;
+                }
+                match delay(problem, tensor, earlier.device, later.device, shared) {
+                    None => {
+                        let name = graph.tensor_name(tensor);
+                        no_route(problem, name, earlier.device, later.device, &mut violations);
+                    }
+                    Some(time) => {
+                        schedule.after(i, j as u32, time);
+                        if time > Time::ZERO {
+                            moves.push((tensor, i, later.device, shared));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for list in &plan.order {
+        schedule.in_turn(list);
+    }
+    violations.stop()?;
+    let starts = schedule.earliest_starts().map_err(|stuck| {
+        let name = |&i: &u32| graph.op_name(plan.batches[i as usize].op);
+        let names: Vec<&str> = stuck.iter().take(4).map(name).collect();
+        let message =
+            format!("the planned order contradicts the data: {} wait for each other", names.join(", "));
+        vec![Violation { rule: Rule::Order, place: names[0].to_owned(), message }]
+    })?;
+    for (i, batch) in plan.batches.iter().enumerate() {
+        let (start, end) = (starts[i], starts[i] + schedule.duration(i as u32));
+        score.value = score.value.max(end);
+        score.device_busy[batch.device.index()] += end - start;
+        let what = Activity::Op(batch.op, batch.size());
+        score.trace.spans.push(Span { lane: Lane::Device(batch.device), what, start, end });
+        for &tensor in graph.outputs(batch.op).iter().filter(|&&t| graph.is_output(t)) {
+            let Some(to) = problem.constraints.output_at else { continue };
+            match delay(problem, tensor, batch.device, to, batch.size()) {
+                Some(time) => score.value = score.value.max(end + time),
+                None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
+            }
+        }
+    }
+    violations.stop()?;
+    for (tensor, i, to, shared) in moves {
+        let from = &plan.batches[i as usize];
+        let route = problem.hardware.route(from.device, to).expect("its time was computed");
+        let time = route.time(graph.tensor_bytes(tensor) * u64::from(shared));
+        let start = starts[i as usize] + schedule.duration(i);
+        for &link in &route.links {
+            score.link_busy[link.index()] += time;
+            let what = Activity::Tensor(tensor, to);
+            score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end: start + time });
+        }
+    }
+    score.latency = score.value;
+    score.energy_uj = energy(problem, &score.device_busy);
+    score.starts = starts;
+    Ok(score)
+}
+
+/// The definition once more, applied to the timeline alone.
+fn check_timeline(
+    problem: &Problem,
+    plan: &BatchPlan,
+    by_op: &[Vec<u32>],
+    score: &Score,
+    violations: &mut Violations,
+) {
+    let graph = &problem.graph;
+    let end = |i: usize| {
+        let batch = &plan.batches[i];
+        problem.cost(batch.op, batch.device, batch.size()).map(|cost| score.starts[i] + cost.time)
+    };
+    for (j, later) in plan.batches.iter().enumerate() {
+        for (&tensor, producer) in
+            graph.inputs(later.op).iter().filter_map(|t| Some((t, graph.producer(*t)?)))
+        {
+            for &i in &by_op[producer.index()] {
+                let earlier = &plan.batches[i as usize];
+                let shared = earlier.shared(later);
+                let way = delay(problem, tensor, earlier.device, later.device, shared);
+                let there = Option::zip(end(i as usize), way).map(|(end, way)| end + way);
+                if shared > 0 && there.is_none_or(|there| score.starts[j] < there) {
+                    let message = format!("it starts before `{}` arrives", graph.tensor_name(tensor));
+                    violations.add(Rule::TooEarly, graph.op_name(later.op), message);
+                }
+            }
+        }
+        if end(j).is_none_or(|end| end > score.value) {
+            violations.add(Rule::Duration, graph.op_name(later.op), "it ends after the schedule does");
+        }
+    }
+    check_lanes(problem, &score.trace, false, violations);
+}

@@ -1,0 +1,9 @@
+//! Objectives whose value is the finish of a schedule: `latency`, `batch`, `cold-start`.
+//!
+//! A plan gives every device (and bus) an ordered list of things to do. Its score is the longest path through data
+//! dependences and those orders ([`schedule`]).
+
+pub(crate) mod batch;
+pub(crate) mod cold_start;
+pub(crate) mod latency;
+mod schedule;

@@ -1,0 +1,28 @@
+//! What counts against a device's memory.
+
+use crate::ids::{DeviceId, OpId};
+use crate::problem::{MemoryRule, Problem};
+
+/// DiviML's equation (6): weights once per device that has a reader, plus the inputs and outputs of every op on the
+/// device, all resident, a tensor shared by several ops counted for each. `placements` lists op, device and number
+/// of inputs.
+pub(crate) fn resident(
+    problem: &Problem,
+    placements: impl Iterator<Item = (OpId, DeviceId, u32)>,
+) -> Vec<u64> {
+    let graph = &problem.graph;
+    let mut memory = vec![0u64; problem.hardware.device_count()];
+    let mut reads = Vec::new();
+    for (op, device, inputs) in placements {
+        if problem.constraints.memory_rule == MemoryRule::All {
+            memory[device.index()] += graph.activation_bytes(op) * u64::from(inputs);
+        }
+        reads.extend(graph.params_of(op).iter().map(|&param| (param, device)));
+    }
+    reads.sort_unstable();
+    reads.dedup();
+    for (param, device) in reads {
+        memory[device.index()] += graph.param_bytes(param);
+    }
+    memory
+}

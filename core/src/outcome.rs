@@ -1,0 +1,187 @@
+//! What a planner is given and what it gives back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::certificate::{self, Certificate, Standing};
+use crate::check::{self, Violation};
+use crate::plan::Plan;
+use crate::problem::Problem;
+use crate::score::Score;
+use crate::units::Time;
+
+/// How long and how hard to try.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    /// When the run began.
+    pub start: Instant,
+    /// How long it may take.
+    pub time: Duration,
+    /// The most search nodes, where a run must not depend on the clock.
+    pub nodes: Option<u64>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// The most threads.
+    pub threads: u32,
+    /// Set from outside to end the run early.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+impl Budget {
+    /// A budget that starts now.
+    pub fn new(time: Duration) -> Budget {
+        Budget {
+            start: Instant::now(),
+            time,
+            nodes: None,
+            seed: 1,
+            threads: 1,
+            cancelled: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
+    /// Whether somebody asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Whether the time is up or somebody asked to stop.
+    pub fn is_spent(&self) -> bool {
+        self.is_cancelled() || self.start.elapsed() >= self.time
+    }
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopReason {
+    /// There was nothing left to do.
+    #[default]
+    Finished,
+    /// The time or the nodes were used up.
+    OutOfBudget,
+    /// Somebody asked to stop.
+    Cancelled,
+}
+
+/// Value and bound at one moment of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HistoryPoint {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// The best value so far.
+    pub value: Option<Time>,
+    /// The best lower bound so far.
+    pub lower_bound: Option<Time>,
+}
+
+/// How a run ended, in a word. `Optimal` is derived from value and bound, never claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The value equals the bound to the picosecond.
+    Optimal,
+    /// There is a plan.
+    Feasible,
+    /// No plan can exist.
+    Infeasible,
+    /// None was found.
+    NoPlan,
+    /// The run was stopped early; the best plan so far, if any, is kept.
+    Cancelled,
+}
+
+impl Status {
+    /// As JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Optimal => "optimal",
+            Status::Feasible => "feasible",
+            Status::Infeasible => "infeasible",
+            Status::NoPlan => "no-plan",
+            Status::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The best plan and what it costs.
+    pub best: Option<(Plan, Score)>,
+    /// The bounds found, the strongest of each name.
+    pub certificates: Vec<Certificate>,
+    /// Why no plan can exist, where that was shown.
+    pub infeasible: Vec<String>,
+    /// Why the run ended.
+    pub stop: StopReason,
+    /// Value and bound over time.
+    pub history: Vec<HistoryPoint>,
+}
+
+impl Outcome {
+    /// Checks a plan and keeps it if it is valid and better than what there is.
+    pub fn offer(&mut self, problem: &Problem, plan: Plan, budget: &Budget) -> Result<(), Vec<Violation>> {
+        let score = check::check(problem, &plan)?;
+        if self.best.as_ref().is_none_or(|(_, best)| score.value < best.value) {
+            self.best = Some((plan, score));
+            self.note(budget);
+        }
+        Ok(())
+    }
+
+    /// Verifies a certificate and keeps it if it is the strongest of its name.
+    pub fn accept(&mut self, problem: &Problem, new: Certificate, budget: &Budget) -> Result<(), Violation> {
+        certificate::verify(problem, &new)?;
+        match self.certificates.iter_mut().find(|old| old.bound == new.bound) {
+            Some(old) if old.value_ps >= new.value_ps => return Ok(()),
+            Some(old) => *old = new,
+            None => self.certificates.push(new),
+        }
+        self.note(budget);
+        Ok(())
+    }
+
+    fn note(&mut self, budget: &Budget) {
+        self.history.push(HistoryPoint {
+            seconds: budget.start.elapsed().as_secs_f64(),
+            value: self.value(),
+            lower_bound: self.lower_bound(),
+        });
+    }
+
+    /// The best value.
+    pub fn value(&self) -> Option<Time> {
+        self.best.as_ref().map(|(_, score)| score.value)
+    }
+
+    /// The best lower bound, verified or attested.
+    pub fn lower_bound(&self) -> Option<Time> {
+        self.certificates.iter().map(|certificate| certificate.value_ps).max()
+    }
+
+    /// The best lower bound whose evidence was verified.
+    pub fn verified_lower_bound(&self, problem: &Problem) -> Option<Time> {
+        let verified = |c: &&Certificate| certificate::verify(problem, c) == Ok(Standing::Verified);
+        self.certificates.iter().filter(verified).map(|certificate| certificate.value_ps).max()
+    }
+
+    /// (value − lower bound) / lower bound; none without both, or with a bound of zero below the value.
+    pub fn gap(&self) -> Option<f64> {
+        let (value, bound) = (self.value()?, self.lower_bound()?);
+        if value == bound {
+            return Some(0.0);
+        }
+        (bound > Time::ZERO).then(|| (value.0 as f64 - bound.0 as f64) / bound.0 as f64)
+    }
+
+    /// How the run ended.
+    pub fn status(&self) -> Status {
+        match self.value() {
+            Some(value) if self.lower_bound() == Some(value) => Status::Optimal,
+            None if !self.infeasible.is_empty() => Status::Infeasible,
+            _ if self.stop == StopReason::Cancelled => Status::Cancelled,
+            Some(_) => Status::Feasible,
+            None => Status::NoPlan,
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Objectives whose value is the period of a stream: `pipeline`, `stream`.
+//!
+//! A plan maps ops to stages and stages to devices, or ops to devices. Its score is the load of the busiest resource.
+
+pub(crate) mod pipeline;
+pub(crate) mod stream;

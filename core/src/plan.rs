@@ -1,0 +1,196 @@
+//! Plans: decisions only. No time is stored here; what a plan costs is recomputed by [`check`](crate::check::check).
+//!
+//! Ids are positions in the problem's lists of ops, devices, tensors and parameters.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{DeviceId, OpId, ParamId, TensorId};
+
+/// A plan for one of the five objectives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "objective", rename_all = "kebab-case")]
+pub enum Plan {
+    /// One request.
+    Latency(LatencyPlan),
+    /// A group of inputs.
+    Batch(BatchPlan),
+    /// Pipeline stages.
+    Pipeline(PipelinePlan),
+    /// A stream over networked devices.
+    Stream(StreamPlan),
+    /// One request with weights in host memory.
+    ColdStart(ColdStartPlan),
+}
+
+/// What each device runs, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LatencyPlan {
+    /// For each device, its ops in the order it runs them.
+    pub order: Vec<Vec<OpId>>,
+    /// Transfers in the order every link takes them; only where links are used in turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transfers: Vec<Transfer>,
+}
+
+/// A tensor sent to a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// What is sent.
+    pub tensor: TensorId,
+    /// Where to.
+    pub to: DeviceId,
+}
+
+/// How the inputs of each op are divided, and what each device runs, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BatchPlan {
+    /// At most one batch for each op and device.
+    pub batches: Vec<Batch>,
+    /// For each device, positions in `batches` in the order it runs them.
+    pub order: Vec<Vec<u32>>,
+}
+
+/// Some inputs of one op, run together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    /// The op.
+    pub op: OpId,
+    /// The device.
+    pub device: DeviceId,
+    /// Which inputs: disjoint ranges `[first, last]`, ascending.
+    pub inputs: Vec<[u32; 2]>,
+}
+
+impl Batch {
+    /// How many inputs.
+    pub fn size(&self) -> u32 {
+        self.inputs.iter().map(|[first, last]| last - first + 1).sum()
+    }
+
+    /// How many inputs two batches share.
+    pub fn shared(&self, other: &Batch) -> u32 {
+        let (mut i, mut j, mut shared) = (0, 0, 0);
+        while let (Some(a), Some(b)) = (self.inputs.get(i), other.inputs.get(j)) {
+            shared += (a[1].min(b[1]) + 1).saturating_sub(a[0].max(b[0]));
+            if a[1] < b[1] { i += 1 } else { j += 1 }
+        }
+        shared
+    }
+}
+
+/// Ops to stages, stages to devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PipelinePlan {
+    /// The stages, each on a device of its own.
+    pub stages: Vec<Stage>,
+}
+
+/// One pipeline stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Its ops in the order it runs them.
+    pub ops: Vec<OpId>,
+}
+
+/// Ops to devices.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamPlan {
+    /// For each op, its device.
+    pub device_of: Vec<DeviceId>,
+}
+
+/// What each device runs, how weights get there, and what each bus carries, in order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColdStartPlan {
+    /// For each device, its ops in the order it runs them.
+    pub order: Vec<Vec<OpId>>,
+    /// How each parameter reaches each device that reads it from its own memory.
+    pub landings: Vec<Landing>,
+    /// What the buses carry, in the order each of them takes it; reads in place are listed here too.
+    pub bus: Vec<BusItem>,
+}
+
+/// The way of one parameter to one device that reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Landing {
+    /// The parameter.
+    pub param: ParamId,
+    /// The device that reads it.
+    pub reader: DeviceId,
+    /// The device that it is sent to from host memory: the reader itself, or a peer that forwards it.
+    pub via: DeviceId,
+}
+
+/// Something that occupies a bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BusItem {
+    /// A parameter on its way from host memory to a device.
+    Load {
+        /// The parameter.
+        param: ParamId,
+        /// Where it lands.
+        to: DeviceId,
+    },
+    /// An op that reads its parameters in place.
+    Read {
+        /// The op.
+        op: OpId,
+    },
+}
+
+impl Plan {
+    /// The name of the objective it is for.
+    pub fn objective_name(&self) -> &'static str {
+        match self {
+            Plan::Latency(_) => "latency",
+            Plan::Batch(_) => "batch",
+            Plan::Pipeline(_) => "pipeline",
+            Plan::Stream(_) => "stream",
+            Plan::ColdStart(_) => "cold-start",
+        }
+    }
+
+    /// Where ops run and for how many inputs: op, device, batch size.
+    pub fn placements(&self) -> Vec<(OpId, DeviceId, u32)> {
+        let ordered = |order: &[Vec<OpId>]| {
+            let lists = order.iter().enumerate();
+            lists.flat_map(|(d, ops)| ops.iter().map(move |&op| (op, DeviceId::new(d), 1))).collect()
+        };
+        match self {
+            Plan::Latency(plan) => ordered(&plan.order),
+            Plan::ColdStart(plan) => ordered(&plan.order),
+            Plan::Batch(plan) => plan.batches.iter().map(|b| (b.op, b.device, b.size())).collect(),
+            Plan::Pipeline(plan) => {
+                plan.stages.iter().flat_map(|s| s.ops.iter().map(|&op| (op, s.device, 1))).collect()
+            }
+            Plan::Stream(plan) => {
+                plan.device_of.iter().enumerate().map(|(op, &d)| (OpId::new(op), d, 1)).collect()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_inputs_are_counted_over_ranges() {
+        let batch = |inputs: &[[u32; 2]]| Batch { op: OpId(0), device: DeviceId(0), inputs: inputs.to_vec() };
+        assert_eq!(batch(&[[0, 3], [8, 9]]).shared(&batch(&[[2, 8]])), 3);
+        assert_eq!(batch(&[[0, 3]]).shared(&batch(&[[4, 8]])), 0);
+        assert_eq!(batch(&[[0, 3], [8, 9]]).size(), 6);
+    }
+}
