@@ -11,8 +11,9 @@
 
 pub mod certificate;
 pub mod check;
+pub mod coarsen;
 pub mod costs;
-//GEN
+pub mod generate;
 pub mod graph;
 pub mod hardware;
 pub mod ids;
@@ -21,6 +22,7 @@ mod makespan;
 mod memory;
 pub mod outcome;
 mod period;
+pub mod plainest;
 pub mod plan;
 pub mod problem;
 pub mod rng;

@@ -134,7 +134,7 @@ pub fn rwnn(options: &RwnnOptions) -> Result<ProblemSpec, InputErrors> {
     Ok(ProblemSpec {
         graph,
         profile: profile(&weights, &times, options.batches, &mut rng),
-        hardware: Some(OwnHardware::Given(three_devices())),
+        hardware: Some(OwnHardware::Given(Box::new(three_devices()))),
         objective: Some(Objective::Latency { links: LinkUse::Delay }),
         ..ProblemSpec::default()
     })
@@ -390,7 +390,7 @@ mod tests {
         let Some(OwnHardware::Given(spec)) = make(Wiring::Sdep, 1, 1).hardware else {
             panic!("own hardware")
         };
-        assert_eq!(Hardware::new(spec).unwrap().device_count(), 3);
+        assert_eq!(Hardware::new(*spec).unwrap().device_count(), 3);
     }
 
     #[test]

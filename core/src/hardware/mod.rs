@@ -1,7 +1,7 @@
 //! The machines: devices of some class, host memories, links and shared buses.
 //!
 //! A [`HardwareSpec`] is plain data; [`Hardware::new`] validates it and derives what planners need: one fixed
-//! route for every ordered pair of devices ([`routes`]), and which devices are interchangeable.
+//! route for every ordered pair of devices ([`Route`]), and which devices are interchangeable.
 //!
 //! *Places* are where bytes can be: a device, the host memory of a node, a switch. A device with `on_host` has no
 //! memory of its own and sits at its node's host memory, at no cost.

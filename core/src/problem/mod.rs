@@ -57,6 +57,17 @@ impl Problem {
         errors.into_result(problem)
     }
 
+    /// The problem as plain data, with nothing left open.
+    pub fn to_spec(&self) -> ProblemSpec {
+        ProblemSpec {
+            graph: self.graph.spec().clone(),
+            profile: Profile { classes: self.costs.clone(), whole_model: Vec::new() },
+            hardware: Some(OwnHardware::Given(Box::new(self.hardware.spec().clone()))),
+            objective: Some(self.objective),
+            constraints: self.constraints.spec().clone(),
+        }
+    }
+
     /// The costs of each class of the hardware, in its order.
     pub fn costs(&self) -> &[ClassCosts] {
         &self.costs

@@ -27,7 +27,7 @@ pub struct ProblemSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnHardware {
     /// Described in full.
-    Given(HardwareSpec),
+    Given(Box<HardwareSpec>),
     /// As many identical devices as there are stages, each pair joined at this many bytes per second.
     UniformPerStage {
         /// Bytes per second between any two.

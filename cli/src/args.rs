@@ -1,0 +1,331 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Splits a neural network over unlike devices, and proves how good the split is.
+#[derive(Parser)]
+#[command(
+    name = "divvy",
+    version,
+    max_term_width = 100,
+    after_help = "Try: divvy plan model.json --on h200-cpu"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Show what a model, problem, plan or hardware file holds
+    Inspect(InspectArgs),
+    /// List built-in hardware, or show one
+    Hardware(HardwareArgs),
+    /// Make a seeded problem: random networks, YOLOv2, GPT, LLaMA
+    Generate(GenerateArgs),
+    /// Decide which device runs what, and when
+    Plan(PlanArgs),
+    /// Prove a lower bound without planning
+    Bound(PlanArgs),
+    /// Check a plan file: rules, value, start times, bounds
+    Check(CheckArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct InspectArgs {
+    /// File to look at; `-` reads standard input
+    pub(crate) file: String,
+    /// How many of the largest tensors to list
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) top: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct HardwareArgs {
+    #[command(subcommand)]
+    pub(crate) command: HardwareCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum HardwareCommand {
+    /// List the built-in hardware
+    List {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show devices, routes and sources of built-in hardware or of a hardware file
+    Show {
+        /// Built-in name or path
+        hardware: String,
+        /// Print the description itself, to start your own file from
+        #[arg(long, conflicts_with = "json")]
+        toml: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Objectives by name.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectiveName {
+    /// The finish of one request
+    Latency,
+    /// The finish of a group of inputs (--inputs)
+    Batch,
+    /// The busiest pipeline stage (--stages)
+    Pipeline,
+    /// The busiest device or link of a stream
+    Stream,
+    /// The finish of one request whose weights are still in host memory
+    ColdStart,
+}
+
+/// How links behave under latency.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinksName {
+    /// A transfer takes its time, whatever else is under way
+    Delay,
+    /// Every link carries one transfer at a time
+    InTurn,
+}
+
+/// Everything that makes a problem out of files.
+#[derive(clap::Args, Default)]
+pub(crate) struct ProblemArgs {
+    /// Hardware: a built-in name (`divvy hardware list`) or a file; not needed where the model file holds its own
+    #[arg(long, value_name = "HARDWARE")]
+    pub(crate) on: Option<String>,
+    /// What to minimise [default: what the file says, else latency]
+    #[arg(long, value_enum)]
+    pub(crate) objective: Option<ObjectiveName>,
+    /// Number of inputs of a batch
+    #[arg(long, value_name = "L")]
+    pub(crate) inputs: Option<u32>,
+    /// Most stages of a pipeline [default: the number of devices]
+    #[arg(long, value_name = "K")]
+    pub(crate) stages: Option<u32>,
+    /// Most device changes along the network (stream)
+    #[arg(long, value_name = "S")]
+    pub(crate) max_splits: Option<u32>,
+    /// Fewest device changes along the network (stream)
+    #[arg(long, value_name = "S")]
+    pub(crate) min_splits: Option<u32>,
+    /// Links as mere delays, or used in turn (latency) [default: delay]
+    #[arg(long, value_enum)]
+    pub(crate) links: Option<LinksName>,
+    /// Times of the same ops from another file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<String>,
+    /// Op that must run on a device; may be repeated
+    #[arg(long, value_name = "OP=DEVICE")]
+    pub(crate) pin: Vec<String>,
+    /// Op that must not run on a device; may be repeated
+    #[arg(long, value_name = "OP=DEVICE")]
+    pub(crate) forbid: Vec<String>,
+    /// Ops that must share a device, by commas; may be repeated
+    #[arg(long, value_name = "OP,OP")]
+    pub(crate) colocate: Vec<String>,
+    /// Bytes that may be used of a device, such as gpu1=8GB; may be repeated
+    #[arg(long, value_name = "DEVICE=SIZE")]
+    pub(crate) memory_limit: Vec<String>,
+    /// Device where the network's inputs are [default: everywhere]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) input_at: Option<String>,
+    /// Device where the network's outputs must arrive [default: anywhere]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) output_at: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Model or problem file; `-` reads standard input
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) problem: ProblemArgs,
+    /// How long to try, such as 10s, 500ms or 2m
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) time: Duration,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Most threads
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: u32,
+    /// Planner by name [default: auto, the best for the problem]
+    #[arg(long)]
+    pub(crate) planner: Option<String>,
+    /// Bound by name; may be repeated [default: all that apply]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) bound: Vec<String>,
+    /// Write the plan, its proof and the problem to this file (.gz packs it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no notes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Plan file; `-` reads standard input
+    pub(crate) plan: String,
+    /// Make sure that the embedded problem is the one this model gives
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) against: Option<String>,
+    /// Hardware that the plan must be for, with --against; not needed where the model file holds its own
+    #[arg(long, value_name = "HARDWARE", requires = "against")]
+    pub(crate) on: Option<String>,
+    /// Profile that the plan was made with, with --against
+    #[arg(long, value_name = "FILE", requires = "against")]
+    pub(crate) profile: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct GenerateArgs {
+    #[command(subcommand)]
+    pub(crate) what: Generator,
+    /// Write to this file (.gz packs it) instead of standard output
+    #[arg(short, long, value_name = "FILE", global = true)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Generator {
+    /// Randomly wired network on an A100, a T4 and a CPU (DiviML)
+    Rwnn {
+        /// Random graph: er, ws or ba
+        #[arg(long, default_value = "er")]
+        model: String,
+        /// Modules in a row
+        #[arg(long, default_value_t = 10)]
+        modules: u32,
+        /// Inner ops of a module
+        #[arg(long, default_value_t = 10)]
+        nodes: u32,
+        /// Channels between modules
+        #[arg(long, default_value_t = 1)]
+        channels: u32,
+        /// Ends of channels: sdep, wdep or wfree
+        #[arg(long, default_value = "sdep")]
+        wiring: String,
+        /// Factor on all transfers
+        #[arg(long, default_value_t = 1.0)]
+        communication_factor: f64,
+        /// Times at batch sizes 1, 4, 8, 12 and 16
+        #[arg(long)]
+        batches: bool,
+        /// Seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Synthetic computation graph for pipelines (MTPP)
+    Regal {
+        /// Family: er, ws, ba, layered or sbm
+        #[arg(long, default_value = "er")]
+        family: String,
+        /// Ops
+        #[arg(long, default_value_t = 100)]
+        nodes: u32,
+        /// Seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// YOLOv2, layer by layer, with its passthrough
+    Yolov2 {
+        /// Height and width of the image, a multiple of 32
+        #[arg(long, default_value_t = 416)]
+        size: u32,
+        /// The edge paper's 49 layers, and bytes rescaled to its ratio of bytes to work
+        #[arg(long)]
+        paper_scale: bool,
+    },
+    /// GPT-2 or GPT-3, op by op
+    Gpt(TransformerArgs),
+    /// LLaMA, op by op
+    Llama(TransformerArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TransformerArgs {
+    /// Published model: gpt3, gpt2-large, gpt2-xl; open-llama-3b, open-llama-7b
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Layers
+    #[arg(long)]
+    pub(crate) layers: Option<u32>,
+    /// Width
+    #[arg(long)]
+    pub(crate) hidden: Option<u32>,
+    /// Attention heads
+    #[arg(long)]
+    pub(crate) heads: Option<u32>,
+    /// Heads of keys and values (llama)
+    #[arg(long)]
+    pub(crate) kv_heads: Option<u32>,
+    /// Width inside the MLP
+    #[arg(long)]
+    pub(crate) intermediate: Option<u32>,
+    /// Vocabulary
+    #[arg(long)]
+    pub(crate) vocabulary: Option<u32>,
+    /// Most positions (gpt)
+    #[arg(long)]
+    pub(crate) context: Option<u32>,
+    /// Sequences at once
+    #[arg(long, default_value_t = 1)]
+    pub(crate) batch: u32,
+    /// Tokens per sequence
+    #[arg(long, default_value_t = 32)]
+    pub(crate) sequence: u32,
+    /// Tokens in the KV cache already; 0 for the prompt
+    #[arg(long, default_value_t = 0)]
+    pub(crate) past: u32,
+}
+
+/// `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let parsed = units.iter().find_map(|(unit, seconds)| {
+        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
+        Some(number * seconds)
+    });
+    match parsed {
+        Some(seconds) if (0.0..=1e9).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write a time such as 10s, 500ms or 2m".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("3"), Ok(Duration::from_secs(3)));
+        for nonsense in ["", "s", "-1s", "NaN", "1e300h", "10 parsecs"] {
+            assert!(duration(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

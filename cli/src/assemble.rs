@@ -1,0 +1,206 @@
+//! From files and options to a problem.
+
+use std::collections::HashMap;
+
+use divvy_core::costs::{ClassCosts, Profile};
+use divvy_core::graph::{Graph, GraphSpec};
+use divvy_core::hardware::HardwareSpec;
+use divvy_core::input_error::{Code, InputErrors};
+use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
+use divvy_io::plan_file::Source;
+use divvy_io::{file, import, presets};
+
+use crate::args::{LinksName, ObjectiveName, ProblemArgs};
+use crate::failure::Failure;
+
+/// A problem and the files it came from.
+pub(crate) struct Assembled {
+    pub(crate) problem: Problem,
+    pub(crate) sources: Vec<Source>,
+}
+
+/// Reads the model, and whatever hardware and profile the options name, and puts the problem together.
+pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Failure> {
+    let loaded = file::load(model)?;
+    let mut spec = import::import_problem(&loaded)?;
+    let mut sources =
+        vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(loaded.sha256.clone()) }];
+    if let Some(path) = &args.profile {
+        let (profile, source) = bring_profile(path, &spec.graph)?;
+        spec.profile = profile;
+        sources.push(source);
+    }
+    let constraints = constraints(args, spec.constraints.clone())?;
+    let (objective, hardware) = match &args.on {
+        Some(name) => {
+            let (hardware, sha256) = presets::find(name)?;
+            sources.push(Source { role: "hardware".into(), path: name.clone(), sha256 });
+            (objective(args, spec.objective, Some(&hardware))?, hardware)
+        }
+        None => own_hardware(args, &spec)?,
+    };
+    let about = |errors| Failure::Input(model.to_owned(), errors);
+    let graph = Graph::new(spec.graph).map_err(about)?;
+    let catalogue = presets::catalogue();
+    let problem = Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &constraints);
+    Ok(Assembled { problem: problem.map_err(about)?, sources })
+}
+
+/// The hardware that comes with the model.
+fn own_hardware(args: &ProblemArgs, spec: &ProblemSpec) -> Result<(Objective, HardwareSpec), Failure> {
+    match &spec.hardware {
+        Some(OwnHardware::Given(hardware)) => {
+            Ok((objective(args, spec.objective, Some(hardware))?, (**hardware).clone()))
+        }
+        Some(OwnHardware::UniformPerStage { bandwidth }) => {
+            let objective = match args.objective {
+                // The file is made for pipelines; nothing else is meant unless it is said.
+                None => pipeline(args, None)?,
+                Some(_) => objective(args, spec.objective, None)?,
+            };
+            let devices = args.stages.unwrap_or(1);
+            if devices == 0 || devices > 1024 {
+                return Err(Failure::option("--stages", format!("{devices} stages"), "give 1 to 1024"));
+            }
+            Ok((objective, presets::uniform_devices(devices, *bandwidth)))
+        }
+        None => Err(Failure::option(
+            "--on",
+            "the model does not say what it runs on",
+            format!(
+                "add --on with one of {}, or with the path of a hardware file",
+                presets::names().join(", ")
+            ),
+        )),
+    }
+}
+
+/// The objective: what the options say, else what the file says, else latency.
+fn objective(
+    args: &ProblemArgs,
+    own: Option<Objective>,
+    hardware: Option<&HardwareSpec>,
+) -> Result<Objective, Failure> {
+    let links = match args.links {
+        None => None,
+        Some(LinksName::Delay) => Some(LinkUse::Delay),
+        Some(LinksName::InTurn) => Some(LinkUse::InTurn),
+    };
+    let objective = match (args.objective, own) {
+        (None, Some(Objective::Latency { links: own })) => Objective::Latency { links: links.unwrap_or(own) },
+        (None, Some(Objective::Batch { inputs })) => {
+            Objective::Batch { inputs: args.inputs.unwrap_or(inputs) }
+        }
+        (None, Some(Objective::Pipeline { stages })) => {
+            Objective::Pipeline { stages: args.stages.unwrap_or(stages) }
+        }
+        (None, Some(own)) => own,
+        (None | Some(ObjectiveName::Latency), _) => Objective::Latency { links: links.unwrap_or_default() },
+        (Some(ObjectiveName::Batch), own) => {
+            let own = own.filter(|own| own.name() == "batch").map(Objective::inputs);
+            let inputs = args.inputs.or(own).ok_or_else(|| {
+                Failure::option("--inputs", "batch needs the number of inputs", "add --inputs 16, say")
+            })?;
+            Objective::Batch { inputs }
+        }
+        (Some(ObjectiveName::Pipeline), _) => pipeline(args, hardware)?,
+        (Some(ObjectiveName::Stream), _) => Objective::Stream,
+        (Some(ObjectiveName::ColdStart), _) => Objective::ColdStart,
+    };
+    let misplaced = [
+        ("--inputs", args.inputs.is_some(), "batch"),
+        ("--stages", args.stages.is_some(), "pipeline"),
+        ("--links", args.links.is_some(), "latency"),
+    ];
+    for (option, given, wanted) in misplaced {
+        if given && objective.name() != wanted {
+            let message = format!("it belongs to {wanted}, the objective is {}", objective.name());
+            return Err(Failure::option(
+                option,
+                message,
+                format!("add --objective {wanted}, or drop {option}"),
+            ));
+        }
+    }
+    Ok(objective)
+}
+
+fn pipeline(args: &ProblemArgs, hardware: Option<&HardwareSpec>) -> Result<Objective, Failure> {
+    let devices = hardware.map(|hardware| hardware.devices.len() as u32);
+    let stages = args.stages.or(devices).ok_or_else(|| {
+        Failure::option("--stages", "this model comes without a number of devices", "add --stages 4, say")
+    })?;
+    Ok(Objective::Pipeline { stages })
+}
+
+/// The file's constraints and those of the options, the latter winning where they disagree.
+fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<ConstraintsSpec, Failure> {
+    for text in &args.pin {
+        let (op, device) = pair("--pin", text)?;
+        spec.pin.insert(op, device);
+    }
+    for text in &args.forbid {
+        let (op, device) = pair("--forbid", text)?;
+        spec.forbid.entry(op).or_default().push(device);
+    }
+    spec.colocate
+        .extend(args.colocate.iter().map(|ops| ops.split(',').map(|op| op.trim().to_owned()).collect()));
+    for text in &args.memory_limit {
+        let (device, size) = pair("--memory-limit", text)?;
+        let bytes = divvy_io::hardware_file::parse_bytes(&size).ok_or_else(|| {
+            Failure::option("--memory-limit", format!("`{size}` is not a size"), "write gpu1=8GB, say")
+        })?;
+        spec.memory_limit.insert(device, bytes);
+    }
+    spec.max_splits = args.max_splits.or(spec.max_splits);
+    spec.min_splits = args.min_splits.or(spec.min_splits);
+    spec.input_at = args.input_at.clone().or(spec.input_at);
+    spec.output_at = args.output_at.clone().or(spec.output_at);
+    Ok(spec)
+}
+
+/// `OP=DEVICE`; names of ops may hold `=`, those of devices do not.
+fn pair(option: &str, text: &str) -> Result<(String, String), Failure> {
+    let split = text.rsplit_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+    let (a, b) = split.ok_or_else(|| {
+        Failure::option(option, format!("`{text}` has no name on both sides of `=`"), "write A=B")
+    })?;
+    Ok((a.to_owned(), b.to_owned()))
+}
+
+/// The times in another file, matched to the model's ops by name.
+fn bring_profile(path: &str, graph: &GraphSpec) -> Result<(Profile, Source), Failure> {
+    let loaded = file::load(path)?;
+    let other = import::import_problem(&loaded)?;
+    let rows: HashMap<&str, usize> =
+        other.graph.ops.iter().enumerate().map(|(i, op)| (op.name.as_str(), i)).collect();
+    let mut errors = InputErrors::default();
+    if other.profile.classes.is_empty() {
+        errors.add(Code::Missing, "costs", "the profile holds no times", "give a file with measured times");
+    }
+    let mut row_of = Vec::with_capacity(graph.ops.len());
+    for op in &graph.ops {
+        match rows.get(op.name.as_str()) {
+            Some(&row) => row_of.push(row),
+            None => errors.add(
+                Code::Dangling,
+                format!("op `{}`", op.name),
+                "the profile has no times for it",
+                "profile the same model: ops are matched by name",
+            ),
+        }
+    }
+    errors.into_result(()).map_err(|errors| Failure::Input(path.to_owned(), errors))?;
+    let pick = |class: &ClassCosts| ClassCosts {
+        class: class.class.clone(),
+        batch_sizes: class.batch_sizes.clone(),
+        costs: class
+            .costs
+            .iter()
+            .map(|list| row_of.iter().map(|&row| list.get(row).copied().flatten()).collect())
+            .collect(),
+    };
+    let profile =
+        Profile { classes: other.profile.classes.iter().map(pick).collect(), whole_model: Vec::new() };
+    Ok((profile, Source { role: "profile".into(), path: path.to_owned(), sha256: Some(loaded.sha256) }))
+}

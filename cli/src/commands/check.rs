@@ -1,0 +1,121 @@
+//! `divvy check`.
+
+use divvy_core::check::Violation;
+use divvy_core::problem::Objective;
+use divvy_core::units::Time;
+use divvy_io::file;
+use divvy_io::plan_file::{PlanFile, Verdict};
+use serde_json::json;
+
+use crate::Done;
+use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
+use crate::assemble::assemble;
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
+    let loaded = file::load(&args.plan)?;
+    let plan = PlanFile::read(&loaded)?;
+    let mut result = plan.check();
+    if let Some(model) = &args.against {
+        let real = assemble(model, &same_question(&plan, args))?;
+        let differences = plan.check_against(&real.problem, &real.sources);
+        if !differences.is_empty() {
+            let mut all = result.err().unwrap_or_default();
+            all.extend(differences);
+            result = Err(all);
+        }
+    }
+    let passed = result.is_ok();
+    let text = if args.json { in_json(&plan, &result) } else { in_words(&plan, args, &result) };
+    Ok(Done { text, passed })
+}
+
+/// The objective of the plan, asked anew of the real files. Constraints are the plan's own: they are part of the
+/// question, not of the files, and do not change network, hardware or costs.
+fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
+    let mut question =
+        ProblemArgs { on: args.on.clone(), profile: args.profile.clone(), ..ProblemArgs::default() };
+    match plan.problem.objective {
+        Objective::Latency { links } => {
+            question.objective = Some(ObjectiveName::Latency);
+            question.links = Some(match links {
+                divvy_core::problem::LinkUse::Delay => LinksName::Delay,
+                divvy_core::problem::LinkUse::InTurn => LinksName::InTurn,
+            });
+        }
+        Objective::Batch { inputs } => {
+            question.objective = Some(ObjectiveName::Batch);
+            question.inputs = Some(inputs);
+        }
+        Objective::Pipeline { stages } => {
+            question.objective = Some(ObjectiveName::Pipeline);
+            question.stages = Some(stages);
+        }
+        Objective::Stream => question.objective = Some(ObjectiveName::Stream),
+        Objective::ColdStart => question.objective = Some(ObjectiveName::ColdStart),
+    }
+    question
+}
+
+fn in_json(plan: &PlanFile, result: &Result<Verdict, Vec<Violation>>) -> String {
+    let us = |time: Option<Time>| time.map(Time::as_us);
+    let object = match result {
+        Ok(verdict) => json!({
+            "valid": true, "objective": plan.problem.objective.name(), "unit": "us",
+            "value": verdict.score.value.as_us(), "value_ps": verdict.score.value,
+            "lower_bound": us(verdict.lower_bound), "lower_bound_ps": verdict.lower_bound,
+            "verified_lower_bound": us(verdict.verified_lower_bound), "violations": [],
+        }),
+        Err(violations) => {
+            let list: Vec<_> = violations
+                .iter()
+                .map(|v| json!({"rule": v.rule.as_str(), "place": v.place, "message": v.message}))
+                .collect();
+            json!({"valid": false, "objective": plan.problem.objective.name(), "violations": list})
+        }
+    };
+    format!("{object}\n")
+}
+
+fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Violation>>) -> String {
+    match result {
+        Err(violations) => {
+            let mut text = format!("{}: the check failed\n", args.plan);
+            for violation in violations.iter().take(50) {
+                text.push_str(&format!("  {violation}\n"));
+            }
+            if violations.len() > 50 {
+                text.push_str(&format!("  and {} more\n", violations.len() - 50));
+            }
+            text
+        }
+        Ok(verdict) => {
+            let mut text = format!(
+                "{}: valid. {} of `{}` on `{}`: {} by {}\n",
+                args.plan,
+                plan.problem.objective.name(),
+                plan.problem.graph.name(),
+                plan.problem.hardware.name(),
+                verdict.score.value,
+                plan.planner
+            );
+            let bound = |name: &str, bound: Option<Time>| match bound {
+                Some(bound) => format!("  {name} {bound}\n"),
+                None => format!("  {name} none\n"),
+            };
+            text.push_str(&bound("verified lower bound", verdict.verified_lower_bound));
+            if verdict.lower_bound != verdict.verified_lower_bound {
+                text.push_str(&bound("attested lower bound", verdict.lower_bound));
+            }
+            let constraints = plan.problem.constraints.spec();
+            if *constraints != Default::default() {
+                text.push_str(&format!("  under the constraints {}\n", json!(constraints)));
+            }
+            text.push_str(match args.against {
+                Some(_) => "  the embedded problem is the one that the files give\n",
+                None => "  of the problem in the file; --against MODEL makes sure that it is the real one\n",
+            });
+            text
+        }
+    }
+}

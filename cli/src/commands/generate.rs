@@ -1,0 +1,74 @@
+//! `divvy generate`.
+
+use divvy_core::ProblemSpec;
+use divvy_core::generate::{
+    RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt,
+    llama, regal, rwnn, yolov2,
+};
+use divvy_core::graph::Graph;
+use divvy_core::input_error::InputErrors;
+use divvy_io::{file, problem_file};
+
+use crate::args::{GenerateArgs, Generator, TransformerArgs};
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<String, Failure> {
+    let about = |errors| Failure::Input("command line".to_owned(), errors);
+    let spec = generate(&args.what).map_err(about)?;
+    let text = problem_file::write(&spec).to_string();
+    match &args.output {
+        None => Ok(text + "\n"),
+        Some(path) => {
+            file::write(path, &text)?;
+            let graph = Graph::new(spec.graph).map_err(about)?;
+            Ok(format!(
+                "{}: {} ops, {} tensors, written to {}\n",
+                graph.name(),
+                graph.op_count(),
+                graph.tensor_count(),
+                path.display()
+            ))
+        }
+    }
+}
+
+fn generate(what: &Generator) -> Result<ProblemSpec, InputErrors> {
+    match what {
+        Generator::Rwnn { model, modules, nodes, channels, wiring, communication_factor, batches, seed } => {
+            rwnn(&RwnnOptions {
+                model: RandomModel::named(model)?,
+                modules: *modules,
+                nodes: *nodes,
+                channels: *channels,
+                wiring: Wiring::named(wiring)?,
+                seed: *seed,
+                communication_factor: *communication_factor,
+                batches: *batches,
+            })
+        }
+        Generator::Regal { family, nodes, seed } => {
+            regal(&RegalOptions { family: RegalFamily::named(family)?, nodes: *nodes, seed: *seed })
+        }
+        Generator::Yolov2 { size, paper_scale } => {
+            yolov2(&Yolov2Options { size: *size, paper_scale: *paper_scale })
+        }
+        Generator::Gpt(args) => gpt(&transformer(args)),
+        Generator::Llama(args) => llama(&transformer(args)),
+    }
+}
+
+fn transformer(args: &TransformerArgs) -> TransformerOptions {
+    TransformerOptions {
+        name: args.name.clone(),
+        layers: args.layers,
+        hidden: args.hidden,
+        heads: args.heads,
+        kv_heads: args.kv_heads,
+        intermediate: args.intermediate,
+        vocabulary: args.vocabulary,
+        context: args.context,
+        batch: args.batch,
+        sequence: args.sequence,
+        past: args.past,
+    }
+}

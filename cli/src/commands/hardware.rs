@@ -1,0 +1,149 @@
+//! `divvy hardware`.
+
+use divvy_core::hardware::Hardware;
+use divvy_core::units::show_bytes;
+use divvy_io::presets;
+use serde_json::{Value, json};
+
+use crate::args::{HardwareArgs, HardwareCommand};
+use crate::failure::Failure;
+
+pub(crate) fn run(args: &HardwareArgs) -> Result<String, Failure> {
+    match &args.command {
+        HardwareCommand::List { json } => Ok(list(*json)),
+        HardwareCommand::Show { hardware, toml, json } => {
+            if *toml {
+                return toml_text(hardware);
+            }
+            let hardware = read(hardware)?;
+            Ok(if *json { format!("{}\n", as_json(&hardware)) } else { show(&hardware) })
+        }
+    }
+}
+
+fn read(name: &str) -> Result<Hardware, Failure> {
+    let (spec, _) = presets::find(name)?;
+    Hardware::new(spec).map_err(|errors| Failure::Input(name.to_owned(), errors))
+}
+
+fn list(json: bool) -> String {
+    let about = |name: &str| match presets::hardware(name) {
+        Some(Ok(spec)) => spec.description,
+        _ => "K identical devices with the rates of an H200, every pair joined at 1 GB/s (uniform-4, say)"
+            .to_owned(),
+    };
+    let rows: Vec<(&str, String)> = presets::names().into_iter().map(|name| (name, about(name))).collect();
+    if json {
+        let rows: Vec<Value> =
+            rows.iter().map(|(name, about)| json!({"name": name, "description": about})).collect();
+        return format!("{}\n", json!({"hardware": rows}));
+    }
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    rows.iter().map(|(name, about)| format!("{name:width$}  {about}\n")).collect()
+}
+
+fn toml_text(name: &str) -> Result<String, Failure> {
+    presets::text(name).map(str::to_owned).ok_or_else(|| {
+        let fix = format!("use one of {}", presets::names().join(", "));
+        Failure::option("--toml", format!("`{name}` is not described by a built-in file"), fix)
+    })
+}
+
+fn rate(bytes_per_second: u64) -> String {
+    format!("{}/s", show_bytes(bytes_per_second))
+}
+
+/// Tables of more devices than this are left out.
+const MOST_DEVICES: usize = 12;
+
+fn show(hardware: &Hardware) -> String {
+    let spec = hardware.spec();
+    let mut text = format!("{}: {}\n\n", hardware.name(), spec.description);
+    let width = hardware.devices().map(|d| hardware.device_name(d).len()).max().unwrap_or(0).max(6);
+    text.push_str(&format!(
+        "{:width$}  {:14}  {:>10}  {:>12}  from host\n",
+        "device", "class", "memory", "bandwidth"
+    ));
+    for device in hardware.devices() {
+        let class = hardware.class(device);
+        let memory = class.memory.map_or("-".to_owned(), show_bytes);
+        let bandwidth = class.memory_bandwidth.map_or("-".to_owned(), rate);
+        let host = match hardware.host_route(device).map(|route| route.bandwidth) {
+            None => "-".to_owned(),
+            Some(None) => "in host memory".to_owned(),
+            Some(Some(bandwidth)) => rate(bandwidth.0),
+        };
+        let name = hardware.device_name(device);
+        text.push_str(&format!("{name:width$}  {:14}  {memory:>10}  {bandwidth:>12}  {host}\n", class.name));
+    }
+    if hardware.device_count() <= MOST_DEVICES {
+        text.push_str(&routes(hardware, width));
+    }
+    let groups = hardware.interchangeable();
+    let names =
+        |group: &Vec<_>| group.iter().map(|&d| hardware.device_name(d)).collect::<Vec<_>>().join(" = ");
+    let groups: Vec<String> = groups.iter().filter(|group| group.len() > 1).map(names).collect();
+    if !groups.is_empty() {
+        text.push_str(&format!("\ninterchangeable: {}\n", groups.join("; ")));
+    }
+    for source in &spec.sources {
+        text.push_str(&format!("source: {source}\n"));
+    }
+    text
+}
+
+fn routes(hardware: &Hardware, width: usize) -> String {
+    let mut text = format!("\n{:width$}", "to:");
+    for to in hardware.devices() {
+        text.push_str(&format!("  {:>10}", hardware.device_name(to)));
+    }
+    text.push('\n');
+    for from in hardware.devices() {
+        text.push_str(&format!("{:width$}", hardware.device_name(from)));
+        for to in hardware.devices() {
+            let cell = match hardware.route(from, to) {
+                _ if from == to => "-".to_owned(),
+                None => "none".to_owned(),
+                Some(route) => route.bandwidth.map_or("free".to_owned(), |bandwidth| rate(bandwidth.0)),
+            };
+            text.push_str(&format!("  {cell:>10}"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn as_json(hardware: &Hardware) -> Value {
+    let route = |route: &divvy_core::hardware::Route| {
+        json!({
+            "bandwidth": route.bandwidth.map(|b| b.0),
+            "latency_us": route.latency.as_us(),
+            "links": route.links.iter().map(|l| &hardware.links()[l.index()].name).collect::<Vec<_>>(),
+        })
+    };
+    let pairs = hardware.devices().flat_map(|a| hardware.devices().map(move |b| (a, b)));
+    let routes: Vec<Value> = pairs
+        .filter(|(a, b)| a != b)
+        .map(|(a, b)| {
+            let way = hardware.route(a, b).map(route);
+            json!({"from": hardware.device_name(a), "to": hardware.device_name(b), "route": way})
+        })
+        .collect();
+    let devices: Vec<Value> = hardware
+        .devices()
+        .map(|d| {
+            let class = hardware.class(d);
+            json!({
+                "name": hardware.device_name(d), "class": class.name, "memory": class.memory,
+                "from_host": hardware.host_route(d).map(route),
+            })
+        })
+        .collect();
+    let groups: Vec<Vec<&str>> = (hardware.interchangeable().iter())
+        .map(|group| group.iter().map(|&d| hardware.device_name(d)).collect())
+        .collect();
+    json!({
+        "name": hardware.name(), "description": hardware.spec().description, "devices": devices,
+        "routes": routes, "interchangeable": groups, "sources": hardware.spec().sources,
+    })
+}

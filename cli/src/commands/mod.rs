@@ -1,0 +1,8 @@
+//! The commands, one file each: settle what is asked, call the libraries, return text.
+
+pub(crate) mod bound;
+pub(crate) mod check;
+pub(crate) mod generate;
+pub(crate) mod hardware;
+pub(crate) mod inspect;
+pub(crate) mod plan;

@@ -1,0 +1,66 @@
+//! The `divvy` command. Arguments are settled first, then one command runs, then its text is printed.
+//!
+//! Data go to standard output, talk to standard error. Exit code 0: done; 1: the input's or the user's fault, or a
+//! failed check; 2: a bug of ours.
+
+mod args;
+mod assemble;
+mod commands;
+mod failure;
+mod progress;
+mod show;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(help_or_error) => {
+            // Help and version are no errors; they go to standard output.
+            let _ = help_or_error.print();
+            return ExitCode::from(u8::from(help_or_error.use_stderr()));
+        }
+    };
+    match std::panic::catch_unwind(|| run(&args)) {
+        Ok(Ok(done)) => finish(&done),
+        Ok(Err(failure)) => {
+            eprint!("{}", failure.text());
+            ExitCode::from(failure.exit_code())
+        }
+        Err(_) => {
+            eprintln!("divvy has a bug: please report the command, the files and the lines above");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What a command has to say on standard output, and whether it went well.
+pub(crate) struct Done {
+    pub(crate) text: String,
+    pub(crate) passed: bool,
+}
+
+fn run(args: &Args) -> Result<Done, Failure> {
+    let good = |text| Done { text, passed: true };
+    match &args.command {
+        Command::Inspect(args) => commands::inspect::run(args).map(good),
+        Command::Hardware(args) => commands::hardware::run(args).map(good),
+        Command::Generate(args) => commands::generate::run(args).map(good),
+        Command::Plan(args) => commands::plan::run(args).map(good),
+        Command::Bound(args) => commands::bound::run(args).map(good),
+        Command::Check(args) => commands::check::run(args),
+    }
+}
+
+fn finish(done: &Done) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    // A reader that has had enough, such as `head`, is no failure.
+    let _ = out.write_all(done.text.as_bytes()).and_then(|()| out.flush());
+    if done.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

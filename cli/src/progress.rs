@@ -1,0 +1,64 @@
+//! Progress on a terminal: nothing for the first second, then one line that keeps changing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use divvy_core::outcome::Outcome;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::show;
+
+/// A line on standard error that tells how far a run is.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Starts the line, unless standard error is no terminal or `quiet` is set.
+    pub(crate) fn start(quiet: bool, time: Duration) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(time.as_millis() as u64), ProgressDrawTarget::hidden());
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        if !quiet && terminal {
+            let template = "{spinner} {elapsed} of at most {prefix}  {msg}";
+            let style =
+                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
+            bar.set_style(style);
+            bar.set_prefix(format!("{time:?}"));
+            let later = bar.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_secs(1));
+                if !later.is_finished() {
+                    later.set_draw_target(ProgressDrawTarget::stderr());
+                    later.enable_steady_tick(Duration::from_millis(100));
+                }
+            });
+        }
+        Progress { bar }
+    }
+
+    /// Shows the best value and bound so far.
+    pub(crate) fn update(&self, outcome: &Outcome) {
+        self.bar.set_message(show::progress_line(outcome));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A flag that Ctrl-C sets, so that a run ends with the best plan so far. A second Ctrl-C ends the program.
+pub(crate) fn cancel_on_interrupt() -> Arc<AtomicBool> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let set = flag.clone();
+    // Without the handler Ctrl-C simply ends the program, which is no reason to refuse to plan.
+    let _ = ctrlc::set_handler(move || {
+        if set.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("stopping with the best plan so far (Ctrl-C again to quit at once)");
+    });
+    flag
+}

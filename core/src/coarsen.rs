@@ -1,0 +1,232 @@
+//! Coarsening: ops that need no kernel (views, asserts, picking one of several outputs) are folded away.
+//!
+//! A free op whose inputs all come from one op becomes part of that op: what it made is now an output of that op,
+//! or, if it has the same size, the same tensor under one name. A free op on a parameter leaves its readers reading
+//! the parameter; one on an input of the network leaves an input. A free op that nobody reads is dropped. A free op
+//! with several sources stays, at no cost. Names of folded ops are kept as members of the op that took them in.
+
+use std::collections::BTreeSet;
+
+use crate::costs::Profile;
+use crate::graph::{Graph, GraphSpec, TensorSpec};
+use crate::ids::{OpId, ParamId, TensorId};
+
+/// What a tensor has become.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Value {
+    /// The tensor that is called so in the old graph, made by an op that stays (or by none).
+    Tensor(TensorId, Option<OpId>),
+    /// A parameter.
+    Param(ParamId),
+}
+
+/// Folds the ops marked `free`; the profile loses the same ops.
+pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec, Profile) {
+    let dead = dead_ops(graph, free);
+    let mut values: Vec<Value> = graph.tensors().map(|t| Value::Tensor(t, None)).collect();
+    let mut host: Vec<Option<OpId>> = vec![None; graph.op_count()];
+    let mut stays = vec![true; graph.op_count()];
+    for &op in graph.order() {
+        let sources = sources(graph, op, &values);
+        let owner = owner(&sources);
+        if dead[op.index()] || (free[op.index()] && owner.is_some()) {
+            stays[op.index()] = false;
+            host[op.index()] = sources.iter().find_map(|value| match value {
+                Value::Tensor(_, owner) => *owner,
+                Value::Param(_) => None,
+            });
+        }
+        for &tensor in graph.outputs(op) {
+            values[tensor.index()] = match (stays[op.index()], owner) {
+                (true, _) | (false, None) => Value::Tensor(tensor, Some(op)),
+                (false, Some(owner)) => folded(graph, tensor, owner, &sources),
+            };
+        }
+    }
+    rebuild(graph, profile, &Folding { values, host, stays })
+}
+
+struct Folding {
+    values: Vec<Value>,
+    host: Vec<Option<OpId>>,
+    stays: Vec<bool>,
+}
+
+/// Free ops whose results nobody reads, directly or through other such ops.
+fn dead_ops(graph: &Graph, free: &[bool]) -> Vec<bool> {
+    let mut dead = vec![false; graph.op_count()];
+    for &op in graph.order().iter().rev() {
+        let unread = |&tensor: &TensorId| {
+            !graph.is_output(tensor) && graph.consumers(tensor).iter().all(|next| dead[next.index()])
+        };
+        dead[op.index()] = free[op.index()] && graph.outputs(op).iter().all(unread);
+    }
+    dead
+}
+
+/// What an op reads, in terms of what stays.
+fn sources(graph: &Graph, op: OpId, values: &[Value]) -> BTreeSet<Value> {
+    let tensors = graph.inputs(op).iter().map(|tensor| values[tensor.index()]);
+    tensors.chain(graph.params_of(op).iter().map(|&param| Value::Param(param))).collect()
+}
+
+/// Where everything an op reads comes from, if that is one place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Op(OpId),
+    NetworkInput,
+    Param(ParamId),
+}
+
+fn owner(sources: &BTreeSet<Value>) -> Option<Owner> {
+    let mut owners = sources.iter().map(|value| match value {
+        Value::Tensor(_, Some(op)) => Owner::Op(*op),
+        Value::Tensor(_, None) => Owner::NetworkInput,
+        Value::Param(param) => Owner::Param(*param),
+    });
+    let first = owners.next()?;
+    owners.all(|other| other == first).then_some(first)
+}
+
+/// What the output of a folded op becomes.
+fn folded(graph: &Graph, tensor: TensorId, owner: Owner, sources: &BTreeSet<Value>) -> Value {
+    let same_size = |value: &&Value| match value {
+        Value::Tensor(source, _) => graph.tensor_bytes(*source) == graph.tensor_bytes(tensor),
+        Value::Param(_) => true,
+    };
+    match owner {
+        Owner::Param(param) => Value::Param(param),
+        // An output of the network keeps its own name.
+        _ if sources.len() == 1 && !graph.is_output(tensor) && sources.iter().all(|v| same_size(&v)) => {
+            *sources.first().expect("there is one")
+        }
+        Owner::Op(op) => Value::Tensor(tensor, Some(op)),
+        Owner::NetworkInput => Value::Tensor(tensor, None),
+    }
+}
+
+fn rebuild(graph: &Graph, profile: &Profile, folding: &Folding) -> (GraphSpec, Profile) {
+    let old = graph.spec();
+    let mut new_id = vec![0u32; graph.op_count()];
+    let mut ops = Vec::new();
+    for op in graph.ops().filter(|op| folding.stays[op.index()]) {
+        new_id[op.index()] = ops.len() as u32;
+        ops.push(graph.op(op).clone());
+    }
+    for op in graph.ops() {
+        if let Some(host) = folding.host[op.index()] {
+            let name = graph.op_name(op).to_owned();
+            ops[new_id[host.index()] as usize].members.push(name);
+        }
+    }
+    let mut consumers: Vec<Vec<u32>> = vec![Vec::new(); graph.tensor_count()];
+    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); graph.param_count()];
+    for op in graph.ops().filter(|op| folding.stays[op.index()]) {
+        for value in sources(graph, op, &folding.values) {
+            match value {
+                Value::Tensor(tensor, _) => consumers[tensor.index()].push(new_id[op.index()]),
+                Value::Param(param) => readers[param.index()].push(new_id[op.index()]),
+            }
+        }
+    }
+    let mut tensors = Vec::new();
+    for tensor in graph.tensors() {
+        let Value::Tensor(itself, producer) = folding.values[tensor.index()] else { continue };
+        let consumers = std::mem::take(&mut consumers[tensor.index()]);
+        // A tensor that only folded ops read is no longer there; one that nobody ever read is left as it was.
+        let gone = consumers.is_empty() && !graph.is_output(tensor) && !graph.consumers(tensor).is_empty();
+        let made_by_dead =
+            graph.producer(tensor).is_some_and(|op| !folding.stays[op.index()]) && consumers.is_empty();
+        if itself != tensor || gone || (made_by_dead && !graph.is_output(tensor)) {
+            continue;
+        }
+        let spec = &old.tensors[tensor.index()];
+        let producer = producer.map(|op| new_id[op.index()]);
+        tensors.push(TensorSpec { producer, consumers, ..spec.clone() });
+    }
+    let params = (old.params.iter().zip(readers))
+        .map(|(param, readers)| crate::graph::ParamSpec { readers, ..param.clone() })
+        .collect();
+    let mut profile = profile.clone();
+    for list in profile.classes.iter_mut().flat_map(|class| &mut class.costs) {
+        let mut stays = folding.stays.iter();
+        list.retain(|_| *stays.next().unwrap_or(&true));
+    }
+    let spec = GraphSpec { name: old.name.clone(), precision: old.precision.clone(), ops, tensors, params };
+    (spec, profile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::{OpSpec, ParamSpec};
+
+    fn graph(ops: &[&str], tensors: &[(&str, u64, Option<u32>, &[u32])], params: &[(&str, &[u32])]) -> Graph {
+        let op = |name: &&str| OpSpec { name: (*name).to_owned(), ..OpSpec::default() };
+        let tensor = |&(name, bytes, producer, consumers): &(&str, u64, Option<u32>, &[u32])| TensorSpec {
+            name: name.to_owned(),
+            bytes,
+            producer,
+            consumers: consumers.to_vec(),
+            output: consumers.is_empty(),
+        };
+        let param = |&(name, readers): &(&str, &[u32])| ParamSpec {
+            name: name.to_owned(),
+            bytes: 1,
+            readers: readers.to_vec(),
+        };
+        Graph::new(GraphSpec {
+            ops: ops.iter().map(op).collect(),
+            tensors: tensors.iter().map(tensor).collect(),
+            params: params.iter().map(param).collect(),
+            ..GraphSpec::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn picking_outputs_gives_one_op_with_several() {
+        // qkv -> split -> three getitems, each read by `attend`; a view of the same size in between.
+        let tensors: &[(&str, u64, Option<u32>, &[u32])] = &[
+            ("x", 9, None, &[0]),
+            ("qkv", 9, Some(0), &[1]),
+            ("view", 9, Some(1), &[2]),
+            ("split", 9, Some(2), &[3, 4]),
+            ("q", 3, Some(3), &[5]),
+            ("k", 3, Some(4), &[5]),
+            ("out", 3, Some(5), &[]),
+        ];
+        let graph = graph(&["qkv", "view", "split", "q", "k", "attend"], tensors, &[("w", &[0])]);
+        let free = [false, true, true, true, true, false];
+        let (spec, _) = fold_free(&graph, &Profile::default(), &free);
+        let names: Vec<&str> = spec.tensors.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(names, ["x", "q", "k", "out"]);
+        assert_eq!(spec.ops[0].members, ["view", "split", "q", "k"]);
+        assert_eq!(spec.tensors[1].producer, Some(0));
+        assert!(Graph::new(spec).is_ok());
+    }
+
+    #[test]
+    fn views_of_weights_and_inputs_and_dead_asserts_vanish() {
+        let tensors: &[(&str, u64, Option<u32>, &[u32])] = &[
+            ("x", 4, None, &[0, 1]),
+            ("flat", 4, Some(1), &[3]),
+            ("transposed", 8, Some(2), &[3]),
+            ("y", 4, Some(3), &[]),
+        ];
+        let graph = graph(&["assert", "flatten", "transpose", "matmul"], tensors, &[("w", &[2])]);
+        let (spec, _) = fold_free(&graph, &Profile::default(), &[true, true, true, false]);
+        assert_eq!(spec.ops.len(), 1);
+        assert_eq!(spec.params[0].readers, [0]);
+        assert_eq!(spec.tensors.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    }
+
+    #[test]
+    fn a_free_op_with_two_sources_stays() {
+        let tensors: &[(&str, u64, Option<u32>, &[u32])] =
+            &[("a", 1, Some(0), &[2]), ("b", 1, Some(1), &[2]), ("pair", 2, Some(2), &[])];
+        let graph = graph(&["left", "right", "tuple"], tensors, &[]);
+        let (spec, _) = fold_free(&graph, &Profile::default(), &[false, false, true]);
+        assert_eq!(spec.ops.len(), 3);
+    }
+}

@@ -1,0 +1,173 @@
+//! Getting at files: bytes from disk or standard input, unpacked, bounded in size, with a fingerprint.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use divvy_core::input_error::{Code, InputError, InputErrors};
+use flate2::read::MultiGzDecoder;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::Error;
+
+/// The most bytes of text that divvy reads, unpacked. A problem of 100 000 ops has some twenty million.
+pub const MOST_BYTES: u64 = 512 << 20;
+
+/// A file in memory.
+pub struct Loaded {
+    /// Its path as given; `-` for standard input.
+    pub path: String,
+    /// What it holds, unpacked.
+    pub bytes: Vec<u8>,
+    /// SHA-256 of the file as it is on disk, in hexadecimal.
+    pub sha256: String,
+}
+
+/// Reads a file, or standard input for `-`; gzip is recognised by content.
+pub fn load(path: &str) -> Result<Loaded, Error> {
+    let raw = if path == "-" {
+        read_bounded(std::io::stdin().lock(), path)?
+    } else {
+        let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
+        if metadata.is_dir() {
+            return Err(Error::Unreadable {
+                path: path.to_owned(),
+                cause: std::io::ErrorKind::IsADirectory.into(),
+            });
+        }
+        if metadata.len() > MOST_BYTES {
+            return Err(too_large(path));
+        }
+        read_bounded(file, path)?
+    };
+    let sha256 = Sha256::digest(&raw).iter().map(|byte| format!("{byte:02x}")).collect();
+    let bytes = if raw.starts_with(&[0x1f, 0x8b]) {
+        read_bounded(MultiGzDecoder::new(raw.as_slice()), path)?
+    } else {
+        raw
+    };
+    Ok(Loaded { path: path.to_owned(), bytes, sha256 })
+}
+
+fn read_bounded(source: impl Read, path: &str) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    let read = source.take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })?;
+    if bytes.len() as u64 > MOST_BYTES { Err(too_large(path)) } else { Ok(bytes) }
+}
+
+fn too_large(path: &str) -> Error {
+    let error = InputError::new(
+        Code::TooLarge,
+        "file",
+        format!("it holds more than {} MiB", MOST_BYTES >> 20),
+        "coarsen the model, or keep weights out of the file",
+    );
+    Error::Input { path: path.to_owned(), errors: error.into() }
+}
+
+impl Loaded {
+    /// The file as JSON, or as TOML turned into the same kind of value.
+    pub fn parse(&self) -> Result<Value, Error> {
+        let fault = |place: String, message: String, fix: &str| Error::Input {
+            path: self.path.clone(),
+            errors: InputErrors::from(InputError::new(Code::Syntax, place, message, fix)),
+        };
+        if self.bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(fault(
+                "file".into(),
+                "the file is empty".into(),
+                "give a model, problem or hardware file",
+            ));
+        }
+        let text = std::str::from_utf8(&self.bytes).map_err(|_| Error::Input {
+            path: self.path.clone(),
+            errors: InputErrors::from(InputError::new(
+                Code::Format,
+                "file",
+                "it is not text",
+                format!("divvy reads {}", crate::import::KNOWN_FORMATS),
+            )),
+        })?;
+        let text = text.trim_start_matches('\u{feff}');
+        if text.trim_start().starts_with(['{', '[']) && !looks_like_toml(text) {
+            let parsed = serde_json::from_str(text);
+            return parsed.map_err(|e| {
+                let place = format!("line {}, column {}", e.line(), e.column());
+                fault(
+                    place,
+                    format!("not JSON: {e}"),
+                    "correct the text; NaN, Infinity and comments are not JSON",
+                )
+            });
+        }
+        let table: Result<toml::Table, _> = toml::from_str(text);
+        let table = table.map_err(|e| {
+            let line =
+                e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            fault(
+                format!("line {line}"),
+                format!("neither JSON nor TOML: {}", e.message()),
+                "correct the text",
+            )
+        })?;
+        Ok(from_toml(toml::Value::Table(table)))
+    }
+}
+
+/// A TOML file may begin with `[table]` or `[[table]]`, which no JSON list of divvy's formats does.
+fn looks_like_toml(text: &str) -> bool {
+    let first = text.trim_start().lines().next().unwrap_or("").trim_end();
+    let inner = first.trim_start_matches('[').trim_end_matches(']');
+    let word = |c: char| c.is_ascii_alphanumeric() || "._-\"".contains(c);
+    first.starts_with('[') && first.ends_with(']') && !inner.is_empty() && inner.chars().all(word)
+}
+
+fn from_toml(value: toml::Value) -> Value {
+    match value {
+        toml::Value::String(text) => Value::String(text),
+        toml::Value::Integer(number) => Value::from(number),
+        toml::Value::Float(number) => serde_json::Number::from_f64(number).map_or_else(
+            // JSON has no NaN or infinity; as a text it is refused where a number is needed, with its name.
+            || Value::String(number.to_string()),
+            Value::Number,
+        ),
+        toml::Value::Boolean(flag) => Value::Bool(flag),
+        toml::Value::Datetime(date) => Value::String(date.to_string()),
+        toml::Value::Array(items) => Value::Array(items.into_iter().map(from_toml).collect()),
+        toml::Value::Table(table) => {
+            Value::Object(table.into_iter().map(|(key, value)| (key, from_toml(value))).collect())
+        }
+    }
+}
+
+/// Writes a file whole or not at all: first beside its place, then moved there. Gzip if the name ends in `.gz`.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
+    if path.is_dir() {
+        return Err(unwritable(std::io::ErrorKind::IsADirectory.into()));
+    }
+    let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut packer, text.as_bytes()).map_err(unwritable)?;
+        packer.finish().map_err(unwritable)?
+    } else {
+        text.as_bytes().to_vec()
+    };
+    // Devices and pipes cannot be moved onto.
+    if path.exists() && !path.is_file() {
+        return std::fs::write(path, bytes).map_err(unwritable);
+    }
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial = path.with_file_name(name);
+    let done = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path));
+    done.map_err(|cause| {
+        // Leaves nothing half-written behind; that this may fail too changes nothing.
+        let _ = std::fs::remove_file(&partial);
+        unwritable(cause)
+    })
+}

@@ -1,0 +1,389 @@
+//! Hardware files: TOML that people write, or the same as JSON inside a problem file.
+//!
+//! `docs/formats.md` describes the fields. Shorthands are expanded here: `count` on nodes and devices, `mesh` for a
+//! link between every pair, and classes of the built-in catalogue that need not be repeated. What comes out is plain
+//! [`HardwareSpec`] data; [`write`] writes that in full.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+
+use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
+use divvy_core::input_error::Code;
+use divvy_core::units::Time;
+use serde_json::{Map, Value, json};
+
+use crate::quantity;
+use crate::reader::Item;
+
+const FIELDS: [&str; 10] =
+    ["name", "description", "sources", "class", "node", "device", "switch", "bus", "link", "mesh"];
+
+/// The most things that `count` and `mesh` may make.
+const MOST_COPIES: u32 = 4096;
+
+/// Whether a value looks like a hardware file.
+pub(crate) fn is_hardware(value: &Value) -> bool {
+    value.get("device").is_some_and(Value::is_array) && value.get("divvy").is_none()
+}
+
+/// Reads a hardware description. Faults are noted in the item's errors; a description is returned all the same.
+pub(crate) fn read(item: &Item<'_, '_>, catalogue: &[ClassSpec]) -> HardwareSpec {
+    item.only(&FIELDS);
+    let text = |key: &str| item.optional(key).and_then(|i| i.text().map(str::to_owned)).unwrap_or_default();
+    let mut spec = HardwareSpec {
+        name: text("name"),
+        description: text("description"),
+        sources: item.optional("sources").map_or(Vec::new(), |i| i.each(|i| i.text().map(str::to_owned))),
+        classes: item.optional("class").map_or(Vec::new(), |i| classes(&i)),
+        ..HardwareSpec::default()
+    };
+    let copies = nodes(item, &mut spec);
+    let mut made = Made { copies, members: HashMap::new() };
+    devices(item, &mut spec, &mut made);
+    switches(item, &mut spec, &mut made);
+    buses(item, &mut spec, &mut made);
+    links(item, &mut spec, &made);
+    meshes(item, &mut spec, &made);
+    add_known_classes(&mut spec, catalogue);
+    spec
+}
+
+/// The classes of a catalogue file or of the `class` table of a hardware file.
+pub(crate) fn classes(item: &Item<'_, '_>) -> Vec<ClassSpec> {
+    item.fields().iter().map(|(name, item)| class(name, item)).collect()
+}
+
+fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
+    item.only(&[
+        "kind",
+        "memory",
+        "fast_memory",
+        "peak",
+        "memory_bandwidth",
+        "launch",
+        "batch_sizes",
+        "power",
+        "source",
+    ]);
+    let kind = match item.optional("kind").and_then(|i| i.text().map(|text| (i.value(), text))) {
+        Some((_, "cpu")) => DeviceKind::Cpu,
+        Some((_, "gpu")) => DeviceKind::Gpu,
+        None | Some((_, "other")) => DeviceKind::Other,
+        Some((_, other)) => {
+            item.fault(Code::Type, format!("there is no kind `{other}`"), "kind is cpu, gpu or other");
+            DeviceKind::Other
+        }
+    };
+    let peak = item.optional("peak").map_or(BTreeMap::new(), |peak| {
+        let rates = peak.fields();
+        rates
+            .iter()
+            .filter_map(|(f, rate)| Some(((*f).to_owned(), quantity::flops_per_second(rate)?)))
+            .collect()
+    });
+    let mut batch_sizes = item.optional("batch_sizes").map_or(Vec::new(), |i| i.each(|i| i.small()));
+    batch_sizes.sort_unstable();
+    batch_sizes.dedup();
+    ClassSpec {
+        name: name.to_owned(),
+        kind,
+        memory: item.optional("memory").and_then(|i| quantity::bytes(&i)),
+        fast_memory: item.optional("fast_memory").and_then(|i| quantity::bytes(&i)),
+        peak,
+        memory_bandwidth: item.optional("memory_bandwidth").and_then(|i| quantity::bandwidth(&i)),
+        launch: item.optional("launch").and_then(|i| quantity::time(&i)).unwrap_or(Time::ZERO),
+        batch_sizes,
+        power_mw: item.optional("power").and_then(|i| quantity::milliwatts(&i)),
+        source: item.optional("source").and_then(|i| i.text()).unwrap_or_default().to_owned(),
+    }
+}
+
+/// Which nodes are copied, and what belongs to them.
+struct Made {
+    /// Copies of each node; 0: the node is there once, under its own name.
+    copies: HashMap<String, u32>,
+    /// Name as written to the node it belongs to, for things in nodes with copies.
+    members: HashMap<String, String>,
+}
+
+impl Made {
+    /// The names that a thing of `node` gets, one per copy of the node.
+    fn names(&mut self, name: &str, node: Option<&str>) -> Vec<(Option<String>, String)> {
+        match node.map(|node| (node, self.copies.get(node).copied().unwrap_or(0))) {
+            Some((node, copies)) if copies > 0 => {
+                self.members.insert(name.to_owned(), node.to_owned());
+                (1..=copies).map(|i| (Some(format!("{node}{i}")), format!("{node}{i}.{name}"))).collect()
+            }
+            node => vec![(node.map(|(node, _)| node.to_owned()), name.to_owned())],
+        }
+    }
+
+    /// The node with copies that a name belongs to.
+    fn copied_node<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        match self.copies.get(name) {
+            Some(&copies) if copies > 0 => Some(name),
+            _ => self.members.get(name).map(String::as_str),
+        }
+    }
+
+    /// What a name as written is called in copy `i` of `node`.
+    fn in_copy(&self, name: &str, node: &str, i: u32) -> String {
+        match self.copied_node(name) {
+            Some(own) if own == node && own == name => format!("{node}{i}"),
+            Some(own) if own == node => format!("{node}{i}.{name}"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+fn each<'b>(item: &'b Item<'_, '_>, key: &'b str, fields: &[&str], mut use_item: impl FnMut(&Item<'_, '_>)) {
+    let Some(list) = item.optional(key) else { return };
+    for entry in list.list() {
+        entry.only(fields);
+        use_item(&entry);
+    }
+}
+
+fn name_of(item: &Item<'_, '_>) -> String {
+    item.required("name").and_then(|i| i.text()).unwrap_or_default().to_owned()
+}
+
+fn copies_of(item: &Item<'_, '_>) -> u32 {
+    let count = item.optional("count").and_then(|i| i.small());
+    if count.is_some_and(|count| count == 0 || count > MOST_COPIES) {
+        item.fault(Code::Range, "count is out of range", format!("give 1 to {MOST_COPIES}"));
+        return 0;
+    }
+    count.unwrap_or(0)
+}
+
+fn nodes(item: &Item<'_, '_>, spec: &mut HardwareSpec) -> HashMap<String, u32> {
+    let mut copies = HashMap::new();
+    each(item, "node", &["name", "memory", "count"], |node| {
+        let name = name_of(node);
+        let memory = node.optional("memory").and_then(|i| quantity::bytes(&i));
+        let count = copies_of(node);
+        if count == 0 {
+            spec.nodes.push(NodeSpec { name: name.clone(), memory });
+        }
+        spec.nodes.extend((1..=count).map(|i| NodeSpec { name: format!("{name}{i}"), memory }));
+        copies.insert(name, count);
+    });
+    copies
+}
+
+fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
+    let fields = ["name", "class", "node", "on_host", "relay", "peer_copies", "count"];
+    let mut groups: Vec<Vec<DeviceSpec>> = Vec::new();
+    each(item, "device", &fields, |device| {
+        let stem = name_of(device);
+        let node = device.optional("node").and_then(|i| i.text());
+        let flag = |key: &str| device.optional(key).and_then(|i| i.flag()).unwrap_or(false);
+        let count = copies_of(device);
+        let names = if count == 0 { vec![stem] } else { (1..=count).map(|i| format!("{stem}{i}")).collect() };
+        let total = names.len() * node.and_then(|n| made.copies.get(n)).map_or(1, |&c| c.max(1) as usize);
+        if total > MOST_COPIES as usize {
+            device.fault(
+                Code::Range,
+                format!("that makes {total} devices"),
+                format!("at most {MOST_COPIES}"),
+            );
+            return;
+        }
+        for name in names {
+            let class = device.required("class").and_then(|i| i.text()).unwrap_or_default();
+            let copies = made.names(&name, node).into_iter().map(|(node, name)| DeviceSpec {
+                name,
+                class: class.to_owned(),
+                node,
+                on_host: flag("on_host"),
+                relay: flag("relay"),
+                peer_copies: flag("peer_copies"),
+            });
+            groups.push(copies.collect());
+        }
+    });
+    // All devices of the first copy of a node, then all of the second: neighbours have neighbouring ids.
+    let most = groups.iter().map(Vec::len).max().unwrap_or(0);
+    for copy in 0..most {
+        spec.devices.extend(groups.iter().filter_map(|group| group.get(copy)).cloned());
+    }
+}
+
+fn switches(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
+    each(item, "switch", &["name", "node"], |switch| {
+        let node = switch.optional("node").and_then(|i| i.text());
+        spec.switches.extend(made.names(&name_of(switch), node).into_iter().map(|(_, name)| name));
+    });
+}
+
+fn half_duplex(item: &Item<'_, '_>) -> bool {
+    match item.optional("duplex").and_then(|i| i.text()) {
+        None | Some("full") => false,
+        Some("half") => true,
+        Some(other) => {
+            item.fault(Code::Type, format!("there is no duplex `{other}`"), "duplex is full or half");
+            false
+        }
+    }
+}
+
+fn bandwidth(item: &Item<'_, '_>) -> u64 {
+    // Where it is missing or wrong that is noted; 1 keeps the rest readable.
+    item.required("bandwidth").and_then(|i| quantity::bandwidth(&i)).unwrap_or(1)
+}
+
+fn latency(item: &Item<'_, '_>) -> Time {
+    item.optional("latency").and_then(|i| quantity::time(&i)).unwrap_or(Time::ZERO)
+}
+
+fn buses(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
+    each(item, "bus", &["name", "bandwidth", "latency", "duplex", "node"], |bus| {
+        let node = bus.optional("node").and_then(|i| i.text());
+        for (_, name) in made.names(&name_of(bus), node) {
+            let (bandwidth, latency) = (bandwidth(bus), latency(bus));
+            spec.buses.push(BusSpec { name, bandwidth, latency, half_duplex: half_duplex(bus) });
+        }
+    });
+}
+
+/// A link as written: the ends and the bus by the names in the file.
+fn link(item: &Item<'_, '_>, between: [String; 2]) -> LinkSpec {
+    LinkSpec {
+        between,
+        bandwidth: bandwidth(item),
+        latency: latency(item),
+        half_duplex: half_duplex(item),
+        bus: item.optional("bus").and_then(|i| i.text().map(str::to_owned)),
+    }
+}
+
+fn links(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &Made) {
+    each(item, "link", &["between", "bandwidth", "latency", "duplex", "bus"], |entry| {
+        let Some(ends) = entry.required("between") else { return };
+        let names = ends.each(|end| end.text().map(str::to_owned));
+        let Ok(between) = <[String; 2]>::try_from(names) else {
+            ends.fault(Code::Length, "a link has two ends", "write between = [\"a\", \"b\"]");
+            return;
+        };
+        add_link(entry, link(entry, between), spec, made);
+    });
+}
+
+fn meshes(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &Made) {
+    each(item, "mesh", &["among", "bandwidth", "latency", "duplex", "bus"], |entry| {
+        let Some(among) = entry.required("among") else { return };
+        let names = among.each(|name| name.text().map(str::to_owned));
+        if names.len() > MOST_COPIES as usize / 4 {
+            among.fault(Code::Range, format!("a mesh of {} places", names.len()), "join them by a switch");
+            return;
+        }
+        for (i, a) in names.iter().enumerate() {
+            for b in &names[i + 1..] {
+                add_link(entry, link(entry, [a.clone(), b.clone()]), spec, made);
+            }
+        }
+    });
+}
+
+/// Adds a link once, or once for each copy of the node that it is part of.
+fn add_link(item: &Item<'_, '_>, link: LinkSpec, spec: &mut HardwareSpec, made: &Made) {
+    let names = || link.between.iter().chain(&link.bus);
+    let mut nodes: Vec<&str> = names().filter_map(|name| made.copied_node(name)).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    match nodes[..] {
+        [] => spec.links.push(link),
+        [node] => {
+            for i in 1..=made.copies[node] {
+                spec.links.push(LinkSpec {
+                    between: link.between.each_ref().map(|name| made.in_copy(name, node, i)),
+                    bus: link.bus.as_ref().map(|bus| made.in_copy(bus, node, i)),
+                    ..link.clone()
+                });
+            }
+        }
+        _ => item.fault(
+            Code::Contradiction,
+            "it joins two nodes that both have copies",
+            "join each of them to a switch instead",
+        ),
+    }
+}
+
+fn add_known_classes(spec: &mut HardwareSpec, catalogue: &[ClassSpec]) {
+    for device in &spec.devices {
+        let known = spec.classes.iter().any(|class| class.name == device.class);
+        if let Some(class) = catalogue.iter().find(|class| !known && class.name == device.class) {
+            spec.classes.push(class.clone());
+        }
+    }
+}
+
+/// The description as JSON, in full, with plain numbers.
+pub(crate) fn write(spec: &HardwareSpec) -> Value {
+    let classes: Map<String, Value> = spec.classes.iter().map(|c| (c.name.clone(), write_class(c))).collect();
+    let nodes = spec.nodes.iter().map(|n| sparse(json!({"name": n.name, "memory": n.memory})));
+    let devices = spec.devices.iter().map(|d| {
+        sparse(json!({
+            "name": d.name, "class": d.class, "node": d.node,
+            "on_host": d.on_host.then_some(true), "relay": d.relay.then_some(true),
+            "peer_copies": d.peer_copies.then_some(true),
+        }))
+    });
+    let duplex = |half: bool| half.then_some("half");
+    let buses = spec.buses.iter().map(|b| {
+        sparse(json!({
+            "name": b.name, "bandwidth": b.bandwidth, "latency": write_time(b.latency),
+            "duplex": duplex(b.half_duplex),
+        }))
+    });
+    let links = spec.links.iter().map(|l| {
+        sparse(json!({
+            "between": l.between, "bandwidth": l.bandwidth, "latency": write_time(l.latency),
+            "duplex": duplex(l.half_duplex), "bus": l.bus,
+        }))
+    });
+    let switches = spec.switches.iter().map(|name| json!({"name": name}));
+    json!({
+        "name": spec.name, "description": spec.description, "sources": spec.sources, "class": classes,
+        "node": nodes.collect::<Vec<_>>(), "device": devices.collect::<Vec<_>>(),
+        "switch": switches.collect::<Vec<_>>(), "bus": buses.collect::<Vec<_>>(),
+        "link": links.collect::<Vec<_>>(),
+    })
+}
+
+fn write_class(class: &ClassSpec) -> Value {
+    sparse(json!({
+        "kind": match class.kind {
+            DeviceKind::Cpu => "cpu",
+            DeviceKind::Gpu => "gpu",
+            DeviceKind::Other => "other",
+        },
+        "memory": class.memory, "fast_memory": class.fast_memory, "peak": class.peak,
+        "memory_bandwidth": class.memory_bandwidth, "launch": write_time(class.launch),
+        "batch_sizes": (!class.batch_sizes.is_empty()).then_some(&class.batch_sizes),
+        // Watts, as a person would write them.
+        "power": class.power_mw.map(|mw| format!("{mw} mW")),
+        "source": (!class.source.is_empty()).then_some(&class.source),
+    }))
+}
+
+/// Microseconds; none for zero. Latencies are far below the range where a float loses picoseconds.
+fn write_time(time: Time) -> Option<f64> {
+    (time > Time::ZERO).then(|| time.as_us())
+}
+
+/// A table without the fields that are null.
+fn sparse(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).collect()),
+        other => other,
+    }
+}
+
+/// Bytes from a text such as `8GB`; none if it is no size.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let (value, errors) = (Value::String(text.to_owned()), RefCell::default());
+    quantity::bytes(&Item::top(&value, "size", &errors))
+}

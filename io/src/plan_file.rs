@@ -1,0 +1,253 @@
+//! Plan files: a plan, the problem it is for, where that came from, and what is claimed of it.
+//!
+//! A plan file needs nothing else to be checked. The times and the value in it are claims: [`PlanFile::check`]
+//! recomputes them, and [`PlanFile::check_against`] makes sure that the embedded problem is the one that the model and
+//! hardware files give.
+
+use std::cell::RefCell;
+
+use divvy_core::certificate::{self, Certificate, Standing};
+use divvy_core::check::{self, Rule, Violation};
+use divvy_core::graph::Graph;
+use divvy_core::outcome::HistoryPoint;
+use divvy_core::plan::Plan;
+use divvy_core::problem::{OwnHardware, Problem, ProblemSpec};
+use divvy_core::score::Score;
+use divvy_core::units::Time;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::file::Loaded;
+use crate::problem_file::{self, VERSION, check_version, typed};
+use crate::reader::Item;
+use crate::{Error, presets};
+
+/// A file that a problem was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// What it gave: `model`, `hardware` or `profile`.
+    pub role: String,
+    /// Its path, or the name of built-in hardware.
+    pub path: String,
+    /// Its SHA-256; none for what is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+}
+
+/// What a plan file says of its own plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// The value of the objective.
+    pub value_ps: Time,
+    /// When each op, batch or stage starts.
+    #[serde(default)]
+    pub starts_ps: Vec<Time>,
+}
+
+/// A plan file.
+#[derive(Clone, Debug)]
+pub struct PlanFile {
+    /// The problem.
+    pub problem: Problem,
+    /// The plan.
+    pub plan: Plan,
+    /// Who made it.
+    pub planner: String,
+    /// Where the problem came from.
+    pub sources: Vec<Source>,
+    /// What is claimed.
+    pub claim: Claim,
+    /// Lower bounds.
+    pub certificates: Vec<Certificate>,
+    /// Value and bound over the time of the search.
+    pub history: Vec<HistoryPoint>,
+}
+
+/// What a check found to be true.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// What the plan costs.
+    pub score: Score,
+    /// The best bound, verified or attested.
+    pub lower_bound: Option<Time>,
+    /// The best verified bound.
+    pub verified_lower_bound: Option<Time>,
+}
+
+pub(crate) fn is_plan(value: &Value) -> bool {
+    value.get("divvy").and_then(Value::as_str) == Some("plan")
+}
+
+impl PlanFile {
+    /// Reads a plan file. The plan itself is not checked yet.
+    pub fn read(loaded: &Loaded) -> Result<PlanFile, Error> {
+        let value = loaded.parse()?;
+        let input = |errors| Error::Input { path: loaded.path.clone(), errors };
+        let errors = RefCell::default();
+        let top = Item::top(&value, "", &errors);
+        if !is_plan(&value) {
+            top.fault(
+                divvy_core::input_error::Code::Format,
+                "this is not a plan file",
+                "make one with `divvy plan -o`",
+            );
+            return Err(input(errors.into_inner()));
+        }
+        let parts = read_parts(&top);
+        let Some((spec, plan, claim, certificates, sources)) = parts.filter(|_| errors.borrow().is_empty())
+        else {
+            return Err(input(errors.into_inner()));
+        };
+        let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
+        let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
+        Ok(PlanFile {
+            problem: embedded(spec).map_err(input)?,
+            plan,
+            planner,
+            sources,
+            claim,
+            certificates,
+            history,
+        })
+    }
+
+    /// The file as text.
+    pub fn write(&self) -> String {
+        let point = |point: &HistoryPoint| json!([point.seconds, point.value, point.lower_bound]);
+        let file = json!({
+            "divvy": "plan", "version": VERSION, "planner": self.planner, "sources": self.sources,
+            "claim": self.claim, "plan": self.plan, "certificates": self.certificates,
+            "history": self.history.iter().map(point).collect::<Vec<_>>(),
+            "problem": problem_file::write(&self.problem.to_spec()),
+        });
+        file.to_string()
+    }
+
+    /// Recomputes everything that the file claims.
+    pub fn check(&self) -> Result<Verdict, Vec<Violation>> {
+        let score = check::check(&self.problem, &self.plan)?;
+        let mut violations = Vec::new();
+        let mut add = |rule, place: &str, message: String| {
+            violations.push(Violation { rule, place: place.to_owned(), message });
+        };
+        if self.claim.value_ps != score.value {
+            let (claimed, real) = (self.claim.value_ps.0, score.value.0);
+            add(Rule::Score, "claim.value_ps", format!("it claims {claimed} ps, the plan takes {real} ps"));
+        }
+        if self.claim.starts_ps != score.starts {
+            let pairs = self.claim.starts_ps.iter().zip(&score.starts);
+            let first = pairs.clone().position(|(claimed, real)| claimed != real).unwrap_or(pairs.len());
+            let message = match (self.claim.starts_ps.get(first), score.starts.get(first)) {
+                (Some(claimed), Some(real)) => {
+                    format!("it claims {} ps, the start is at {} ps", claimed.0, real.0)
+                }
+                _ => format!("{} starts, {} are needed", self.claim.starts_ps.len(), score.starts.len()),
+            };
+            add(Rule::Start, &format!("claim.starts_ps[{first}]"), message);
+        }
+        let (mut lower_bound, mut verified_lower_bound) = (None, None);
+        for claimed in &self.certificates {
+            let value = Some(claimed.value_ps);
+            match certificate::verify(&self.problem, claimed) {
+                Ok(Standing::Verified) => verified_lower_bound = verified_lower_bound.max(value),
+                Ok(Standing::Attested) => {}
+                Err(violation) => violations.push(violation),
+            }
+            lower_bound = lower_bound.max(value);
+            if claimed.value_ps > score.value {
+                let message = "it is above the value of the plan, so it cannot be a lower bound".to_owned();
+                violations.push(Violation { rule: Rule::Bound, place: claimed.bound.clone(), message });
+            }
+        }
+        if violations.is_empty() {
+            Ok(Verdict { score, lower_bound, verified_lower_bound })
+        } else {
+            Err(violations)
+        }
+    }
+
+    /// Whether the embedded problem is `real`, which was made anew from the sources, whose fingerprints are `sources`.
+    pub fn check_against(&self, real: &Problem, sources: &[Source]) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        let mut add = |rule, place: &str, message: &str| {
+            violations.push(Violation { rule, place: place.to_owned(), message: message.to_owned() });
+        };
+        for source in sources {
+            let recorded = self.sources.iter().find(|recorded| recorded.role == source.role);
+            if recorded.is_some_and(|recorded| recorded.sha256 != source.sha256) {
+                add(Rule::Source, &source.role, "this is not the file that the plan was made from");
+            }
+        }
+        let (claimed, real) = (self.problem.to_spec(), real.to_spec());
+        if claimed.graph != real.graph {
+            add(Rule::Problem, "graph", &first_difference(&claimed.graph, &real.graph));
+        }
+        if claimed.hardware != real.hardware {
+            add(Rule::Problem, "hardware", "the embedded hardware differs from the real one");
+        }
+        if claimed.profile.classes != real.profile.classes {
+            add(Rule::Problem, "costs", "the embedded costs differ from the real ones");
+        }
+        violations
+    }
+}
+
+type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>);
+
+fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
+    top.only(&[
+        "divvy",
+        "version",
+        "planner",
+        "sources",
+        "claim",
+        "plan",
+        "certificates",
+        "history",
+        "problem",
+    ]);
+    check_version(top);
+    let problem = top.required("problem").map(|item| problem_file::read(&item));
+    let plan = top.required("plan").and_then(|item| typed(&item));
+    let claim = top.required("claim").and_then(|item| typed(&item));
+    let certificates = top.optional("certificates").map_or(Some(Vec::new()), |item| typed(&item));
+    let sources = top.optional("sources").map_or(Some(Vec::new()), |item| typed(&item));
+    Some((problem?, plan?, claim?, certificates?, sources?))
+}
+
+fn read_point(item: &Item<'_, '_>) -> Option<HistoryPoint> {
+    let (seconds, value, lower_bound) = typed(item)?;
+    Some(HistoryPoint { seconds, value, lower_bound })
+}
+
+/// The problem of a plan file, which leaves nothing open.
+fn embedded(spec: ProblemSpec) -> Result<Problem, divvy_core::input_error::InputErrors> {
+    use divvy_core::input_error::{Code, InputError};
+    let missing = |what: &str| {
+        let place = format!("problem.{what}");
+        InputError::new(Code::Missing, place, format!("a plan file states its {what}"), "make the plan anew")
+    };
+    let Some(OwnHardware::Given(hardware)) = spec.hardware else { return Err(missing("hardware").into()) };
+    let objective = spec.objective.ok_or_else(|| missing("objective"))?;
+    let graph = Graph::new(spec.graph)?;
+    Problem::new(graph, &spec.profile, *hardware, &presets::catalogue(), objective, &spec.constraints)
+}
+
+fn first_difference(claimed: &divvy_core::graph::GraphSpec, real: &divvy_core::graph::GraphSpec) -> String {
+    fn differing<'a, T: PartialEq>(
+        claimed: &'a [T],
+        real: &[T],
+        name: impl Fn(&'a T) -> &'a str,
+    ) -> Option<&'a str> {
+        claimed.iter().enumerate().find(|(i, one)| real.get(*i) != Some(one)).map(|(_, one)| name(one))
+    }
+    let op = differing(&claimed.ops, &real.ops, |op| &op.name).map(|name| format!("op `{name}`"));
+    let tensor =
+        || differing(&claimed.tensors, &real.tensors, |t| &t.name).map(|name| format!("tensor `{name}`"));
+    let param =
+        || differing(&claimed.params, &real.params, |p| &p.name).map(|name| format!("parameter `{name}`"));
+    let what = op.or_else(tensor).or_else(param).unwrap_or_else(|| "the lists of ops or tensors".to_owned());
+    format!("{what} differs from the real network")
+}

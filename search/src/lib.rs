@@ -1,0 +1,18 @@
+//! Planners, bounds, and the run that puts them together.
+//!
+//! [`solve`] is the whole of a planning run: prove what can be proved, plan, and let `core` check every plan and every
+//! certificate on the way. To add a planner or a bound, write one file in its family's folder and one line in that
+//! folder's `mod.rs`.
+
+mod baseline;
+mod makespan;
+mod period;
+mod registry;
+mod run;
+mod shared;
+mod solve;
+
+pub use baseline::{Baseline, baseline};
+pub use registry::{Bound, Planner, bounds, planners};
+pub use run::Run;
+pub use solve::{Refused, Request, Solved, solve};

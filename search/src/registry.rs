@@ -1,0 +1,41 @@
+//! What a planner and a bound are, and which there are.
+
+use divvy_core::outcome::StopReason;
+use divvy_core::problem::Problem;
+
+use crate::run::Run;
+use crate::{makespan, period};
+
+/// Finds plans.
+pub trait Planner: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// What it does, in a line.
+    fn about(&self) -> &'static str;
+    /// Why it cannot work on a problem, if it cannot.
+    fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Offers plans to the run until it has no better one or the budget is spent.
+    fn plan(&self, run: &mut Run<'_>) -> StopReason;
+}
+
+/// Proves lower bounds.
+pub trait Bound: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// What it argues, in a line.
+    fn about(&self) -> &'static str;
+    /// Why it says nothing of a problem, if it does not.
+    fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Proves what it can.
+    fn bound(&self, run: &mut Run<'_>);
+}
+
+/// The planners for a problem's objective, in the order that `auto` tries them.
+pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
+    if problem.objective.is_period() { period::PLANNERS } else { makespan::PLANNERS }
+}
+
+/// The bounds for a problem's objective, the cheapest first.
+pub fn bounds(problem: &Problem) -> &'static [&'static dyn Bound] {
+    if problem.objective.is_period() { period::BOUNDS } else { makespan::BOUNDS }
+}

@@ -1,0 +1,114 @@
+//! A planning run, from problem to outcome.
+
+use divvy_core::outcome::{Budget, Outcome, StopReason};
+use divvy_core::problem::Problem;
+
+use crate::baseline::{Baseline, baseline};
+use crate::registry::{Bound, Planner, bounds, planners};
+use crate::run::Run;
+
+/// Which planner and bounds to use.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// A planner by name; `auto` and none: the best for the problem.
+    pub planner: Option<String>,
+    /// Bounds by name; none: all that apply.
+    pub bounds: Option<Vec<String>>,
+    /// Whether to plan at all, or only to bound.
+    pub bound_only: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Solved {
+    /// Plan, bounds, history.
+    pub outcome: Outcome,
+    /// The whole network on one device.
+    pub baseline: Baseline,
+    /// The planner as asked for.
+    pub planner: String,
+}
+
+/// A planner or bound that does not exist, or does not work on the problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub message: String,
+    /// What to do instead.
+    pub fix: String,
+}
+
+/// Proves what can be proved, plans, and checks everything on the way. `watch` hears of every improvement.
+pub fn solve(
+    problem: &Problem,
+    request: &Request,
+    budget: &Budget,
+    watch: &mut dyn FnMut(&Outcome),
+) -> Result<Solved, Refused> {
+    let chosen_planners = choose_planners(problem, request)?;
+    let chosen_bounds = choose_bounds(problem, request)?;
+    let baseline = baseline(problem);
+    let mut outcome = Outcome { infeasible: problem.infeasibilities(), ..Outcome::default() };
+    if outcome.infeasible.is_empty() {
+        let mut run = Run::new(problem, budget, &mut outcome, watch);
+        for bound in chosen_bounds {
+            if !run.budget.is_cancelled() {
+                bound.bound(&mut run);
+            }
+        }
+        let mut stop = StopReason::Finished;
+        for planner in chosen_planners.into_iter().filter(|_| !request.bound_only) {
+            stop = planner.plan(&mut run);
+            if stop != StopReason::Finished {
+                break;
+            }
+        }
+        outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
+    }
+    let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
+    Ok(Solved { outcome, baseline, planner })
+}
+
+fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Planner>, Refused> {
+    let all = planners(problem);
+    match request.planner.as_deref() {
+        None | Some("auto") => Ok(all.iter().copied().filter(|p| p.supports(problem).is_ok()).collect()),
+        Some(name) => {
+            let names = all.iter().map(|p| p.name()).chain(["auto"]);
+            let planner = all.iter().find(|p| p.name() == name);
+            let planner =
+                planner.ok_or_else(|| unknown(problem, "planner", name, &names.collect::<Vec<_>>()))?;
+            planner.supports(problem).map_err(|reason| refused("planner", name, &reason))?;
+            Ok(vec![*planner])
+        }
+    }
+}
+
+fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Bound>, Refused> {
+    let all = bounds(problem);
+    let Some(names) = &request.bounds else {
+        return Ok(all.iter().copied().filter(|b| b.supports(problem).is_ok()).collect());
+    };
+    let find = |name: &String| {
+        let known: Vec<&str> = all.iter().map(|b| b.name()).collect();
+        let bound = all.iter().find(|b| b.name() == name);
+        let bound = bound.ok_or_else(|| unknown(problem, "bound", name, &known))?;
+        bound.supports(problem).map_err(|reason| refused("bound", name, &reason))?;
+        Ok(*bound)
+    };
+    names.iter().map(find).collect()
+}
+
+fn unknown(problem: &Problem, what: &str, name: &str, known: &[&str]) -> Refused {
+    Refused {
+        message: format!("there is no {what} `{name}` for {}", problem.objective.name()),
+        fix: format!("use one of {}", known.join(", ")),
+    }
+}
+
+fn refused(what: &str, name: &str, reason: &str) -> Refused {
+    Refused {
+        message: format!("the {what} `{name}` says nothing here: {reason}"),
+        fix: "choose another".to_owned(),
+    }
+}
