@@ -71,6 +71,18 @@ impl Batch {
         self.inputs.iter().map(|[first, last]| last - first + 1).sum()
     }
 
+    /// Its inputs in the fewest ranges: neighbours united.
+    pub fn united_inputs(&self) -> Vec<[u32; 2]> {
+        let mut united: Vec<[u32; 2]> = Vec::with_capacity(self.inputs.len());
+        for &[first, last] in &self.inputs {
+            match united.last_mut() {
+                Some(range) if range[1] + 1 == first => range[1] = last,
+                _ => united.push([first, last]),
+            }
+        }
+        united
+    }
+
     /// How many inputs two batches share.
     pub fn shared(&self, other: &Batch) -> u32 {
         let (mut i, mut j, mut shared) = (0, 0, 0);

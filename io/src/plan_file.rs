@@ -180,7 +180,7 @@ impl PlanFile {
                 add(Rule::Source, &source.role, "this is not the file that the plan was made from");
             }
         }
-        let (claimed, real) = (self.problem.to_spec(), real.to_spec());
+        let (claimed, real) = (comparable(&self.problem), comparable(real));
         if claimed.graph != real.graph {
             add(Rule::Problem, "graph", &first_difference(&claimed.graph, &real.graph));
         }
@@ -192,6 +192,16 @@ impl PlanFile {
         }
         violations
     }
+}
+
+/// A problem as data, with classes by name: their order in a file means nothing.
+fn comparable(problem: &Problem) -> ProblemSpec {
+    let mut spec = problem.to_spec();
+    spec.profile.classes.sort_by(|a, b| a.class.cmp(&b.class));
+    if let Some(OwnHardware::Given(hardware)) = &mut spec.hardware {
+        hardware.classes.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    spec
 }
 
 type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>);

@@ -45,7 +45,7 @@ impl<'a> Run<'a> {
 
     /// Claims all that `evidence` proves under the name of a bound. Evidence that proves nothing is passed over.
     pub fn prove(&mut self, bound: &str, evidence: Evidence) {
-        let Ok(Some(value_ps)) = certificate::proven(self.problem, &evidence) else { return };
+        let Some(value_ps) = self.proven(&evidence).filter(|&value| value > Time::ZERO) else { return };
         let certificate = Certificate { bound: bound.to_owned(), value_ps, evidence };
         let before = self.outcome.lower_bound();
         let accepted = self.outcome.accept(self.problem, certificate, self.budget);

@@ -5,11 +5,9 @@
 //! it reads is loaded to some device at least once. A parameter read by several ops is counted for the first only,
 //! so that no load is counted twice. An op that may run in host memory may need no bus at all.
 
-use std::collections::BTreeSet;
-
 use super::area::MOST_WEIGHT;
 use crate::hardware::Route;
-use crate::ids::{DeviceId, LinkId};
+use crate::ids::DeviceId;
 use crate::problem::{Objective, Problem};
 use crate::units::Time;
 
@@ -25,10 +23,8 @@ pub(super) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String>
     if divisor == 0 {
         return Err("all weights are zero".to_owned());
     }
-    let on_route = |route: &Route| -> u128 {
-        let links: BTreeSet<&LinkId> = route.links.iter().collect();
-        links.into_iter().map(|link| u128::from(weights[link.index()])).sum()
-    };
+    let on_route =
+        |route: &Route| -> u128 { route.media().map(|link| u128::from(weights[link.index()])).sum() };
     let weight_to: Vec<Option<u128>> =
         problem.hardware.devices().map(|d| problem.hardware.host_route(d).map(on_route)).collect();
     let in_host = |d: DeviceId| problem.hardware.host_route(d).is_some_and(|route| route.bandwidth.is_none());

@@ -28,6 +28,12 @@ impl Route {
         Route { links: Box::default(), latency: Time::ZERO, bandwidth: None }
     }
 
+    /// The links and buses that a transfer holds, each once, though the way may pass a bus twice.
+    pub fn media(&self) -> impl Iterator<Item = LinkId> + '_ {
+        let links = self.links.iter().enumerate();
+        links.filter(|(i, link)| !self.links[..*i].contains(link)).map(|(_, &link)| link)
+    }
+
     /// Latency plus `bytes` at the bandwidth, rounded up once; `None` out of range.
     pub fn checked_time(&self, bytes: u64) -> Option<Time> {
         match self.bandwidth {

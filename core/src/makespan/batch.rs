@@ -120,9 +120,8 @@ fn check_order(problem: &Problem, plan: &BatchPlan) -> Result<(), Vec<Violation>
 /// Ops that must stay together have the same inputs on the same devices.
 fn check_colocation(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>], violations: &mut Violations) {
     let division = |op: usize| {
-        let mut batches: Vec<(DeviceId, &[[u32; 2]])> = Vec::new();
-        batches
-            .extend(by_op[op].iter().map(|&i| &plan.batches[i as usize]).map(|b| (b.device, &b.inputs[..])));
+        let batches = by_op[op].iter().map(|&i| &plan.batches[i as usize]);
+        let mut batches: Vec<_> = batches.map(|batch| (batch.device, batch.united_inputs())).collect();
         batches.sort_unstable();
         batches
     };
@@ -217,13 +216,21 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             }
         }
     }
+    for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
+        let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
+        let Some((from, to)) = ends else { continue };
+        match delay(problem, tensor, from, to, problem.objective.inputs()) {
+            Some(time) => score.value = score.value.max(time),
+            None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
+        }
+    }
     violations.stop()?;
     for (tensor, i, to, shared) in moves {
         let from = &plan.batches[i as usize];
         let route = problem.hardware.route(from.device, to).expect("its time was computed");
         let time = route.time(graph.tensor_bytes(tensor) * u64::from(shared));
         let start = starts[i as usize] + schedule.duration(i);
-        for &link in &route.links {
+        for link in route.media() {
             score.link_busy[link.index()] += time;
             let what = Activity::Tensor(tensor, to);
             score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end: start + time });

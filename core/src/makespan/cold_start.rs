@@ -8,8 +8,8 @@
 //! the time of the first op on the device that needs them, and load no link (the paper's choice). A device in host
 //! memory finds the weights there. The value is the finish of the last op, or the last arrival at `output_at`.
 //!
-//! Memory is the paper's (11): parameters that land on a device or are forwarded to it, outputs of its ops, and
-//! tensors copied in, each once.
+//! Memory is the paper's (11): parameters that land on a device or are forwarded to it, and tensors that its ops read
+//! or make, each once.
 
 use std::collections::{HashMap, HashSet};
 
@@ -242,10 +242,8 @@ fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result
                 (op.0, problem.hardware.host_route(device).expect("checked: it has a bus"))
             }
         };
-        for link in &route.links {
-            if queues[link.index()].last() != Some(&task) {
-                queues[link.index()].push(task);
-            }
+        for link in route.media() {
+            queues[link.index()].push(task);
         }
     }
     for op in graph.ops() {
@@ -309,6 +307,14 @@ fn collect(
             }
         }
     }
+    for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
+        let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
+        let Some((from, to)) = ends.filter(|(from, to)| from != to) else { continue };
+        match problem.hardware.route(from, to) {
+            Some(route) => score.value = score.value.max(route.time(graph.tensor_bytes(tensor))),
+            None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
+        }
+    }
     violations.stop()?;
     for item in &plan.bus {
         let (task, what, device) = match *item {
@@ -318,7 +324,7 @@ fn collect(
         let start = starts[task as usize];
         let end = start + schedule.duration(task);
         let route = problem.hardware.host_route(device).expect("checked: it has a bus");
-        for &link in &route.links {
+        for link in route.media() {
             score.link_busy[link.index()] += end - start;
             score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });
         }

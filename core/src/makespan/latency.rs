@@ -177,7 +177,7 @@ fn run(
         let (start, end) = span(task);
         // The last arrival counts; a transfer to a consumer ends before that consumer does.
         score.value = score.value.max(end);
-        for &link in &m.route.links {
+        for link in m.route.media() {
             score.link_busy[link.index()] += m.time;
             trace.spans.push(Span {
                 lane: Lane::Link(link),
@@ -202,14 +202,10 @@ fn link_queues(
     task_of: &HashMap<Transfer, u32>,
 ) -> Vec<Vec<u32>> {
     let routes: HashMap<Transfer, &Route> = moves.iter().map(|m| (m.what, m.route)).collect();
-    let mut queues = vec![Vec::new(); problem.hardware.links().len()];
+    let mut queues: Vec<Vec<u32>> = vec![Vec::new(); problem.hardware.links().len()];
     for transfer in &plan.transfers {
-        for &link in &routes[transfer].links {
-            let queue: &mut Vec<u32> = &mut queues[link.index()];
-            // A route may pass the same medium twice; the transfer still holds it once.
-            if queue.last() != Some(&task_of[transfer]) {
-                queue.push(task_of[transfer]);
-            }
+        for link in routes[transfer].media() {
+            queues[link.index()].push(task_of[transfer]);
         }
     }
     queues

@@ -3,7 +3,7 @@
 //! Ops go into stages whose quotient graph is acyclic, each stage on a device of its own. A stage costs what comes in,
 //! plus work, plus overflow, plus what goes out. A tensor is counted once in each stage it enters (over the route
 //! from its producer's device) and once in the stage it leaves (over the slowest of the routes it takes), also on its
-//! way from `input_at` or to `output_at`. A device whose peers do the copying pays for no transfer. Overflow is
+//! way from `input_at` or to `output_at` (an input that is itself an output enters no stage and is not counted). A device whose peers do the copying pays for no transfer. Overflow is
 //! (weights + peak activations − fast memory)⁺ at the bandwidth from host memory; the peak is that of the plan's own
 //! order inside the stage: what enters lives from the start to its last use, what leaves lives to the end. A device's
 //! memory must hold weights and peak. On identical devices without limits this is the paper's definition.
@@ -173,7 +173,7 @@ fn transfers(
         };
         let time = route.time(graph.tensor_bytes(tensor));
         if let Some(busy) = busy {
-            route.links.iter().for_each(|link| busy[link.index()] += time);
+            route.media().for_each(|link| busy[link.index()] += time);
         }
         time
     };

@@ -111,7 +111,7 @@ fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'
         let start = made(m.what.tensor, &ends);
         let end = start + m.time;
         score.latency = score.latency.max(end);
-        for &link in &m.route.links {
+        for link in m.route.media() {
             let what = Activity::Tensor(m.what.tensor, m.what.to);
             score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });
         }

@@ -135,7 +135,8 @@ impl Problem {
         let spec = self.hardware.device(device);
         let own = if spec.on_host {
             let node = self.hardware.spec().nodes.iter().find(|node| Some(&node.name) == spec.node.as_ref());
-            // A processor in host memory has what its class says, else what its node has.
+            // A processor in host memory has what its class says, else what its node has; several processors of one
+            // node are not told that they share it.
             self.hardware.class(device).memory.or(node.and_then(|node| node.memory))
         } else {
             self.hardware.class(device).memory
@@ -181,41 +182,29 @@ impl Problem {
         may_run
     }
 
-    /// Refuses problems in which some sum of times could overflow.
+    /// Refuses problems in which some sum of times or bytes could overflow.
     fn check_horizon(&self, errors: &mut InputErrors) {
         let inputs = u128::from(self.objective.inputs());
         let devices = self.hardware.device_count() as u128;
+        let graph = &self.graph;
+        let held: u128 = graph.ops().map(|op| u128::from(graph.activation_bytes(op)) * inputs).sum();
         let work: u128 = (self.costs.iter().flat_map(|class| &class.costs).flatten().flatten())
             .map(|cost| u128::from(cost.time.0) * devices)
             .sum();
-        let routes = || {
-            let between = self.hardware.devices().flat_map(|a| self.hardware.devices().map(move |b| (a, b)));
-            let between = between.filter_map(|(a, b)| self.hardware.route(a, b));
-            between.chain(self.hardware.devices().filter_map(|d| self.hardware.host_route(d)))
+        let ways = Ways::of(&self.hardware);
+        // Every consumer may wait for as many transfers as there are pairs of devices, or inputs to divide; together
+        // they carry each input once. The same tensor may also be sent to an output, and counted at both of its ends.
+        let pairs = (devices * devices).min(inputs);
+        let sent = |bytes: u64, times: u128| {
+            let latency = ways.latency.saturating_mul(pairs);
+            let carried = ways.time_of(u128::from(bytes) * inputs);
+            latency.saturating_add(carried).saturating_mul(2 * times + 2).saturating_mul(ways.passes)
         };
-        let slowest = routes().filter_map(|route| route.bandwidth).min().map_or(1, |b| u128::from(b.0));
-        let latency = routes().map(|route| u128::from(route.latency.0)).max().unwrap_or(0);
-        let transfer = |bytes: u64| {
-            (u128::from(bytes) * inputs).saturating_mul(1_000_000_000_000) / slowest + 1 + latency
-        };
-        let tensors: u128 = (self.graph.tensors())
-            .map(|t| {
-                transfer(self.graph.tensor_bytes(t))
-                    .saturating_mul(2 * self.graph.consumers(t).len() as u128 + 2)
-            })
-            .fold(0, u128::saturating_add);
-        let params: u128 = (self.graph.params())
-            .map(|p| {
-                let readers = self.graph.readers(p).len() as u128 + devices;
-                transfer(self.graph.param_bytes(p)).saturating_mul(readers)
-            })
-            .fold(0, u128::saturating_add);
-        let reads: u128 = (self.graph.ops())
-            .filter_map(|op| self.graph.op(op).in_place_bytes)
-            .map(transfer)
-            .fold(0, u128::saturating_add);
-        let horizon =
-            [work.saturating_mul(2), tensors, params, reads].into_iter().fold(0, u128::saturating_add);
+        let tensors = graph.tensors().map(|t| sent(graph.tensor_bytes(t), graph.consumers(t).len() as u128));
+        let params =
+            graph.params().map(|p| sent(graph.param_bytes(p), graph.readers(p).len() as u128 + devices));
+        let reads = graph.ops().filter_map(|op| graph.op(op).in_place_bytes).map(|bytes| sent(bytes, 0));
+        let horizon = tensors.chain(params).chain(reads).fold(work.saturating_mul(2), u128::saturating_add);
         if horizon > u128::from(u64::MAX / 2) {
             errors.add(
                 Code::Horizon,
@@ -224,6 +213,42 @@ impl Problem {
                 "look for a time, size or bandwidth in the wrong unit: times are in us, sizes in bytes",
             );
         }
+        if held > u128::from(u64::MAX / 4) {
+            errors.add(
+                Code::Range,
+                "graph.tensors.bytes",
+                "the tensors of all inputs together are more bytes than divvy can add",
+                "look for sizes in the wrong unit, or ask for fewer inputs",
+            );
+        }
+    }
+}
+
+/// The worst of all ways that bytes may take.
+struct Ways {
+    slowest: Option<u128>,
+    latency: u128,
+    passes: u128,
+}
+
+impl Ways {
+    fn of(hardware: &Hardware) -> Ways {
+        let mut ways = Ways { slowest: None, latency: 0, passes: 1 };
+        let pairs = hardware.devices().flat_map(|a| hardware.devices().map(move |b| (a, b)));
+        let between = pairs.filter_map(|(a, b)| hardware.route(a, b));
+        for route in between.chain(hardware.devices().filter_map(|d| hardware.host_route(d))) {
+            let bandwidth = route.bandwidth.map(|bandwidth| u128::from(bandwidth.0));
+            ways.slowest = ways.slowest.into_iter().chain(bandwidth).min();
+            ways.latency = ways.latency.max(u128::from(route.latency.0));
+            let repeats = |link| route.links.iter().filter(|&&other| other == link).count() as u128;
+            ways.passes = route.media().map(repeats).fold(ways.passes, u128::max);
+        }
+        ways
+    }
+
+    /// Picoseconds of that many bytes on the slowest way, rounded up twice over.
+    fn time_of(&self, bytes: u128) -> u128 {
+        self.slowest.map_or(0, |slowest| bytes.saturating_mul(1_000_000_000_000) / slowest + 2)
     }
 }
 

@@ -54,7 +54,7 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
         if let Some(colour) = node.optional("colorClass").and_then(|i| i.count()) {
             colours.entry(colour).or_default().push(name.clone());
         }
-        let bytes = node.optional("size").and_then(|i| i.count()).unwrap_or(0);
+        let bytes = node.optional("size").and_then(|i| size(&i)).unwrap_or(0);
         if bytes > 0 {
             graph.params.push(ParamSpec { name: format!("{name} memory"), bytes, readers: vec![i as u32] });
         }
@@ -79,6 +79,16 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     }
 }
 
+/// Bytes, rounded up: the published files have fractions of a byte for flags.
+fn size(item: &Item<'_, '_>) -> Option<u64> {
+    let bytes = item.number()?;
+    if (0.0..1e15).contains(&bytes) {
+        return Some(bytes.ceil() as u64);
+    }
+    item.fault(Code::Range, format!("{bytes} is no size"), "sizes are in bytes, from 0 up");
+    None
+}
+
 fn edges(item: &Item<'_, '_>, index: &HashMap<u64, u32>) -> Vec<Edge> {
     let Some(list) = item.required("edges") else { return Vec::new() };
     list.each(|edge| {
@@ -95,7 +105,7 @@ fn edges(item: &Item<'_, '_>, index: &HashMap<u64, u32>) -> Vec<Edge> {
             from: end("sourceId")?,
             to: end("destId")?,
             cost: edge.required("cost").and_then(|i| i.microseconds())?,
-            bytes: edge.optional("size").and_then(|i| i.count()).unwrap_or(0),
+            bytes: edge.optional("size").and_then(|i| size(&i)).unwrap_or(0),
         })
     })
 }
