@@ -32,7 +32,8 @@ pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec,
         if dead[op.index()] || (free[op.index()] && owner.is_some()) {
             stays[op.index()] = false;
             host[op.index()] = sources.iter().find_map(|value| match value {
-                Value::Tensor(_, owner) => *owner,
+                // What a dead op made belongs to nobody.
+                Value::Tensor(_, owner) => owner.filter(|op| stays[op.index()]),
                 Value::Param(_) => None,
             });
         }

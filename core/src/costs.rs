@@ -5,6 +5,8 @@
 //! roofline ratio, and labelled scaled; else the roofline itself is the estimate. Nothing is interpolated between
 //! batch sizes: one that was not measured is not supported.
 
+use std::collections::HashSet;
+
 use crate::graph::Graph;
 use crate::hardware::{ClassSpec, HardwareSpec};
 use crate::ids::OpId;
@@ -139,8 +141,13 @@ pub fn resolve(
         return Err(errors);
     }
     let mut resolved = Vec::with_capacity(hardware.classes.len());
+    let in_use: HashSet<&str> = hardware.devices.iter().map(|device| device.class.as_str()).collect();
     for class in &hardware.classes {
-        let used = hardware.devices.iter().any(|device| device.class == class.name);
+        // A description may list any number of classes; times are kept for those that some device has.
+        if !in_use.contains(class.name.as_str()) {
+            resolved.push(ClassCosts { class: class.name.clone(), ..ClassCosts::default() });
+            continue;
+        }
         let mut costs = match profile.classes.iter().find(|p| p.class == class.name) {
             Some(profiled) => profiled.clone(),
             None => match scale_source(class, profile, hardware, catalogue) {
@@ -152,7 +159,7 @@ pub fn resolve(
             sizes == BatchSizes::One || class.batch_sizes.is_empty() || class.batch_sizes.contains(&size)
         };
         costs.retain(|size| sizes.wanted(size) && listed(size));
-        if used && costs.batch_sizes.is_empty() {
+        if costs.batch_sizes.is_empty() {
             errors.add(
                 Code::NoCost,
                 format!("hardware.class.{}", class.name),
@@ -163,8 +170,7 @@ pub fn resolve(
                 "profile the class at such a batch size, or change batch_sizes",
             );
         }
-        if used && !costs.costs.is_empty() && costs.costs.iter().all(|list| list.iter().all(Option::is_none))
-        {
+        if !costs.costs.is_empty() && costs.costs.iter().all(|list| list.iter().all(Option::is_none)) {
             errors.add(
                 Code::NoCost,
                 format!("hardware.class.{}", class.name),
@@ -182,6 +188,10 @@ fn check_lengths(graph: &Graph, profile: &Profile, errors: &mut InputErrors) {
         let lists = class.costs.len() == class.batch_sizes.len();
         let ascending = class.batch_sizes.windows(2).all(|pair| pair[0] < pair[1]);
         let ops = class.costs.iter().all(|list| list.len() == graph.op_count());
+        if class.batch_sizes.contains(&0) {
+            let place = format!("costs.{}.batch_sizes", class.class);
+            errors.add(Code::Range, place, "a batch of zero inputs", "sizes are 1 or more");
+        }
         if !(lists && ops && ascending) {
             errors.add(
                 Code::Length,

@@ -164,6 +164,18 @@ impl InputErrors {
         }
     }
 
+    /// The value of a result that is good; the faults of one that is not are added to these.
+    pub fn keep<T>(&mut self, result: Result<T, InputErrors>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(others) => {
+                self.more += others.more;
+                others.kept.into_iter().for_each(|error| self.push(error));
+                None
+            }
+        }
+    }
+
     /// Whether nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()

@@ -14,6 +14,16 @@ use crate::Error;
 /// The most bytes of text that divvy reads, unpacked. A problem of 100 000 ops has some twenty million.
 pub const MOST_BYTES: u64 = 512 << 20;
 
+/// The most values of a JSON file, a table counting as several: in memory a value takes some 32 bytes, so this is
+/// about two gigabytes, whatever the text looks like.
+const MOST_VALUES: usize = 64 << 20;
+
+/// A table takes as much memory as this many plain values.
+const VALUES_PER_TABLE: usize = 8;
+
+/// The most bytes of a TOML file. People write those; what programs write is JSON.
+const MOST_TOML_BYTES: usize = 8 << 20;
+
 /// A file in memory.
 pub struct Loaded {
     /// Its path as given; `-` for standard input.
@@ -27,7 +37,10 @@ pub struct Loaded {
 /// Reads a file, or standard input for `-`; gzip is recognised by content.
 pub fn load(path: &str) -> Result<Loaded, Error> {
     let raw = if path == "-" {
-        read_bounded(std::io::stdin().lock(), path)?
+        read_bounded(std::io::stdin().lock(), path, |cause| Error::Unreadable {
+            path: path.to_owned(),
+            cause,
+        })?
     } else {
         let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
         let file = File::open(path).map_err(unreadable)?;
@@ -39,34 +52,50 @@ pub fn load(path: &str) -> Result<Loaded, Error> {
             });
         }
         if metadata.len() > MOST_BYTES {
-            return Err(too_large(path));
+            return Err(too_large(path, format!("it is larger than {} MiB", MOST_BYTES >> 20)));
         }
-        read_bounded(file, path)?
+        read_bounded(file, path, unreadable)?
     };
     let sha256 = Sha256::digest(&raw).iter().map(|byte| format!("{byte:02x}")).collect();
     let bytes = if raw.starts_with(&[0x1f, 0x8b]) {
-        read_bounded(MultiGzDecoder::new(raw.as_slice()), path)?
+        read_bounded(MultiGzDecoder::new(raw.as_slice()), path, |cause| broken_gzip(path, &cause))?
     } else {
         raw
     };
     Ok(Loaded { path: path.to_owned(), bytes, sha256 })
 }
 
-fn read_bounded(source: impl Read, path: &str) -> Result<Vec<u8>, Error> {
+fn read_bounded(
+    source: impl Read,
+    path: &str,
+    failed: impl FnOnce(std::io::Error) -> Error,
+) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    let read = source.take(MOST_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })?;
-    if bytes.len() as u64 > MOST_BYTES { Err(too_large(path)) } else { Ok(bytes) }
+    source.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let what = format!("it holds more than {} MiB", MOST_BYTES >> 20);
+    if bytes.len() as u64 > MOST_BYTES { Err(too_large(path, what)) } else { Ok(bytes) }
 }
 
-fn too_large(path: &str) -> Error {
-    let error = InputError::new(
-        Code::TooLarge,
-        "file",
-        format!("it holds more than {} MiB", MOST_BYTES >> 20),
-        "coarsen the model, or keep weights out of the file",
-    );
-    Error::Input { path: path.to_owned(), errors: error.into() }
+fn too_large(path: &str, what: String) -> Error {
+    let fix = "coarsen the model, or keep weights out of the file";
+    Error::Input { path: path.to_owned(), errors: InputError::new(Code::TooLarge, "file", what, fix).into() }
+}
+
+fn broken_gzip(path: &str, cause: &std::io::Error) -> Error {
+    let message = format!("it cannot be unpacked: {cause}");
+    let fix = "pack it again with gzip, or give it unpacked";
+    Error::Input { path: path.to_owned(), errors: InputError::new(Code::Syntax, "file", message, fix).into() }
+}
+
+/// Whether a JSON text may hold more values than divvy keeps in memory. Marks inside of texts are counted too, which
+/// errs on the safe side.
+fn has_too_many_values(text: &str) -> bool {
+    let weight = |byte: &u8| match byte {
+        b',' | b'[' => 1,
+        b'{' => VALUES_PER_TABLE,
+        _ => 0,
+    };
+    text.as_bytes().iter().map(weight).sum::<usize>() > MOST_VALUES
 }
 
 impl Loaded {
@@ -94,6 +123,9 @@ impl Loaded {
         })?;
         let text = text.trim_start_matches('\u{feff}');
         if text.trim_start().starts_with(['{', '[']) && !looks_like_toml(text) {
+            if has_too_many_values(text) {
+                return Err(too_large(&self.path, format!("it may hold more than {MOST_VALUES} values")));
+            }
             let parsed = serde_json::from_str(text);
             return parsed.map_err(|e| {
                 let place = format!("line {}, column {}", e.line(), e.column());
@@ -104,10 +136,14 @@ impl Loaded {
                 )
             });
         }
+        if text.len() > MOST_TOML_BYTES {
+            let what = format!("it is no JSON, and TOML of more than {} MiB", MOST_TOML_BYTES >> 20);
+            return Err(too_large(&self.path, what));
+        }
         let table: Result<toml::Table, _> = toml::from_str(text);
         let table = table.map_err(|e| {
-            let line =
-                e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            let before = e.span().map_or(0, |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..before].iter().filter(|&&byte| byte == b'\n').count();
             fault(
                 format!("line {line}"),
                 format!("neither JSON nor TOML: {}", e.message()),

@@ -4,10 +4,12 @@
 //! link between every pair, and classes of the built-in catalogue that need not be repeated. What comes out is plain
 //! [`HardwareSpec`] data; [`write`] writes that in full.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
+use divvy_core::hardware::{
+    BusSpec, ClassSpec, DeviceKind, DeviceSpec, Hardware, HardwareSpec, LinkSpec, NodeSpec,
+};
 use divvy_core::input_error::Code;
 use divvy_core::units::Time;
 use serde_json::{Map, Value, json};
@@ -18,8 +20,14 @@ use crate::reader::Item;
 const FIELDS: [&str; 10] =
     ["name", "description", "sources", "class", "node", "device", "switch", "bus", "link", "mesh"];
 
-/// The most things that `count` and `mesh` may make.
+/// The most things that one `count` may make.
 const MOST_COPIES: u32 = 4096;
+
+/// The most places of one mesh.
+const MOST_MESHED: usize = 1024;
+
+/// The most nodes, devices, switches, buses and links that a file may describe, shorthands expanded.
+const MOST_THINGS: usize = 1 << 20;
 
 /// Whether a value looks like a hardware file.
 pub(crate) fn is_hardware(value: &Value) -> bool {
@@ -37,8 +45,8 @@ pub(crate) fn read(item: &Item<'_, '_>, catalogue: &[ClassSpec]) -> HardwareSpec
         classes: item.optional("class").map_or(Vec::new(), |i| classes(&i)),
         ..HardwareSpec::default()
     };
-    let copies = nodes(item, &mut spec);
-    let mut made = Made { copies, members: HashMap::new() };
+    let mut made = Made::default();
+    nodes(item, &mut spec, &mut made);
     devices(item, &mut spec, &mut made);
     switches(item, &mut spec, &mut made);
     buses(item, &mut spec, &mut made);
@@ -98,17 +106,45 @@ fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
     }
 }
 
-/// Which nodes are copied, and what belongs to them.
+/// Which nodes are copied, what belongs to them, and how much was made.
+#[derive(Default)]
 struct Made {
     /// Copies of each node; 0: the node is there once, under its own name.
     copies: HashMap<String, u32>,
     /// Name as written to the node it belongs to, for things in nodes with copies.
     members: HashMap<String, String>,
+    /// Nodes, devices, switches, buses and links so far.
+    things: Cell<usize>,
 }
 
 impl Made {
-    /// The names that a thing of `node` gets, one per copy of the node.
-    fn names(&mut self, name: &str, node: Option<&str>) -> Vec<(Option<String>, String)> {
+    /// Whether there is room for `more` things; if not, that is noted once.
+    fn has_room(&self, more: usize, item: &Item<'_, '_>) -> bool {
+        let before = self.things.get();
+        let things = before.saturating_add(more);
+        self.things.set(things);
+        if things > MOST_THINGS && before <= MOST_THINGS {
+            let message = format!("from here on the file makes more than {MOST_THINGS} things");
+            item.fault(Code::TooLarge, message, "describe fewer nodes, devices and links");
+        }
+        things <= MOST_THINGS
+    }
+
+    /// How many there are of a thing of `node`.
+    fn copies_in(&self, node: Option<&str>) -> usize {
+        node.and_then(|node| self.copies.get(node)).map_or(1, |&copies| copies.max(1) as usize)
+    }
+
+    /// The names that a thing of `node` gets, one per copy of the node; none where there is no room.
+    fn names(
+        &mut self,
+        name: &str,
+        node: Option<&str>,
+        item: &Item<'_, '_>,
+    ) -> Vec<(Option<String>, String)> {
+        if !self.has_room(self.copies_in(node), item) {
+            return Vec::new();
+        }
         match node.map(|node| (node, self.copies.get(node).copied().unwrap_or(0))) {
             Some((node, copies)) if copies > 0 => {
                 self.members.insert(name.to_owned(), node.to_owned());
@@ -157,19 +193,20 @@ fn copies_of(item: &Item<'_, '_>) -> u32 {
     count.unwrap_or(0)
 }
 
-fn nodes(item: &Item<'_, '_>, spec: &mut HardwareSpec) -> HashMap<String, u32> {
-    let mut copies = HashMap::new();
+fn nodes(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
     each(item, "node", &["name", "memory", "count"], |node| {
         let name = name_of(node);
         let memory = node.optional("memory").and_then(|i| quantity::bytes(&i));
         let count = copies_of(node);
+        if !made.has_room(count.max(1) as usize, node) {
+            return;
+        }
         if count == 0 {
             spec.nodes.push(NodeSpec { name: name.clone(), memory });
         }
         spec.nodes.extend((1..=count).map(|i| NodeSpec { name: format!("{name}{i}"), memory }));
-        copies.insert(name, count);
+        made.copies.insert(name, count);
     });
-    copies
 }
 
 fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
@@ -181,18 +218,15 @@ fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
         let flag = |key: &str| device.optional(key).and_then(|i| i.flag()).unwrap_or(false);
         let count = copies_of(device);
         let names = if count == 0 { vec![stem] } else { (1..=count).map(|i| format!("{stem}{i}")).collect() };
-        let total = names.len() * node.and_then(|n| made.copies.get(n)).map_or(1, |&c| c.max(1) as usize);
-        if total > MOST_COPIES as usize {
-            device.fault(
-                Code::Range,
-                format!("that makes {total} devices"),
-                format!("at most {MOST_COPIES}"),
-            );
+        let total = names.len() * made.copies_in(node);
+        if total > Hardware::MOST_DEVICES {
+            let fix = format!("at most {}", Hardware::MOST_DEVICES);
+            device.fault(Code::Range, format!("that makes {total} devices"), fix);
             return;
         }
         for name in names {
             let class = device.required("class").and_then(|i| i.text()).unwrap_or_default();
-            let copies = made.names(&name, node).into_iter().map(|(node, name)| DeviceSpec {
+            let copies = made.names(&name, node, device).into_iter().map(|(node, name)| DeviceSpec {
                 name,
                 class: class.to_owned(),
                 node,
@@ -213,7 +247,7 @@ fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
 fn switches(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
     each(item, "switch", &["name", "node"], |switch| {
         let node = switch.optional("node").and_then(|i| i.text());
-        spec.switches.extend(made.names(&name_of(switch), node).into_iter().map(|(_, name)| name));
+        spec.switches.extend(made.names(&name_of(switch), node, switch).into_iter().map(|(_, name)| name));
     });
 }
 
@@ -240,7 +274,7 @@ fn latency(item: &Item<'_, '_>) -> Time {
 fn buses(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
     each(item, "bus", &["name", "bandwidth", "latency", "duplex", "node"], |bus| {
         let node = bus.optional("node").and_then(|i| i.text());
-        for (_, name) in made.names(&name_of(bus), node) {
+        for (_, name) in made.names(&name_of(bus), node, bus) {
             let (bandwidth, latency) = (bandwidth(bus), latency(bus));
             spec.buses.push(BusSpec { name, bandwidth, latency, half_duplex: half_duplex(bus) });
         }
@@ -274,13 +308,14 @@ fn meshes(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &Made) {
     each(item, "mesh", &["among", "bandwidth", "latency", "duplex", "bus"], |entry| {
         let Some(among) = entry.required("among") else { return };
         let names = among.each(|name| name.text().map(str::to_owned));
-        if names.len() > MOST_COPIES as usize / 4 {
+        if names.len() > MOST_MESHED {
             among.fault(Code::Range, format!("a mesh of {} places", names.len()), "join them by a switch");
             return;
         }
+        let one = link(entry, Default::default());
         for (i, a) in names.iter().enumerate() {
             for b in &names[i + 1..] {
-                add_link(entry, link(entry, [a.clone(), b.clone()]), spec, made);
+                add_link(entry, LinkSpec { between: [a.clone(), b.clone()], ..one.clone() }, spec, made);
             }
         }
     });
@@ -292,7 +327,9 @@ fn add_link(item: &Item<'_, '_>, link: LinkSpec, spec: &mut HardwareSpec, made: 
     let mut nodes: Vec<&str> = names().filter_map(|name| made.copied_node(name)).collect();
     nodes.sort_unstable();
     nodes.dedup();
+    let copies = made.copies_in(nodes.first().copied());
     match nodes[..] {
+        _ if !made.has_room(copies, item) => {}
         [] => spec.links.push(link),
         [node] => {
             for i in 1..=made.copies[node] {
@@ -312,10 +349,10 @@ fn add_link(item: &Item<'_, '_>, link: LinkSpec, spec: &mut HardwareSpec, made: 
 }
 
 fn add_known_classes(spec: &mut HardwareSpec, catalogue: &[ClassSpec]) {
-    for device in &spec.devices {
-        let known = spec.classes.iter().any(|class| class.name == device.class);
-        if let Some(class) = catalogue.iter().find(|class| !known && class.name == device.class) {
-            spec.classes.push(class.clone());
+    let mut known: HashSet<String> = spec.classes.iter().map(|class| class.name.clone()).collect();
+    for device in spec.devices.iter().filter(|device| !device.class.is_empty()) {
+        if known.insert(device.class.clone()) {
+            spec.classes.extend(catalogue.iter().find(|class| class.name == device.class).cloned());
         }
     }
 }

@@ -96,12 +96,12 @@ impl PlanFile {
             return Err(input(errors.into_inner()));
         }
         let parts = read_parts(&top);
+        let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
+        let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
         let Some((spec, plan, claim, certificates, sources)) = parts.filter(|_| errors.borrow().is_empty())
         else {
             return Err(input(errors.into_inner()));
         };
-        let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
-        let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
         Ok(PlanFile {
             problem: embedded(spec).map_err(input)?,
             plan,
@@ -220,8 +220,8 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     ]);
     check_version(top);
     let problem = top.required("problem").map(|item| problem_file::read(&item));
-    let plan = top.required("plan").and_then(|item| typed(&item));
-    let claim = top.required("claim").and_then(|item| typed(&item));
+    let plan = top.required("plan").filter(Item::is_table).and_then(|item| typed(&item));
+    let claim = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
     let certificates = top.optional("certificates").map_or(Some(Vec::new()), |item| typed(&item));
     let sources = top.optional("sources").map_or(Some(Vec::new()), |item| typed(&item));
     Some((problem?, plan?, claim?, certificates?, sources?))

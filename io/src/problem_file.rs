@@ -48,8 +48,10 @@ pub(crate) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     ProblemSpec {
         profile: item.optional("costs").map_or(Profile::default(), |i| read_costs(&i, ops)),
         hardware: item.optional("hardware").and_then(|i| read_hardware(&i)),
-        objective: item.optional("objective").and_then(|i| typed(&i)),
-        constraints: item.optional("constraints").and_then(|i| typed(&i)).unwrap_or_default(),
+        objective: item.optional("objective").filter(Item::is_table).and_then(|i| typed(&i)),
+        constraints: (item.optional("constraints").filter(Item::is_table))
+            .and_then(|i| typed(&i))
+            .unwrap_or_default(),
         graph,
     }
 }
@@ -205,9 +207,7 @@ fn read_costs(item: &Item<'_, '_>, ops: usize) -> Profile {
             false
         }
     };
-    let time = |item: &Item<'_, '_>| {
-        if in_ps { item.count().map(Time).filter(|t| *t <= Time::LONGEST_INPUT) } else { item.microseconds() }
-    };
+    let time = |item: &Item<'_, '_>| if in_ps { item.picoseconds() } else { item.microseconds() };
     let classes = item.optional("classes");
     let read_class = |(class, item): &(&str, Item<'_, '_>)| read_class(class, item, ops, &time);
     let whole = item.optional("whole_model");

@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use divvy_core::input_error::{Code, InputErrors};
+use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::units::Time;
 use serde_json::{Map, Value};
 
@@ -62,7 +62,13 @@ impl<'v, 'p> Item<'v, 'p> {
         let mut place = String::new();
         self.place.write(&mut place);
         let place = if place.is_empty() { "top of the file".to_owned() } else { place };
-        self.errors.borrow_mut().add(code, place, message, fix);
+        let message = message.into();
+        let mut errors = self.errors.borrow_mut();
+        // Whoever asks a value of the wrong type for several fields finds the same fault each time.
+        let said = |last: &InputError| last.code == code && last.place == place && last.message == message;
+        if !errors.kept().last().is_some_and(said) {
+            errors.add(code, place, message, fix);
+        }
     }
 
     fn wrong_type<T>(&self, wanted: &str) -> Option<T> {
@@ -83,6 +89,11 @@ impl<'v, 'p> Item<'v, 'p> {
             Value::Object(map) => Some(map),
             _ => self.wrong_type("a table of named fields"),
         }
+    }
+
+    /// Whether it is a table; if not, that is noted.
+    pub(crate) fn is_table(&self) -> bool {
+        self.table().is_some()
     }
 
     /// A field; none, silently, if it is absent or null.
@@ -180,6 +191,17 @@ impl<'v, 'p> Item<'v, 'p> {
             self.fault(Code::Range, message, "times are from 0 up to 53 days, in microseconds");
         }
         time
+    }
+
+    /// Picoseconds, a whole number from 0 up.
+    pub(crate) fn picoseconds(&self) -> Option<Time> {
+        let time = Time(self.count()?);
+        if time > Time::LONGEST_INPUT {
+            let message = format!("{} ps is no time that an op can take", time.0);
+            self.fault(Code::Range, message, "times are from 0 up to 53 days, in picoseconds");
+            return None;
+        }
+        Some(time)
     }
 
     /// A list with something made of each item that is sound.

@@ -1,6 +1,6 @@
 //! `divvy inspect`.
 
-use divvy_core::costs::Profile;
+use divvy_core::costs::{Origin, Profile};
 use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::problem::{OwnHardware, ProblemSpec};
@@ -130,7 +130,8 @@ fn as_text(format: &str, facts: &Facts<'_>, spec: &ProblemSpec) -> String {
     for total in totals(&spec.profile) {
         let whole = total.whole.map_or(String::new(), |whole| format!(", the whole model {whole}"));
         let (class, size, sum) = (&total.class, total.size, total.sum);
-        text.push_str(&format!("  measured  {class} at batch {size}: sum of ops {sum}{whole}\n"));
+        let origin = total.origin;
+        text.push_str(&format!("  {origin:9} {class} at batch {size}: sum of ops {sum}{whole}\n"));
     }
     if spec.profile.classes.is_empty() {
         text.push_str("  measured  nothing; times will be estimated from data sheets\n");
@@ -153,6 +154,8 @@ struct Total {
     size: u32,
     sum: Time,
     whole: Option<Time>,
+    /// How the figures came about, by the least certain of them.
+    origin: &'static str,
 }
 
 fn totals(profile: &Profile) -> Vec<Total> {
@@ -162,7 +165,12 @@ fn totals(profile: &Profile) -> Vec<Total> {
             let sum: u64 = list.iter().flatten().map(|cost| cost.time.0).fold(0, u64::saturating_add);
             let whole = profile.whole_model.iter().find(|(c, s, _)| *c == class.class && *s == size);
             let whole = whole.map(|(_, _, time)| *time);
-            totals.push(Total { class: class.class.clone(), size, sum: Time(sum), whole });
+            let origin = match list.iter().flatten().map(|cost| cost.origin).max() {
+                None | Some(Origin::Measured) => "measured",
+                Some(Origin::Scaled) => "scaled",
+                Some(Origin::Estimated) => "estimated",
+            };
+            totals.push(Total { class: class.class.clone(), size, sum: Time(sum), whole, origin });
         }
     }
     totals

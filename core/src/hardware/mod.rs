@@ -8,7 +8,7 @@
 
 mod routes;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::graph::check_names;
 use crate::ids::{ClassId, DeviceId, LinkId};
@@ -151,7 +151,13 @@ pub struct Hardware {
     by_name: HashMap<String, DeviceId>,
 }
 
+/// Finding all routes takes time in proportion to devices × distinct bandwidths × links; more than this is refused.
+const MOST_ROUTING: usize = 1 << 32;
+
 impl Hardware {
+    /// The most devices: there is a route for every pair of them.
+    pub const MOST_DEVICES: usize = 2048;
+
     /// Validates `spec`; every fault is reported.
     pub fn new(spec: HardwareSpec) -> Result<Hardware, InputErrors> {
         let mut errors = InputErrors::default();
@@ -292,6 +298,7 @@ fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
     if spec.devices.is_empty() {
         errors.add(Code::Empty, "hardware.device", "there is no device", "describe at least one [[device]]");
     }
+    check_size(spec, errors);
     check_names("hardware.class", spec.classes.iter().map(|c| c.name.as_str()), errors);
     check_names("hardware.bus", spec.buses.iter().map(|b| b.name.as_str()), errors);
     let places = (spec.devices.iter().map(|d| d.name.as_str()))
@@ -301,14 +308,18 @@ fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
     for (i, class) in spec.classes.iter().enumerate() {
         check_class(&format!("hardware.class[{i}]"), class, errors);
     }
+    let known = Known {
+        classes: spec.classes.iter().map(|class| class.name.as_str()).collect(),
+        nodes: spec.nodes.iter().map(|node| node.name.as_str()).collect(),
+    };
     for (i, device) in spec.devices.iter().enumerate() {
-        check_device(&format!("hardware.device[{i}]"), device, spec, errors);
+        check_device(&format!("hardware.device[{i}]"), device, &known, errors);
     }
     for (i, bus) in spec.buses.iter().enumerate() {
         check_bandwidth(&format!("hardware.bus[{i}]"), bus.bandwidth, errors);
     }
-    let places: std::collections::HashSet<&str> = places.collect();
-    let buses: std::collections::HashSet<&str> = spec.buses.iter().map(|b| b.name.as_str()).collect();
+    let places: HashSet<&str> = places.collect();
+    let buses: HashSet<&str> = spec.buses.iter().map(|b| b.name.as_str()).collect();
     for (i, link) in spec.links.iter().enumerate() {
         let place = format!("hardware.link[{i}]");
         check_bandwidth(&place, link.bandwidth, errors);
@@ -322,6 +333,28 @@ fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
             let message = format!("`{}` is linked with itself", link.between[0]);
             errors.add(Code::Range, format!("{place}.between"), message, "name two places, or drop the link");
         }
+    }
+}
+
+/// Refuses hardware whose routes would take all memory or time.
+fn check_size(spec: &HardwareSpec, errors: &mut InputErrors) {
+    let devices = spec.devices.len();
+    if devices > Hardware::MOST_DEVICES {
+        let fix = format!("describe at most {}", Hardware::MOST_DEVICES);
+        errors.add(Code::TooLarge, "hardware.device", format!("there are {devices} devices"), fix);
+    }
+    let rates =
+        spec.links.iter().map(|link| link.bandwidth).chain(spec.buses.iter().map(|bus| bus.bandwidth));
+    let widths = rates.collect::<HashSet<u64>>().len().min(devices);
+    let effort = devices.saturating_mul(widths).saturating_mul(spec.links.len());
+    if effort > MOST_ROUTING {
+        let message = format!("{} links of {widths} or more bandwidths are too many", spec.links.len());
+        errors.add(
+            Code::TooLarge,
+            "hardware.link",
+            message,
+            "join devices by switches, or use fewer bandwidths",
+        );
     }
 }
 
@@ -340,12 +373,18 @@ fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
     }
 }
 
-fn check_device(place: &str, device: &DeviceSpec, spec: &HardwareSpec, errors: &mut InputErrors) {
-    if !spec.classes.iter().any(|class| class.name == device.class) {
+/// What devices may refer to.
+struct Known<'a> {
+    classes: HashSet<&'a str>,
+    nodes: HashSet<&'a str>,
+}
+
+fn check_device(place: &str, device: &DeviceSpec, known: &Known<'_>, errors: &mut InputErrors) {
+    if !known.classes.contains(device.class.as_str()) {
         unknown(&format!("{place}.class"), "class", &device.class, "a [class.NAME] of this file", errors);
     }
     match &device.node {
-        Some(node) if !spec.nodes.iter().any(|n| n.name == *node) => {
+        Some(node) if !known.nodes.contains(node.as_str()) => {
             unknown(&format!("{place}.node"), "node", node, "a [[node]]", errors);
         }
         None if device.on_host => {

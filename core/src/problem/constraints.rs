@@ -129,7 +129,10 @@ impl Names<'_> {
     fn op(&mut self, place: &str, name: &str) -> Option<OpId> {
         let found = self.graph.op_named(name);
         if found.is_none() {
-            let close = closest(name, self.graph.ops().map(|op| self.graph.op_name(op)));
+            // Looking for a near name takes a walk over all ops, which is only worth it for faults that are shown.
+            let shown = self.errors.kept().len() < InputErrors::KEPT;
+            let close =
+                shown.then(|| closest(name, self.graph.ops().map(|op| self.graph.op_name(op)))).flatten();
             let fix =
                 close.map_or("`divvy inspect` names the ops".to_owned(), |c| format!("did you mean `{c}`?"));
             self.errors.add(Code::Dangling, place, format!("there is no op `{name}`"), fix);

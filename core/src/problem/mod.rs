@@ -43,12 +43,14 @@ impl Problem {
         constraints: &ConstraintsSpec,
     ) -> Result<Problem, InputErrors> {
         let sizes = match objective {
-            Objective::Batch { inputs } => BatchSizes::UpTo(inputs),
+            // No inputs at all is refused below; here it must not look like a fault of the classes.
+            Objective::Batch { inputs } => BatchSizes::UpTo(inputs.max(1)),
             _ => BatchSizes::One,
         };
-        let costs = costs::resolve(&graph, profile, &hardware, catalogue, sizes)?;
-        let hardware = Hardware::new(hardware)?;
         let mut errors = InputErrors::default();
+        let costs = errors.keep(costs::resolve(&graph, profile, &hardware, catalogue, sizes));
+        let hardware = errors.keep(Hardware::new(hardware));
+        let (Some(costs), Some(hardware)) = (costs, hardware) else { return Err(errors) };
         check_objective(objective, &hardware, &mut errors);
         let constraints = Constraints::resolve(constraints, &graph, &hardware, objective, &mut errors);
         let mut problem = Problem { graph, hardware, objective, constraints, costs, may_run: Vec::new() };

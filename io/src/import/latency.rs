@@ -2,7 +2,7 @@
 
 use divvy_core::costs::Profile;
 use divvy_core::graph::{GraphSpec, OpSpec};
-use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
+use divvy_core::hardware::{ClassSpec, DeviceSpec, Hardware, HardwareSpec, LinkSpec};
 use divvy_core::input_error::Code;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, ProblemSpec};
 use divvy_core::units::Time;
@@ -36,6 +36,11 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     let name = item.optional("name").and_then(|i| i.text()).unwrap_or("latency").to_owned();
     let devices: Vec<String> =
         item.required("devices").map_or(Vec::new(), |i| i.each(|i| i.text().map(str::to_owned)));
+    if let Some(item) = item.optional("devices").filter(|_| devices.len() > Hardware::MOST_DEVICES) {
+        let fix = format!("at most {}", Hardware::MOST_DEVICES);
+        item.fault(Code::TooLarge, format!("{} devices", devices.len()), fix);
+        return ProblemSpec::default();
+    }
     let times: Vec<Vec<Time>> = item.required("op_time").map_or(Vec::new(), |i| {
         i.each(|row| {
             let times = row.each(|i| i.microseconds());
@@ -54,6 +59,10 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
         }
         transfers
     });
+    // A file of many empty rows would fill the memory below.
+    if times.iter().any(|row| row.len() != devices.len()) {
+        return ProblemSpec::default();
+    }
     let modules: Vec<u32> = item.optional("module").map_or(Vec::new(), |i| i.each(|i| i.small()));
     let ops = (0..times.len()).map(|i| OpSpec {
         name: format!("op{i}"),

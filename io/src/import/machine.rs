@@ -55,11 +55,19 @@ fn copy_line(way: &Item<'_, '_>) -> Option<(f64, f64)> {
     let mut copies: Vec<(f64, f64)> = Vec::new();
     for (size, copy) in way.fields() {
         let Some(mib) = size.strip_suffix("MiB").and_then(|mib| mib.parse::<f64>().ok()) else { continue };
-        let us = copy.required("us").and_then(|i| i.number()).filter(|&us| us > 0.0)?;
+        let Some(us) = copy.required("us").and_then(|i| i.microseconds()).map(Time::as_us) else { continue };
+        if !(1e-3..1e9).contains(&mib) || us == 0.0 {
+            copy.fault(Code::Range, format!("{mib} MiB in {us} us"), "give a size and a time above zero");
+            continue;
+        }
         copies.push((mib * 1_048_576.0, us));
     }
     copies.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (smallest, largest) = Option::zip(copies.first(), copies.last())?;
+    let Some((smallest, largest)) = Option::zip(copies.first(), copies.last()) else {
+        let fix = "add an entry such as \"256MiB\": {\"us\": 4863.0}";
+        way.fault(Code::Missing, "no copy was timed", fix);
+        return None;
+    };
     let rate = largest.0 / largest.1;
     Some((rate, (smallest.1 - smallest.0 / rate).max(0.0)))
 }

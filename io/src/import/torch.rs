@@ -21,6 +21,9 @@ use crate::reader::Item;
 /// Bytes per microsecond from host memory on the machine that `dha_us` was measured on.
 const DHA_BYTES_PER_US: f64 = 55_000.0;
 
+/// The most pairs of class and batch size: each has a time for every op, so many of them would fill the memory.
+const MOST_COLUMNS: usize = 1024;
+
 pub(super) fn recognise(value: &Value) -> bool {
     let first = value.get("nodes").and_then(|nodes| nodes.get(0));
     value.get("edges").is_some() && first.is_some_and(|node| node.get("time_us").is_some())
@@ -153,7 +156,13 @@ fn profile(item: &Item<'_, '_>, items: &[Item<'_, '_>], op_of: &[Option<u32>]) -
     for (node, op) in items.iter().zip(op_of) {
         let (Some(op), Some(by_class)) = (op, node.required("time_us")) else { continue };
         let mut note = |class: &str, size: u32, time: Option<Time>| {
-            let list = times.entry((class.to_owned(), size)).or_insert_with(|| vec![None; ops]);
+            let key = (class.to_owned(), size);
+            if times.len() >= MOST_COLUMNS && !times.contains_key(&key) {
+                let message = format!("more than {MOST_COLUMNS} classes and batch sizes");
+                node.fault(Code::TooLarge, message, "profile fewer classes or batch sizes");
+                return;
+            }
+            let list = times.entry(key).or_insert_with(|| vec![None; ops]);
             list[*op as usize] = time;
         };
         for (class, by_size) in by_class.fields() {
@@ -226,7 +235,7 @@ fn estimate_flops(
         spec.flops = torch_flops::flops(nodes[i].op, &shapes);
         if nodes[i].op.starts_with("embedding") {
             // It reads as many bytes as it writes, not its whole table.
-            spec.traffic = Some(2 * nodes[i].output_bytes);
+            spec.traffic = Some(nodes[i].output_bytes.saturating_mul(2));
         }
     }
 }

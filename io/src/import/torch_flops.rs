@@ -30,17 +30,17 @@ pub(super) fn flops(op: &str, shapes: &Shapes<'_>) -> Option<u64> {
     match name {
         // Parameters per output channel are the multiply-adds per output element.
         "Conv2d" | "Conv1d" | "Conv3d" => {
-            per_output(2 * shapes.param_elements.checked_div(*shapes.output.get(1)?)?)
+            per_output(shapes.param_elements.checked_div(*shapes.output.get(1)?)?.checked_mul(2)?)
         }
-        "Linear" => per_output(2 * shapes.param_elements.checked_div(*shapes.output.last()?)?),
+        "Linear" => per_output(shapes.param_elements.checked_div(*shapes.output.last()?)?.checked_mul(2)?),
         "linear" | "addmm" | "mm" => {
             let weight = shapes.params.iter().find(|shape| shape.len() == 2)?;
-            per_output(2 * elements(weight)?.checked_div(*shapes.output.last()?)?)
+            per_output(elements(weight)?.checked_div(*shapes.output.last()?)?.checked_mul(2)?)
         }
-        "matmul" | "bmm" => per_output(2 * shapes.inputs.first()?.last().copied()?),
+        "matmul" | "bmm" => per_output(shapes.inputs.first()?.last()?.checked_mul(2)?),
         "scaled_dot_product_attention" => {
             let keys = shapes.inputs.get(1)?.iter().rev().nth(1).copied()?;
-            per_output(4 * keys)
+            per_output(keys.checked_mul(4)?)
         }
         "embedding"
         | "Dropout"

@@ -1,20 +1,20 @@
 //! Bounds for objectives whose value is a period.
 
-mod largest_op;
+mod transfers;
 
 use crate::registry::Bound;
 use crate::shared::area::Area;
+use crate::shared::largest_op::LargestOp;
 use crate::shared::pinned::Pinned;
-use crate::shared::transfers::Transfers;
 
 /// The cheapest first.
 pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
-    &largest_op::LargestOp,
+    &LargestOp,
     // One pass over the ops that pins force onto a device.
     &Pinned,
     // One pass over the tensors that pins force over a link.
-    &Transfers,
+    &transfers::Transfers,
     // Some dozens of passes over the ops.
     &Area,
 ];

@@ -1,12 +1,12 @@
-//! `transfers`: bytes between ops that may run nowhere else must cross the links between.
+//! `transfers`: bytes between ops that may run nowhere else cross the links between, for every request.
 
 use divvy_core::certificate::Evidence;
-use divvy_core::problem::{LinkUse, Objective, Problem};
+use divvy_core::problem::{Objective, Problem};
 
 use crate::registry::Bound;
 use crate::run::Run;
 
-pub(crate) struct Transfers;
+pub(super) struct Transfers;
 
 impl Bound for Transfers {
     fn name(&self) -> &'static str {
@@ -19,12 +19,8 @@ impl Bound for Transfers {
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         match problem.objective {
-            Objective::Stream | Objective::Latency { links: LinkUse::InTurn } => Ok(()),
-            Objective::Latency { .. } | Objective::Batch { .. } => {
-                Err("links are delays here, which critical-path counts".to_owned())
-            }
             Objective::Pipeline { .. } => Err("stages pay for transfers, which pinned counts".to_owned()),
-            Objective::ColdStart => Err("copies are part of ops here; bus counts the weights".to_owned()),
+            _ => Ok(()),
         }
     }
 

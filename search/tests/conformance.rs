@@ -1,0 +1,96 @@
+//! Every planner and every bound, on thousands of small random problems of every objective, against brute force.
+//!
+//! A plan that a planner offers passes the check; no valid plan beats any bound; a run that says "infeasible" is
+//! right; "optimal" is the brute-force optimum.
+
+#[path = "../../core/tests/oracle/mod.rs"]
+mod oracle;
+
+use std::time::Duration;
+
+use divvy_core::outcome::{Budget, Status};
+use divvy_core::units::Time;
+use divvy_search::{Request, bounds, planners, solve};
+use oracle::random::Kind;
+use oracle::{Case, plans};
+
+fn budget() -> Budget {
+    Budget::new(Duration::from_secs(60))
+}
+
+/// The best value of all plans, and whether all were listed.
+fn brute_force(case: &Case) -> (Option<Time>, bool) {
+    let (all, whole) = plans::every(&case.model, 3000, case.seed);
+    let best = all.iter().filter_map(|plan| oracle::score(&case.model, plan)).min();
+    (best.map(Time), whole)
+}
+
+#[test]
+fn nothing_beats_a_bound_and_every_plan_is_valid() {
+    for kind in Kind::ALL {
+        oracle::for_cases(kind, 3000, |case| {
+            let (best, whole) = brute_force(case);
+            let solved = solve(&case.problem, &Request::default(), &budget(), &mut |_| {}).unwrap();
+            let outcome = &solved.outcome;
+            let about = || format!("seed {}, {kind:?}", case.seed);
+            if let Some(best) = best {
+                assert_ne!(outcome.status(), Status::Infeasible, "{}", about());
+                for certificate in &outcome.certificates {
+                    assert!(certificate.value_ps <= best, "{}: {} is above", about(), certificate.bound);
+                }
+            }
+            let Some(value) = outcome.value() else { return };
+            assert!(!whole || best.is_some_and(|best| best <= value), "{}: better than brute force", about());
+            if outcome.status() == Status::Optimal && whole {
+                assert_eq!(best, Some(value), "{}", about());
+            }
+        });
+    }
+}
+
+#[test]
+fn each_planner_and_bound_works_by_name_or_says_why_not() {
+    for kind in Kind::ALL {
+        oracle::for_cases(kind, 40, |case| {
+            for planner in planners(&case.problem) {
+                let request = Request { planner: Some(planner.name().into()), ..Request::default() };
+                let solved = solve(&case.problem, &request, &budget(), &mut |_| {});
+                assert_eq!(solved.is_ok(), planner.supports(&case.problem).is_ok(), "{}", planner.name());
+                assert!(!planner.about().is_empty());
+            }
+            for bound in bounds(&case.problem) {
+                let bounds = Some(vec![bound.name().to_owned()]);
+                let request = Request { bounds, bound_only: true, ..Request::default() };
+                match (solve(&case.problem, &request, &budget(), &mut |_| {}), bound.supports(&case.problem))
+                {
+                    (Ok(solved), Ok(())) => {
+                        let names = solved.outcome.certificates.iter().map(|c| c.bound.as_str());
+                        assert!(names.into_iter().all(|name| name == bound.name()));
+                        assert!(solved.outcome.best.is_none());
+                    }
+                    (Err(refused), Err(reason)) => assert!(refused.message.contains(&reason)),
+                    (_, supports) => panic!("{}: {supports:?}", bound.name()),
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn unknown_names_are_refused_with_those_there_are() {
+    oracle::for_cases(Kind::Stream, 1, |case| {
+        let request = Request { planner: Some("no-such".into()), ..Request::default() };
+        let refused = solve(&case.problem, &request, &budget(), &mut |_| {}).unwrap_err();
+        assert!(refused.fix.contains("one-device"), "{}", refused.fix);
+    });
+}
+
+#[test]
+fn a_cancelled_run_says_so() {
+    oracle::for_cases(Kind::ALL[0], 5, |case| {
+        let budget = budget();
+        budget.cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
+        let solved = solve(&case.problem, &Request::default(), &budget, &mut |_| {}).unwrap();
+        assert!(matches!(solved.outcome.status(), Status::Cancelled | Status::Infeasible));
+    });
+}
