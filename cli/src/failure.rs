@@ -55,7 +55,8 @@ impl From<divvy_io::Error> for Failure {
 
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
-        let error = InputError::new(Code::UnknownName, "--planner or --bound", refused.message, refused.fix);
+        let code = if refused.exists { Code::Option } else { Code::UnknownName };
+        let error = InputError::new(code, "--planner or --bound", refused.message, refused.fix);
         Failure::Input("command line".to_owned(), error.into())
     }
 }

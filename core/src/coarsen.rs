@@ -223,6 +223,22 @@ mod tests {
     }
 
     #[test]
+    fn dead_ops_behind_a_dead_op_with_two_sources_vanish() {
+        let tensors: &[(&str, u64, Option<u32>, &[u32])] = &[
+            ("x", 1, None, &[0, 1]),
+            ("a", 1, Some(0), &[2]),
+            ("b", 1, Some(1), &[2]),
+            ("c", 1, Some(2), &[3]),
+        ];
+        let graph = graph(&["left", "right", "tuple", "assert"], tensors, &[]);
+        let (spec, _) = fold_free(&graph, &Profile::default(), &[false, false, true, true]);
+        assert_eq!(spec.ops.len(), 2);
+        assert_eq!(spec.ops[0].members, ["tuple"], "what hangs on a dead op is a member of nothing");
+        let (spec, _) = fold_free(&graph, &Profile::default(), &[true; 4]);
+        assert!(spec.ops.is_empty());
+    }
+
+    #[test]
     fn a_free_op_with_two_sources_stays() {
         let tensors: &[(&str, u64, Option<u32>, &[u32])] =
             &[("a", 1, Some(0), &[2]), ("b", 1, Some(1), &[2]), ("pair", 2, Some(2), &[])];

@@ -146,7 +146,7 @@ pub struct Landing {
 
 /// Something that occupies a bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum BusItem {
     /// A parameter on its way from host memory to a device.
     Load {

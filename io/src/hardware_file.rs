@@ -127,7 +127,11 @@ impl Made {
             let message = format!("from here on the file makes more than {MOST_THINGS} things");
             item.fault(Code::TooLarge, message, "describe fewer nodes, devices and links");
         }
-        things <= MOST_THINGS
+        !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.things.get() > MOST_THINGS
     }
 
     /// How many there are of a thing of `node`.
@@ -147,7 +151,15 @@ impl Made {
         }
         match node.map(|node| (node, self.copies.get(node).copied().unwrap_or(0))) {
             Some((node, copies)) if copies > 0 => {
-                self.members.insert(name.to_owned(), node.to_owned());
+                let before = self.members.insert(name.to_owned(), node.to_owned());
+                if before.is_some_and(|before| before != node) {
+                    let message = format!("`{name}` is the name of something in another node with copies");
+                    item.fault(
+                        Code::DuplicateName,
+                        message,
+                        "things in nodes with copies need names of their own",
+                    );
+                }
                 (1..=copies).map(|i| (Some(format!("{node}{i}")), format!("{node}{i}.{name}"))).collect()
             }
             node => vec![(node.map(|(node, _)| node.to_owned()), name.to_owned())],
@@ -314,6 +326,9 @@ fn meshes(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &Made) {
         }
         let one = link(entry, Default::default());
         for (i, a) in names.iter().enumerate() {
+            if made.is_full() {
+                return;
+            }
             for b in &names[i + 1..] {
                 add_link(entry, LinkSpec { between: [a.clone(), b.clone()], ..one.clone() }, spec, made);
             }
@@ -400,7 +415,6 @@ fn write_class(class: &ClassSpec) -> Value {
         "memory": class.memory, "fast_memory": class.fast_memory, "peak": class.peak,
         "memory_bandwidth": class.memory_bandwidth, "launch": write_time(class.launch),
         "batch_sizes": (!class.batch_sizes.is_empty()).then_some(&class.batch_sizes),
-        // Watts, as a person would write them.
         "power": class.power_mw.map(|mw| format!("{mw} mW")),
         "source": (!class.source.is_empty()).then_some(&class.source),
     }))

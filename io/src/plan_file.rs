@@ -11,7 +11,7 @@ use divvy_core::check::{self, Rule, Violation};
 use divvy_core::graph::Graph;
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::plan::Plan;
-use divvy_core::problem::{OwnHardware, Problem, ProblemSpec};
+use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
 use divvy_core::score::Score;
 use divvy_core::units::Time;
 use serde::{Deserialize, Serialize};
@@ -190,8 +190,40 @@ impl PlanFile {
         if claimed.profile.classes != real.profile.classes {
             add(Rule::Problem, "costs", "the embedded costs differ from the real ones");
         }
+        if let Some(message) = dropped(&real.constraints, &claimed.constraints) {
+            add(Rule::Problem, "constraints", &message);
+        }
         violations
     }
+}
+
+/// A constraint of the real problem that the claimed one does not have; more than the real ones are no cheat.
+fn dropped(real: &ConstraintsSpec, claimed: &ConstraintsSpec) -> Option<String> {
+    let pin = real.pin.iter().find(|(op, device)| claimed.pin.get(*op) != Some(device));
+    let forbids =
+        |op: &String, device| claimed.forbid.get(op).is_some_and(|devices| devices.contains(device));
+    let forbid = real.forbid.iter().find(|(op, devices)| !devices.iter().all(|device| forbids(op, device)));
+    let group = real.colocate.iter().find(|group| !claimed.colocate.contains(group));
+    let limit =
+        real.memory_limit.iter().find(|(device, bytes)| claimed.memory_limit.get(*device) != Some(bytes));
+    let missing = |what: &str, of: &str| format!("the real problem {what} `{of}`, the embedded one does not");
+    (pin.map(|(op, _)| missing("pins", op)))
+        .or_else(|| forbid.map(|(op, _)| missing("bans devices for", op)))
+        .or_else(|| {
+            group.map(|group| missing("keeps together with others", group.first().map_or("", |op| op)))
+        })
+        .or_else(|| limit.map(|(device, _)| missing("limits the memory of", device)))
+        .or_else(|| {
+            (real.memory_rule != claimed.memory_rule).then(|| "memory is counted differently".to_owned())
+        })
+        .or_else(|| {
+            let limited = |spec: &ConstraintsSpec| (spec.min_splits, spec.max_splits);
+            let ends = |spec: &ConstraintsSpec| (spec.input_at.clone(), spec.output_at.clone());
+            let splits_differ = limited(real) != (None, None) && limited(real) != limited(claimed);
+            let ends_differ = ends(real) != (None, None) && ends(real) != ends(claimed);
+            (splits_differ || ends_differ)
+                .then(|| "split limits, or where inputs and outputs are, differ".to_owned())
+        })
 }
 
 /// A problem as data, with classes by name: their order in a file means nothing.

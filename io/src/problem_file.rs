@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::Code;
-use divvy_core::problem::{OwnHardware, ProblemSpec};
+use divvy_core::problem::{Objective, OwnHardware, ProblemSpec};
 use divvy_core::units::Time;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -28,6 +28,7 @@ pub(crate) fn check_version(item: &Item<'_, '_>) {
     if let Some(version) = item.required("version") {
         match version.count() {
             Some(1..=VERSION) | None => {}
+            Some(0) => version.fault(Code::Version, "versions count from 1", "write \"version\": 1"),
             Some(other) => {
                 version.fault(
                     Code::Version,
@@ -48,12 +49,22 @@ pub(crate) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     ProblemSpec {
         profile: item.optional("costs").map_or(Profile::default(), |i| read_costs(&i, ops)),
         hardware: item.optional("hardware").and_then(|i| read_hardware(&i)),
-        objective: item.optional("objective").filter(Item::is_table).and_then(|i| typed(&i)),
+        objective: item.optional("objective").filter(Item::is_table).and_then(|i| read_objective(&i)),
         constraints: (item.optional("constraints").filter(Item::is_table))
             .and_then(|i| typed(&i))
             .unwrap_or_default(),
         graph,
     }
+}
+
+fn read_objective(item: &Item<'_, '_>) -> Option<Objective> {
+    let objective = typed(item)?;
+    // Objectives without parameters would let any field pass.
+    match objective {
+        Objective::Stream | Objective::ColdStart => item.only(&["kind"]),
+        Objective::Latency { .. } | Objective::Batch { .. } | Objective::Pipeline { .. } => {}
+    }
+    Some(objective)
 }
 
 /// A value of a type that knows how to read itself; the first fault is noted with its place.
@@ -240,6 +251,14 @@ fn read_class(
         if times.len() != ops {
             let message = format!("{} times for {ops} ops", times.len());
             list.fault(Code::Length, message, "give one per op, null where the class cannot run it");
+        }
+        if let Some(letters) = origins.get(size) {
+            let sound =
+                letters.len() == times.len() && letters.bytes().all(|letter| b"mse".contains(&letter));
+            if !sound {
+                let fix = "one letter per op: m for measured, s for scaled, e for estimated";
+                list.fault(Code::Length, "its origins do not fit its times", fix);
+            }
         }
         let origin = |op: usize| match origins.get(size).and_then(|letters| letters.as_bytes().get(op)) {
             Some(b's') => Origin::Scaled,

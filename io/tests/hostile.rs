@@ -5,6 +5,10 @@
 
 #[path = "hostile/assess.rs"]
 mod assess;
+#[path = "hostile/bad_hardware.rs"]
+mod bad_hardware;
+#[path = "hostile/bad_workloads.rs"]
+mod bad_workloads;
 #[path = "hostile/excess.rs"]
 mod excess;
 #[path = "hostile/fuzz.rs"]
@@ -66,6 +70,15 @@ fn a_byte_order_mark_is_no_fault() {
 }
 
 #[test]
+fn odd_files_are_no_fault() {
+    for odd in tables::odd() {
+        assert!(odd.codes.is_empty());
+        let errors = assess(&odd.bytes).err();
+        assert!(errors.is_none(), "{}: {}", odd.what, errors.unwrap_or_default());
+    }
+}
+
+#[test]
 fn what_is_no_known_file_is_refused() {
     assert_refused(tables::not_files());
 }
@@ -82,12 +95,12 @@ fn bad_problem_files_are_refused() {
 
 #[test]
 fn bad_workloads_are_refused() {
-    assert_refused(tables::workloads());
+    assert_refused(bad_workloads::workloads());
 }
 
 #[test]
 fn bad_hardware_is_refused() {
-    assert_refused(tables::hardware());
+    assert_refused(bad_hardware::hardware());
 }
 
 #[test]

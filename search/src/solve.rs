@@ -36,6 +36,8 @@ pub struct Refused {
     pub message: String,
     /// What to do instead.
     pub fix: String,
+    /// Whether there is a planner or bound of that name at all.
+    pub exists: bool,
 }
 
 /// Proves what can be proved, plans, and checks everything on the way. `watch` hears of every improvement.
@@ -103,6 +105,7 @@ fn unknown(problem: &Problem, what: &str, name: &str, known: &[&str]) -> Refused
     Refused {
         message: format!("there is no {what} `{name}` for {}", problem.objective.name()),
         fix: format!("use one of {}", known.join(", ")),
+        exists: false,
     }
 }
 
@@ -110,5 +113,6 @@ fn refused(what: &str, name: &str, reason: &str) -> Refused {
     Refused {
         message: format!("the {what} `{name}` says nothing here: {reason}"),
         fix: "choose another".to_owned(),
+        exists: true,
     }
 }

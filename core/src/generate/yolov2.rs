@@ -9,7 +9,7 @@
 use super::{Draft, DraftTensor, check_range};
 use crate::graph::{GraphSpec, OpSpec};
 use crate::input_error::{Code, InputErrors};
-use crate::problem::{Objective, ProblemSpec};
+use crate::problem::{ConstraintsSpec, MemoryRule, Objective, ProblemSpec};
 
 /// What [`yolov2`] makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Yolov2Options {
     /// passthrough's source itself. Then the bytes of every tensor, the network's input and output too, are
     /// multiplied by one factor, such that the smallest cut has 1.64e-3 bytes per floating-point operation of
     /// the whole network. A cut is made between two consecutive ops and counts every tensor from before to after it,
-    /// each once. Work and weights keep their true size.
+    /// each once. Work and weights keep their true size, and memory counts weights alone.
     pub paper_scale: bool,
 }
 
@@ -76,7 +76,10 @@ pub fn yolov2(options: &Yolov2Options) -> Result<ProblemSpec, InputErrors> {
     if options.paper_scale {
         scale_to_paper(&mut graph);
     }
-    Ok(ProblemSpec { graph, objective: Some(Objective::Stream), ..ProblemSpec::default() })
+    // Bytes that were multiplied say nothing of memory, and the paper limits none.
+    let memory_rule = if options.paper_scale { MemoryRule::Weights } else { MemoryRule::All };
+    let constraints = ConstraintsSpec { memory_rule, ..ConstraintsSpec::default() };
+    Ok(ProblemSpec { graph, objective: Some(Objective::Stream), constraints, ..ProblemSpec::default() })
 }
 
 /// An image between layers.

@@ -22,7 +22,7 @@ use crate::reader::Item;
 const DHA_BYTES_PER_US: f64 = 55_000.0;
 
 /// The most pairs of class and batch size: each has a time for every op, so many of them would fill the memory.
-const MOST_COLUMNS: usize = 1024;
+const MOST_COLUMNS: usize = 256;
 
 pub(super) fn recognise(value: &Value) -> bool {
     let first = value.get("nodes").and_then(|nodes| nodes.get(0));
@@ -206,7 +206,8 @@ fn profile(item: &Item<'_, '_>, items: &[Item<'_, '_>], op_of: &[Option<u32>]) -
 
 fn is_free(profile: &Profile, op: usize) -> bool {
     let mut costs = profile.classes.iter().flat_map(|class| &class.costs).map(|list| list[op]);
-    costs.all(|cost| cost.is_some_and(|cost| cost.time == Time::ZERO))
+    // Without a single measured time nothing is known to be free.
+    !profile.classes.is_empty() && costs.all(|cost| cost.is_some_and(|cost| cost.time == Time::ZERO))
 }
 
 fn estimate_flops(
@@ -242,9 +243,11 @@ fn estimate_flops(
 
 /// The bytes that take as long as an op in place takes longer than with its parameters at hand.
 fn in_place_bytes(graph: &mut GraphSpec, nodes: &[Node<'_>], profile: &Profile, op_of: &[Option<u32>]) {
+    // Reading over the bus was measured on the GPU.
+    let gpu = profile.classes.iter().find(|class| !class.class.starts_with("cpu"));
     for (node, op) in nodes.iter().zip(op_of) {
         let (Some(in_place), Some(op)) = (node.in_place, op) else { continue };
-        let measured = profile.classes.first().and_then(|class| class.costs[0][*op as usize]);
+        let measured = gpu.and_then(|class| class.costs[0][*op as usize]);
         let longer = in_place.as_us() - measured.map_or(0.0, |cost| cost.time.as_us());
         graph.ops[*op as usize].in_place_bytes = Some((longer.max(0.0) * DHA_BYTES_PER_US).round() as u64);
     }

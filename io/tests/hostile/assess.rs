@@ -49,7 +49,8 @@ pub(crate) fn assess(bytes: &[u8]) -> Result<(), InputErrors> {
         }
         Imported::Problem { spec, .. } => {
             let graph = Graph::new(spec.graph.clone())?;
-            let results = hardware_for(&spec).iter().map(|h| try_objectives(&graph, &spec, h)).collect::<Vec<_>>();
+            let results =
+                hardware_for(&spec).iter().map(|h| try_objectives(&graph, &spec, h)).collect::<Vec<_>>();
             // The first hardware is the one that the file itself asks for.
             results.into_iter().next().expect("there is hardware to try")
         }
@@ -80,8 +81,7 @@ fn try_objectives(graph: &Graph, spec: &ProblemSpec, hardware: &HardwareSpec) ->
     let catalogue = presets::catalogue();
     let attempt = |objective| {
         let (graph, hardware) = (graph.clone(), hardware.clone());
-        let problem =
-            Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints)?;
+        let problem = Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints)?;
         exercise(&problem);
         Ok(())
     };

@@ -70,7 +70,9 @@ fn extreme(old: &Value, rng: &mut Rng) -> Value {
         return json!(*rng.pick(&near));
     }
     match rng.below(5) {
-        0 | 1 => json!(*rng.pick(&[0.0, -1.0, -0.0, 0.5, 1e300, -1e300, 1e-300, 5e-324, 4.6e12, 9.2e18, 2e19])),
+        0 | 1 => {
+            json!(*rng.pick(&[0.0, -1.0, -0.0, 0.5, 1e300, -1e300, 1e-300, 5e-324, 4.6e12, 9.2e18, 2e19]))
+        }
         2 => json!(*rng.pick(&[
             0,
             1,
@@ -157,11 +159,13 @@ fn damage_bytes(bytes: &mut Vec<u8>, rng: &mut Rng) {
             bytes.splice(to..to, chunk);
         }
         4 => {
-            let digits = *rng.pick(&["9", "0", "-", ".", "e9", "e999", "999999999999", "NaN", "Infinity", "inf"]);
+            let digits =
+                *rng.pick(&["9", "0", "-", ".", "e9", "e999", "999999999999", "NaN", "Infinity", "inf"]);
             bytes.splice(at..at, digits.bytes());
         }
         _ => {
-            let marks = ["[", "]", "{", "}", "\"", ",", ":", "\n", "=", "[[", "\\u0000", "null", "\u{feff}", "#"];
+            let marks =
+                ["[", "]", "{", "}", "\"", ",", ":", "\n", "=", "[[", "\\u0000", "null", "\u{feff}", "#"];
             bytes.splice(at..at, rng.pick(&marks).bytes());
         }
     }

@@ -13,7 +13,7 @@ use crate::tables::{bad, with};
 use crate::{assert_refused, assert_well_told, mutate, seeds};
 
 /// Damaged files of each plan file.
-const CASES: u64 = 250;
+const CASES: u64 = 1000;
 
 fn read(bytes: &[u8]) -> Result<PlanFile, InputErrors> {
     PlanFile::read(&loaded(bytes)).map_err(faults)
@@ -27,7 +27,8 @@ fn passes(file: &PlanFile) -> bool {
     assert_eq!(file.claim.starts_ps, score.starts, "the starts that passed are not the plan's");
     for bound in &file.certificates {
         assert!(bound.value_ps <= score.value, "a bound that passed is above the value");
-        let standing = certificate::verify(&file.problem, bound).expect("a checked bound is proven or attested");
+        let standing =
+            certificate::verify(&file.problem, bound).expect("a checked bound is proven or attested");
         let verified = verdict.verified_lower_bound.is_some_and(|best| best >= bound.value_ps);
         assert!(standing == Standing::Attested || verified, "a proven bound is lost");
     }
@@ -123,7 +124,10 @@ fn damaged_plan_files_never_panic_and_never_lie() {
             });
         }
     }
-    assert!(passed > 100 && failed > 200 && refused > 500, "{passed} passed, {failed} failed, {refused} refused");
+    assert!(
+        passed > 100 && failed > 200 && refused > 500,
+        "{passed} passed, {failed} failed, {refused} refused"
+    );
 }
 
 /// Damages the plan, the claim or the certificates, and leaves the problem alone.
@@ -148,7 +152,8 @@ fn nudge(value: &Value, rng: &mut Rng) -> Value {
     let chosen: &String = rng.pick(&numbers);
     if let Some(number) = nudged.pointer_mut(chosen) {
         let old = number.as_u64().unwrap_or(0);
-        *number = json!(*rng.pick(&[old.saturating_sub(1), old.saturating_add(1), old / 2, old.saturating_mul(2)]));
+        *number =
+            json!(*rng.pick(&[old.saturating_sub(1), old.saturating_add(1), old / 2, old.saturating_mul(2)]));
     }
     nudged
 }

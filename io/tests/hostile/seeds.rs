@@ -234,15 +234,26 @@ pub(crate) fn problems() -> Vec<Problem> {
     let problem = |objective| {
         let graph = Graph::new(spec.graph.clone()).expect("a seed is sound");
         let constraints = ConstraintsSpec::default();
-        Problem::new(graph, &spec.profile, (**hardware).clone(), &presets::catalogue(), objective, &constraints)
-            .expect("a seed is sound")
+        Problem::new(
+            graph,
+            &spec.profile,
+            (**hardware).clone(),
+            &presets::catalogue(),
+            objective,
+            &constraints,
+        )
+        .expect("a seed is sound")
     };
     objectives.into_iter().map(problem).collect()
 }
 
 /// A valid plan file for each sound problem, with every evidence that proves something of it.
 pub(crate) fn plan_files() -> Vec<PlanFile> {
-    problems().into_iter().flat_map(|problem| [false, true].map(|spread| plan_file(&problem, spread))).flatten().collect()
+    problems()
+        .into_iter()
+        .flat_map(|problem| [false, true].map(|spread| plan_file(&problem, spread)))
+        .flatten()
+        .collect()
 }
 
 fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
