@@ -1,8 +1,8 @@
 //! Seeded generators: problems of the kinds that the papers use, made from a few options.
 //!
-//! * [`rwnn`]: randomly wired networks on three unlike devices, as in DiviML.
-//! * [`regal`]: random computation graphs for pipelines, as in REGAL and the MTPP paper.
-//! * [`yolov2`]: the layers of YOLOv2, which the edge paper splits.
+//! * [`rwnn()`]: randomly wired networks on three unlike devices, as in DiviML.
+//! * [`regal()`]: random computation graphs for pipelines, as in REGAL and the MTPP paper.
+//! * [`yolov2()`]: the layers of YOLOv2, which the edge paper splits.
 //! * [`gpt`] and [`llama`]: op graphs of transformers, of published or free sizes.
 //!
 //! The same options always give the same problem: all chance comes from one seeded stream. Options are validated

@@ -254,9 +254,15 @@ impl Hardware {
     /// Groups of devices that can be exchanged for each other without changing anything but names. Every device is
     /// in one group; groups and their members are by id.
     pub fn interchangeable(&self) -> Vec<Vec<DeviceId>> {
+        let mut links_at: HashMap<&str, Vec<&LinkSpec>> = HashMap::new();
+        for link in &self.spec.links {
+            for end in &link.between {
+                links_at.entry(end).or_default().push(link);
+            }
+        }
         let mut groups: Vec<Vec<DeviceId>> = Vec::new();
         for device in self.devices() {
-            match groups.iter_mut().find(|group| self.can_swap(group[0], device)) {
+            match groups.iter_mut().find(|group| self.can_swap(group[0], device, &links_at)) {
                 Some(group) => group.push(device),
                 None => groups.push(vec![device]),
             }
@@ -265,32 +271,32 @@ impl Hardware {
     }
 
     /// Whether exchanging two devices maps the topology onto itself.
-    fn can_swap(&self, a: DeviceId, b: DeviceId) -> bool {
+    fn can_swap(&self, a: DeviceId, b: DeviceId, links_at: &HashMap<&str, Vec<&LinkSpec>>) -> bool {
         let (one, other) = (self.device(a), self.device(b));
+        let [at_one, at_other] =
+            [one, other].map(|device| links_at.get(device.name.as_str()).map_or(&[][..], Vec::as_slice));
         let alike = DeviceSpec { name: one.name.clone(), ..other.clone() } == *one;
-        let swap = |place: &str| {
-            let name = match place {
-                _ if place == one.name => &other.name,
-                _ if place == other.name => &one.name,
-                _ => return place.to_owned(),
-            };
-            name.clone()
+        if !alike || at_one.len() != at_other.len() {
+            return false;
+        }
+        let swap = |place: &String| match place {
+            _ if *place == one.name => other.name.clone(),
+            _ if *place == other.name => one.name.clone(),
+            _ => place.clone(),
         };
-        let ends = |link: &LinkSpec| link.between.iter().any(|p| *p == one.name || *p == other.name);
-        let key = |link: &LinkSpec, between: [String; 2]| {
+        let key = |link: &LinkSpec, [x, y]: [String; 2]| {
             let rest = (link.bandwidth, link.latency, link.half_duplex, link.bus.clone());
             // The order of the ends matters only where it gives a bus its direction.
-            let [x, y] = between;
             let between = if link.bus.is_none() && y < x { [y, x] } else { [x, y] };
             (between, rest)
         };
-        let touching = || self.spec.links.iter().filter(|link| ends(link));
-        let mut before: Vec<_> = touching().map(|l| key(l, l.between.clone())).collect();
-        let mut after: Vec<_> =
-            touching().map(|l| key(l, [swap(&l.between[0]), swap(&l.between[1])])).collect();
+        // A link between the two is there twice, before and after.
+        let touching = || at_one.iter().chain(at_other);
+        let mut before: Vec<_> = touching().map(|link| key(link, link.between.clone())).collect();
+        let mut after: Vec<_> = touching().map(|link| key(link, link.between.each_ref().map(swap))).collect();
         before.sort();
         after.sort();
-        alike && before == after
+        before == after
     }
 }
 

@@ -1,4 +1,4 @@
-//! Coarsening: ops that need no kernel (views, asserts, picking one of several outputs) are folded away.
+//! Folding: ops that need no kernel (views, asserts, picking one of several outputs) vanish.
 //!
 //! A free op whose inputs all come from one op becomes part of that op: what it made is now an output of that op,
 //! or, if it has the same size, the same tensor under one name. A free op on a parameter leaves its readers reading
