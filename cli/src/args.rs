@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Bound(PlanArgs),
     /// Check a plan file: rules, value, start times, bounds
     Check(CheckArgs),
+    /// Cut the model of a plan into pieces that run, or mark on it what runs where
+    Export(ExportArgs),
 }
 
 #[derive(clap::Args)]
@@ -41,6 +43,8 @@ pub(crate) struct InspectArgs {
     /// How many of the largest tensors to list
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub(crate) top: usize,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -71,6 +75,88 @@ pub(crate) enum HardwareCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Describe this machine, or a saved GPU matrix, as a hardware file
+    Detect {
+        /// What `nvidia-smi topo -m` printed (after `nvidia-smi -L`, for the models); `-` reads standard input
+        #[arg(long, value_name = "FILE")]
+        from_topo: Option<String>,
+        /// Write to this file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Print JSON instead of TOML
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How a model is read.
+#[derive(clap::Args, Default)]
+pub(crate) struct ReadingArgs {
+    /// Size of a symbolic dimension of an ONNX model, such as batch=8; may be repeated
+    #[arg(long, value_name = "NAME=SIZE")]
+    pub(crate) dim: Vec<String>,
+    /// How much of the network one op stands for [default: fused for ONNX models, else op]
+    #[arg(long, value_enum)]
+    pub(crate) granularity: Option<GranularityName>,
+}
+
+/// Granularities by name.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GranularityName {
+    /// One op of the source
+    Op,
+    /// What a runtime runs as one kernel
+    Fused,
+    /// Everything between two places where at most one tensor crosses
+    Block,
+}
+
+impl From<GranularityName> for divvy_core::coarsen::Granularity {
+    fn from(name: GranularityName) -> Self {
+        match name {
+            GranularityName::Op => Self::Op,
+            GranularityName::Fused => Self::Fused,
+            GranularityName::Block => Self::Block,
+        }
+    }
+}
+
+/// What to export.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// One ONNX model per piece, and a manifest
+    Onnx,
+    /// The whole ONNX model, with stage and device of every node
+    OnnxAnnotated,
+}
+
+/// What becomes of weights.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightsName {
+    /// Inside each piece
+    Inline,
+    /// In a file beside each piece
+    External,
+    /// Where they are now
+    Keep,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ExportArgs {
+    /// Plan file
+    pub(crate) plan: String,
+    /// What to write
+    #[arg(long, value_enum)]
+    pub(crate) format: ExportFormat,
+    /// Folder for pieces, or file for the annotated model
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) output: PathBuf,
+    /// The model, if it is no longer where the plan was made from
+    #[arg(long, value_name = "FILE")]
+    pub(crate) model: Option<String>,
+    /// What becomes of weights
+    #[arg(long, value_enum, default_value = "inline")]
+    pub(crate) weights: WeightsName,
 }
 
 /// Objectives by name.
@@ -103,6 +189,8 @@ pub(crate) struct ProblemArgs {
     /// Hardware: a built-in name (`divvy hardware list`) or a file; not needed where the model file holds its own
     #[arg(long, value_name = "HARDWARE")]
     pub(crate) on: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     /// What to minimise [default: what the file says, else latency]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,

@@ -1,36 +1,104 @@
 //! From files and options to a problem.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
+use clap::ValueEnum;
+use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::costs::{ClassCosts, Profile};
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::HardwareSpec;
 use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
-use divvy_io::plan_file::Source;
+use divvy_io::plan_file::{ReadingOptions, Source};
 use divvy_io::{file, import, presets};
 
-use crate::args::{LinksName, ObjectiveName, ProblemArgs};
+use crate::args::{GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs};
 use crate::failure::Failure;
 
 /// A problem and the files it came from.
 pub(crate) struct Assembled {
     pub(crate) problem: Problem,
     pub(crate) sources: Vec<Source>,
+    pub(crate) reading: ReadingOptions,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A model as it was read.
+pub(crate) struct Read {
+    pub(crate) spec: ProblemSpec,
+    pub(crate) sha256: String,
+    pub(crate) reading: ReadingOptions,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads a model; `more` are constraints by the names of its own ops, which coarsening carries over.
+pub(crate) fn read(
+    model: &str,
+    args: &ReadingArgs,
+    more: impl FnOnce(ConstraintsSpec) -> Result<ConstraintsSpec, Failure>,
+) -> Result<Read, Failure> {
+    let loaded = file::load(model)?;
+    let dims = dims(&args.dim)?;
+    let (mut spec, warnings) = import::import_problem_with(&loaded, &dims)?;
+    spec.constraints = more(spec.constraints)?;
+    let granularity = match args.granularity {
+        Some(name) => name.into(),
+        None if divvy_io::onnx::load::looks_like_onnx(&loaded.bytes) => Granularity::Fused,
+        None => Granularity::Op,
+    };
+    spec = to_granularity(spec, granularity).map_err(|errors| Failure::Input(model.to_owned(), errors))?;
+    let reading = ReadingOptions { dims, granularity: Some(granularity.name().to_owned()) };
+    Ok(Read { spec, sha256: loaded.sha256, reading, warnings })
+}
+
+/// Merges ops; blocks are made of fused ops, or a plain chain would stay as it is.
+pub(crate) fn to_granularity(
+    spec: ProblemSpec,
+    granularity: Granularity,
+) -> Result<ProblemSpec, InputErrors> {
+    match granularity {
+        Granularity::Op => Ok(spec),
+        Granularity::Fused => coarsen(&spec, Granularity::Fused),
+        Granularity::Block => coarsen(&coarsen(&spec, Granularity::Fused)?, Granularity::Block),
+    }
+}
+
+/// The options that read a model again as it was read before.
+pub(crate) fn same_reading(reading: &ReadingOptions) -> ReadingArgs {
+    let names = GranularityName::value_variants().iter();
+    let same = |name: &&GranularityName| {
+        let granularity: Granularity = (**name).into();
+        Some(granularity.name()) == reading.granularity.as_deref()
+    };
+    ReadingArgs {
+        dim: reading.dims.iter().map(|(name, size)| format!("{name}={size}")).collect(),
+        granularity: names.copied().find(|name| same(&name)),
+    }
+}
+
+/// `NAME=SIZE` pairs.
+pub(crate) fn dims(texts: &[String]) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut dims = BTreeMap::new();
+    for text in texts {
+        let (name, size) = pair("--dim", text)?;
+        let size = size.parse().map_err(|_| {
+            Failure::option("--dim", format!("`{size}` is not a size"), "write --dim batch=8, say")
+        })?;
+        dims.insert(name, size);
+    }
+    Ok(dims)
 }
 
 /// Reads the model, and whatever hardware and profile the options name, and puts the problem together.
 pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Failure> {
-    let loaded = file::load(model)?;
-    let mut spec = import::import_problem(&loaded)?;
-    let mut sources =
-        vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(loaded.sha256.clone()) }];
+    let Read { mut spec, sha256, reading, warnings } =
+        read(model, &args.reading, |own| constraints(args, own))?;
+    let mut sources = vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(sha256) }];
     if let Some(path) = &args.profile {
         let (profile, source) = bring_profile(path, &spec.graph)?;
         spec.profile = profile;
         sources.push(source);
     }
-    let constraints = constraints(args, spec.constraints.clone())?;
     let (objective, hardware) = match &args.on {
         Some(name) => {
             let (hardware, sha256) = presets::find(name)?;
@@ -42,8 +110,8 @@ pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Fai
     let about = |errors| Failure::Input(model.to_owned(), errors);
     let graph = Graph::new(spec.graph).map_err(about)?;
     let catalogue = presets::catalogue();
-    let problem = Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &constraints);
-    Ok(Assembled { problem: problem.map_err(about)?, sources })
+    let problem = Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints);
+    Ok(Assembled { problem: problem.map_err(about)?, sources, reading, warnings })
 }
 
 /// The hardware that comes with the model.

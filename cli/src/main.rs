@@ -55,6 +55,7 @@ fn run(args: &Args) -> Result<Done, Failure> {
         Command::Plan(args) => commands::plan::run(args).map(good),
         Command::Bound(args) => commands::bound::run(args).map(good),
         Command::Check(args) => commands::check::run(args),
+        Command::Export(args) => commands::export::run(args).map(good),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Getting at files: bytes from disk or standard input, unpacked, bounded in size, with a fingerprint.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek};
 use std::path::Path;
 
+use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
@@ -29,7 +30,7 @@ pub struct Loaded {
     /// Its path as given; `-` for standard input.
     pub path: String,
     /// What it holds, unpacked.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// SHA-256 of the file as it is on disk, in hexadecimal.
     pub sha256: String,
 }
@@ -37,7 +38,7 @@ pub struct Loaded {
 /// Reads a file, or standard input for `-`; gzip is recognised by content.
 pub fn load(path: &str) -> Result<Loaded, Error> {
     let raw = if path == "-" {
-        read_bounded(std::io::stdin().lock(), path, |cause| Error::Unreadable {
+        read_bounded(std::io::stdin().lock(), path, MOST_BYTES, |cause| Error::Unreadable {
             path: path.to_owned(),
             cause,
         })?
@@ -51,29 +52,41 @@ pub fn load(path: &str) -> Result<Loaded, Error> {
                 cause: std::io::ErrorKind::IsADirectory.into(),
             });
         }
-        if metadata.len() > MOST_BYTES {
-            return Err(too_large(path, format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+        let most = if starts_like_onnx(&file) { crate::onnx::load::MOST_BYTES } else { MOST_BYTES };
+        if metadata.len() > most {
+            return Err(too_large(path, format!("it is larger than {} MiB", most >> 20)));
         }
-        read_bounded(file, path, unreadable)?
+        read_bounded(file, path, most, unreadable)?
     };
     let sha256 = Sha256::digest(&raw).iter().map(|byte| format!("{byte:02x}")).collect();
     let bytes = if raw.starts_with(&[0x1f, 0x8b]) {
-        read_bounded(MultiGzDecoder::new(raw.as_slice()), path, |cause| broken_gzip(path, &cause))?
+        read_bounded(MultiGzDecoder::new(raw.as_slice()), path, MOST_BYTES, |cause| {
+            broken_gzip(path, &cause)
+        })?
     } else {
         raw
     };
-    Ok(Loaded { path: path.to_owned(), bytes, sha256 })
+    Ok(Loaded { path: path.to_owned(), bytes: bytes.into(), sha256 })
+}
+
+/// ONNX files may be as large as their format allows, weights included; text may not.
+fn starts_like_onnx(mut file: &File) -> bool {
+    let mut start = [0; 8];
+    let read = file.read(&mut start).unwrap_or(0);
+    let rewound = file.rewind().is_ok();
+    rewound && crate::onnx::load::looks_like_onnx(&start[..read])
 }
 
 fn read_bounded(
     source: impl Read,
     path: &str,
+    most: u64,
     failed: impl FnOnce(std::io::Error) -> Error,
 ) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    source.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let what = format!("it holds more than {} MiB", MOST_BYTES >> 20);
-    if bytes.len() as u64 > MOST_BYTES { Err(too_large(path, what)) } else { Ok(bytes) }
+    source.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let what = format!("it holds more than {} MiB", most >> 20);
+    if bytes.len() as u64 > most { Err(too_large(path, what)) } else { Ok(bytes) }
 }
 
 fn too_large(path: &str, what: String) -> Error {
@@ -182,16 +195,21 @@ fn from_toml(value: toml::Value) -> Value {
 
 /// Writes a file whole or not at all: first beside its place, then moved there. Gzip if the name ends in `.gz`.
 pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// As [`write()`], for what is not text.
+pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
     let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
     if path.is_dir() {
         return Err(unwritable(std::io::ErrorKind::IsADirectory.into()));
     }
     let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-        std::io::Write::write_all(&mut packer, text.as_bytes()).map_err(unwritable)?;
+        std::io::Write::write_all(&mut packer, content).map_err(unwritable)?;
         packer.finish().map_err(unwritable)?
     } else {
-        text.as_bytes().to_vec()
+        content.to_vec()
     };
     // Devices and pipes cannot be moved onto.
     if path.exists() && !path.is_file() {

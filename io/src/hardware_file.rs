@@ -2,7 +2,7 @@
 //!
 //! `docs/formats.md` describes the fields. Shorthands are expanded here: `count` on nodes and devices, `mesh` for a
 //! link between every pair, and classes of the built-in catalogue that need not be repeated. What comes out is plain
-//! [`HardwareSpec`] data; [`write`] writes that in full.
+//! [`HardwareSpec`] data; `write` writes that in full.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};

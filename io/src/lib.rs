@@ -3,9 +3,11 @@
 //! Everything read here is untrusted. Formats are told apart by what a file holds, never by its name; faults are
 //! reported all at once, with code, place and fix.
 
+pub mod detect;
 pub mod file;
 pub mod hardware_file;
 pub mod import;
+pub mod onnx;
 pub mod plan_file;
 pub mod presets;
 pub mod problem_file;

@@ -5,6 +5,7 @@
 //! hardware files give.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use divvy_core::certificate::{self, Certificate, Standing};
 use divvy_core::check::{self, Rule, Violation};
@@ -35,6 +36,18 @@ pub struct Source {
     pub sha256: Option<String>,
 }
 
+/// How the model was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReadingOptions {
+    /// Sizes given to symbolic dimensions.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub dims: BTreeMap<String, u64>,
+    /// How much of the network one op stands for: `op`, `fused` or `block`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granularity: Option<String>,
+}
+
 /// What a plan file says of its own plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +70,8 @@ pub struct PlanFile {
     pub planner: String,
     /// Where the problem came from.
     pub sources: Vec<Source>,
+    /// How the model was read.
+    pub reading: ReadingOptions,
     /// What is claimed.
     pub claim: Claim,
     /// Lower bounds.
@@ -98,7 +113,8 @@ impl PlanFile {
         let parts = read_parts(&top);
         let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
         let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
-        let Some((spec, plan, claim, certificates, sources)) = parts.filter(|_| errors.borrow().is_empty())
+        let Some((spec, plan, claim, certificates, sources, reading)) =
+            parts.filter(|_| errors.borrow().is_empty())
         else {
             return Err(input(errors.into_inner()));
         };
@@ -107,6 +123,7 @@ impl PlanFile {
             plan,
             planner,
             sources,
+            reading,
             claim,
             certificates,
             history,
@@ -118,6 +135,7 @@ impl PlanFile {
         let point = |point: &HistoryPoint| json!([point.seconds, point.value, point.lower_bound]);
         let file = json!({
             "divvy": "plan", "version": VERSION, "planner": self.planner, "sources": self.sources,
+            "reading": self.reading,
             "claim": self.claim, "plan": self.plan, "certificates": self.certificates,
             "history": self.history.iter().map(point).collect::<Vec<_>>(),
             "problem": problem_file::write(&self.problem.to_spec()),
@@ -236,7 +254,7 @@ fn comparable(problem: &Problem) -> ProblemSpec {
     spec
 }
 
-type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>);
+type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>, ReadingOptions);
 
 fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     top.only(&[
@@ -244,6 +262,7 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
         "version",
         "planner",
         "sources",
+        "reading",
         "claim",
         "plan",
         "certificates",
@@ -256,7 +275,8 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     let claim = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
     let certificates = top.optional("certificates").map_or(Some(Vec::new()), |item| typed(&item));
     let sources = top.optional("sources").map_or(Some(Vec::new()), |item| typed(&item));
-    Some((problem?, plan?, claim?, certificates?, sources?))
+    let reading = top.optional("reading").map_or(Some(ReadingOptions::default()), |item| typed(&item));
+    Some((problem?, plan?, claim?, certificates?, sources?, reading?))
 }
 
 fn read_point(item: &Item<'_, '_>) -> Option<HistoryPoint> {

@@ -51,7 +51,8 @@ pub fn catalogue() -> Vec<ClassSpec> {
 }
 
 fn parse(name: &str, text: &str) -> serde_json::Value {
-    let loaded = Loaded { path: name.to_owned(), bytes: text.as_bytes().to_vec(), sha256: String::new() };
+    let loaded =
+        Loaded { path: name.to_owned(), bytes: text.as_bytes().to_vec().into(), sha256: String::new() };
     loaded.parse().expect("built-in files parse; a test reads them all")
 }
 

@@ -81,6 +81,50 @@ fn whole(item: &Item<'_, '_>, units: Units, plain: f64) -> Option<u64> {
     None
 }
 
+/// Bytes as people write them; read again, they are the same up to 2^53.
+pub(crate) fn write_bytes(bytes: u64) -> String {
+    write_whole(bytes, BYTES)
+}
+
+/// Bytes per second, as [`write_bytes`].
+pub(crate) fn write_bandwidth(bytes_per_second: u64) -> String {
+    write_whole(bytes_per_second, &BYTES_PER_SECOND[..5])
+}
+
+/// Operations per second, as [`write_bytes`].
+pub(crate) fn write_flops_per_second(rate: u64) -> String {
+    write_whole(rate, FLOPS_PER_SECOND)
+}
+
+/// Power, as [`write_bytes`].
+pub(crate) fn write_milliwatts(milliwatts: u64) -> String {
+    write_whole(milliwatts, MILLIWATTS)
+}
+
+/// A time, as [`write_bytes`].
+pub(crate) fn write_time(time: Time) -> String {
+    shortest(time.as_us(), MICROSECONDS, |us| Time::from_us(us) == Some(time))
+}
+
+fn write_whole(amount: u64, units: Units) -> String {
+    shortest(amount as f64, units, |read| read.round() as u64 == amount)
+}
+
+/// The text with the fewest digits that is read as the same; of equally short ones the first unit's.
+fn shortest(amount: f64, units: Units, is_same: impl Fn(f64) -> bool) -> String {
+    let text = |(unit, factor): &(&'static str, f64)| {
+        let number = amount / factor;
+        is_same(number * factor).then(|| (format!("{number}"), *unit))
+    };
+    // A leading zero counts twice: 100 B rather than 0.1 kB.
+    let digits = |(number, _): &(String, &str)| {
+        number.bytes().filter(u8::is_ascii_digit).count() + usize::from(number.starts_with("0."))
+    };
+    let fewest = units.iter().filter_map(text).min_by_key(digits);
+    let (number, unit) = fewest.unwrap_or_else(|| (format!("{amount}"), units[0].0));
+    format!("{number} {unit}")
+}
+
 /// The number in a text like `12.5 GB/s`, in base units.
 fn parse(item: &Item<'_, '_>, units: Units) -> Option<f64> {
     let text = item.text()?.trim();
@@ -96,5 +140,32 @@ fn parse(item: &Item<'_, '_>, units: Units) -> Option<f64> {
             item.fault(Code::Type, format!("`{text}` is not a quantity"), fix);
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_written_as_people_do() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (16_000_000_000, "16 GB"),
+            (1152 << 30, "1152 GiB"),
+            (32 << 20, "32 MiB"),
+            (999, "999 B"),
+            (16_707_006_464, "16315436 KiB"),
+        ] {
+            assert_eq!(write_bytes(bytes), text);
+        }
+        assert_eq!(write_bandwidth(56_250_000_000), "56.25 GB/s");
+        assert_eq!(write_bandwidth(125_000_000), "125 MB/s");
+        assert_eq!(write_bandwidth(4_800_000_000_000), "4.8 TB/s");
+        assert_eq!(write_flops_per_second(989_500_000_000_000), "989.5 TFLOP/s");
+        assert_eq!(write_milliwatts(6_400), "6.4 W");
+        assert_eq!(write_time(Time(3_700_000)), "3.7 us");
+        assert_eq!(write_time(Time(900_000)), "0.9 us");
+        assert_eq!(write_time(Time(1)), "0.001 ns");
     }
 }

@@ -20,7 +20,7 @@ use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec}
 use divvy_core::units::Time;
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import, import_problem};
-use divvy_io::plan_file::{Claim, PlanFile, Source};
+use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
 use divvy_io::{presets, problem_file};
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn doc(name: &str) -> String {
 }
 
 fn loaded(text: &str) -> Loaded {
-    Loaded { path: "test".to_owned(), bytes: text.as_bytes().to_vec(), sha256: String::new() }
+    Loaded { path: "test".to_owned(), bytes: text.as_bytes().to_vec().into(), sha256: String::new() }
 }
 
 /// Code blocks of `docs/formats.md` whose fence says `info`.
@@ -111,6 +111,7 @@ fn plan_file(problem: &Problem) -> PlanFile {
         problem: problem.clone(),
         plan,
         planner: "plainest".to_owned(),
+        reading: ReadingOptions::default(),
         sources: vec![
             Source { role: "model".into(), path: "model.json".into(), sha256: Some("0f".repeat(32)) },
             Source { role: "hardware".into(), path: "h200-cpu".into(), sha256: None },
@@ -245,7 +246,7 @@ fn the_examples_of_the_documentation_are_valid_and_plan() {
 fn the_workloads_of_the_documentation_import_as_what_they_are() {
     for name in ["torch", "latency", "pipeline", "msr"] {
         for text in examples(&format!("json {name}")) {
-            let Imported::Problem { format, spec } = import(&loaded(&text)).unwrap() else {
+            let Imported::Problem { format, spec, .. } = import(&loaded(&text)).unwrap() else {
                 panic!("`{name}` holds a network");
             };
             assert_eq!(format, format!("{name} workload"));

@@ -39,7 +39,7 @@ fn read(path: &Path) -> Imported {
 fn torch_models() -> Vec<(PathBuf, ProblemSpec)> {
     let mut models = Vec::new();
     for path in files("torch") {
-        if let Imported::Problem { format: "torch workload", spec } = read(&path) {
+        if let Imported::Problem { format: "torch workload", spec, .. } = read(&path) {
             models.push((path, *spec));
         }
     }

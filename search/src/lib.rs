@@ -1,6 +1,6 @@
 //! Planners, bounds, and the run that puts them together.
 //!
-//! [`solve`] is the whole of a planning run: prove what can be proved, plan, and let `core` check every plan and every
+//! [`solve()`] is the whole of a planning run: prove what can be proved, plan, and let `core` check every plan and every
 //! certificate on the way. To add a planner or a bound, write one file in its family's folder and one line in that
 //! folder's `mod.rs`.
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::Done;
 use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
-use crate::assemble::assemble;
+use crate::assemble::{assemble, same_reading};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
@@ -35,6 +35,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
 fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
     let mut question =
         ProblemArgs { on: args.on.clone(), profile: args.profile.clone(), ..ProblemArgs::default() };
+    question.reading = same_reading(&plan.reading);
     match plan.problem.objective {
         Objective::Latency { links } => {
             question.objective = Some(ObjectiveName::Latency);

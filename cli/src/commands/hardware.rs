@@ -1,8 +1,11 @@
 //! `divvy hardware`.
 
-use divvy_core::hardware::Hardware;
+use std::path::Path;
+
+use divvy_core::hardware::{Hardware, HardwareSpec};
+use divvy_core::input_error::{Code, InputError};
 use divvy_core::units::show_bytes;
-use divvy_io::presets;
+use divvy_io::{detect, file, presets};
 use serde_json::{Value, json};
 
 use crate::args::{HardwareArgs, HardwareCommand};
@@ -17,6 +20,54 @@ pub(crate) fn run(args: &HardwareArgs) -> Result<String, Failure> {
             }
             let hardware = read(hardware)?;
             Ok(if *json { format!("{}\n", as_json(&hardware)) } else { show(&hardware) })
+        }
+        HardwareCommand::Detect { from_topo, output, json } => {
+            let spec = match from_topo {
+                Some(path) => read_topo(path)?,
+                None => look_around(),
+            };
+            write_detected(&spec, output.as_deref(), *json)
+        }
+    }
+}
+
+fn read_topo(path: &str) -> Result<HardwareSpec, Failure> {
+    let about = |errors| Failure::Input(path.to_owned(), errors);
+    let text = String::from_utf8(file::load(path)?.bytes.to_vec()).map_err(|_| {
+        let fix = "save what `nvidia-smi topo -m` prints as UTF-8";
+        about(InputError::new(Code::Format, "file", "it is not text", fix).into())
+    })?;
+    detect::from_topo(&text).map_err(about)
+}
+
+fn look_around() -> HardwareSpec {
+    let detected = detect::this_machine();
+    for what in &detected.not_found {
+        eprintln!("note: not found: {what}");
+    }
+    detected.spec
+}
+
+/// Says what was found and what is assumed, and writes or returns the hardware file.
+fn write_detected(spec: &HardwareSpec, output: Option<&Path>, json: bool) -> Result<String, Failure> {
+    eprintln!("note: found: {}", spec.description);
+    for assumption in detect::assumptions(spec) {
+        eprintln!("note: assumed: {assumption}");
+    }
+    for gap in detect::gaps(spec) {
+        eprintln!("note: fill in: {gap}");
+    }
+    let text = if json { format!("{}\n", detect::to_json(spec)) } else { detect::to_toml(spec) };
+    match output {
+        None => Ok(text),
+        Some(path) => {
+            file::write(path, &text)?;
+            let path = path.display();
+            Ok(format!(
+                "{}: {} devices, written to {path}; `divvy hardware show {path}` shows it\n",
+                spec.name,
+                spec.devices.len()
+            ))
         }
     }
 }

@@ -5,18 +5,20 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::problem::{OwnHardware, ProblemSpec};
 use divvy_core::units::{Time, show_bytes, show_flops};
-use divvy_io::import::{Imported, import};
+use divvy_io::import::{Imported, import_with};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{file, presets};
 use serde_json::{Value, json};
 
 use crate::args::InspectArgs;
+use crate::assemble::{dims, to_granularity};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     let loaded = file::load(&args.file)?;
+    let dims = dims(&args.reading.dim)?;
     let about = |errors| Failure::Input(args.file.clone(), errors);
-    match import(&loaded)? {
+    match import_with(&loaded, &dims)? {
         Imported::Hardware(spec) => {
             let hardware = Hardware::new(*spec).map_err(about)?;
             Ok(show_hardware(&hardware, args.json))
@@ -27,7 +29,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
             let format = format!("divvy plan ({} by {})", plan.plan.objective_name(), plan.planner);
             Ok(show_problem(&format, &plan.problem.graph, &spec, args))
         }
-        Imported::Problem { format, spec } => {
+        Imported::Problem { format, mut spec, warnings } => {
+            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            if let Some(granularity) = args.reading.granularity {
+                *spec = to_granularity(*spec, granularity.into()).map_err(about)?;
+            }
             let graph = Graph::new(spec.graph.clone()).map_err(about)?;
             Ok(show_problem(format, &graph, &spec, args))
         }
@@ -112,7 +118,8 @@ fn as_text(format: &str, facts: &Facts<'_>, spec: &ProblemSpec) -> String {
         (Some(flops), 0) => show_flops(flops),
         (Some(flops), unknown) => format!("{} and {unknown} ops unknown", show_flops(flops)),
     };
-    let mut text = format!("`{}`, a {format}\n", graph.name());
+    let article = if format.starts_with('O') { "an" } else { "a" };
+    let mut text = format!("`{}`, {article} {format}\n", graph.name());
     text.push_str(&format!("  ops       {}{folded}\n", graph.op_count()));
     text.push_str(&format!("  tensors   {}\n", graph.tensor_count()));
     text.push_str(&format!(

@@ -41,6 +41,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<String, Failure> {
 pub(super) fn search(args: &PlanArgs, bound_only: bool) -> Result<(Assembled, Solved, f64), Failure> {
     let start = Instant::now();
     let assembled = assemble(&args.file, &args.problem)?;
+    if !args.quiet {
+        assembled.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    }
     let budget = Budget {
         start,
         seed: args.seed,
@@ -73,6 +76,7 @@ fn write(path: &Path, assembled: &Assembled, solved: &Solved) -> Result<bool, Fa
         plan: plan.clone(),
         planner: solved.planner.clone(),
         sources: assembled.sources.iter().map(absolute).collect(),
+        reading: assembled.reading.clone(),
         claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
         certificates: solved.outcome.certificates.clone(),
         history: solved.outcome.history.clone(),

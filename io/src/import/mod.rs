@@ -1,6 +1,6 @@
 //! Importers: what a file holds decides who reads it.
 //!
-//! To add a format, write one file and one line in [`FORMATS`].
+//! To add a format, write one file and one line in the list `FORMATS`.
 
 mod latency;
 pub(crate) mod machine;
@@ -10,18 +10,20 @@ mod torch;
 mod torch_flops;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use divvy_core::ProblemSpec;
 use divvy_core::hardware::HardwareSpec;
-use divvy_core::input_error::Code;
+use divvy_core::input_error::{Code, InputError};
 use serde_json::Value;
 
 use crate::file::Loaded;
 use crate::reader::Item;
-use crate::{Error, hardware_file, problem_file};
+use crate::{Error, hardware_file, onnx, problem_file};
 
 /// What divvy reads, for messages.
-pub const KNOWN_FORMATS: &str = "divvy problems and plans, torch, latency, pipeline and msr workloads (JSON), and \
+pub const KNOWN_FORMATS: &str = "ONNX models, divvy problems and plans, torch, latency, pipeline and msr workloads (JSON), and \
                                  hardware (TOML or JSON)";
 
 /// A format: its name, how to recognise it, how to read it.
@@ -49,6 +51,8 @@ pub enum Imported {
         format: &'static str,
         /// What it says.
         spec: Box<ProblemSpec>,
+        /// What is not certain about it.
+        warnings: Vec<String>,
     },
     /// A description of hardware.
     Hardware(Box<HardwareSpec>),
@@ -56,15 +60,32 @@ pub enum Imported {
     Plan,
 }
 
+/// Sizes for symbolic dimensions, by name.
+pub type Dims = BTreeMap<String, u64>;
+
 /// Reads a file of any known format.
 pub fn import(loaded: &Loaded) -> Result<Imported, Error> {
+    import_with(loaded, &Dims::new())
+}
+
+/// As [`import`], with symbolic dimensions set.
+pub fn import_with(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
+    if onnx::load::looks_like_onnx(&loaded.bytes) {
+        return import_onnx(loaded, dims);
+    }
     let value = loaded.parse()?;
+    if let Some(name) = dims.keys().next() {
+        let fix = "drop --dim; only ONNX models have symbolic dimensions";
+        let error =
+            InputError::new(Code::Option, "--dim", format!("there is no dimension `{name}` to set"), fix);
+        return Err(Error::Input { path: loaded.path.clone(), errors: error.into() });
+    }
     let errors = RefCell::default();
     let top = Item::top(&value, "", &errors);
     let imported = if crate::plan_file::is_plan(&value) {
         Imported::Plan
     } else if let Some(format) = FORMATS.iter().find(|format| (format.recognise)(&value)) {
-        Imported::Problem { format: format.name, spec: Box::new((format.read)(&top)) }
+        Imported::Problem { format: format.name, spec: Box::new((format.read)(&top)), warnings: Vec::new() }
     } else if hardware_file::is_hardware(&value) {
         Imported::Hardware(Box::new(hardware_file::read(&top, &crate::presets::catalogue())))
     } else {
@@ -81,6 +102,21 @@ pub fn import(loaded: &Loaded) -> Result<Imported, Error> {
     finish(loaded, imported, errors)
 }
 
+fn import_onnx(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
+    let input = |errors| Error::Input { path: loaded.path.clone(), errors };
+    let model = onnx::load::decode(&loaded.path, loaded.bytes.clone())?.model;
+    let model = onnx::inline::inline(model).map_err(|message| {
+        input(
+            InputError::new(Code::Range, "functions", message, "export the model without local functions")
+                .into(),
+        )
+    })?;
+    let file = Path::new(&loaded.path).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy());
+    let understood = onnx::import::understand(&model, &file, dims).map_err(input)?;
+    let (spec, warnings) = (Box::new(understood.spec), understood.warnings);
+    Ok(Imported::Problem { format: "ONNX model", spec, warnings })
+}
+
 fn finish(
     loaded: &Loaded,
     imported: Imported,
@@ -92,10 +128,15 @@ fn finish(
 
 /// Reads a file that must hold a network.
 pub fn import_problem(loaded: &Loaded) -> Result<ProblemSpec, Error> {
-    match import(loaded)? {
-        Imported::Problem { spec, .. } => Ok(*spec),
+    Ok(import_problem_with(loaded, &Dims::new())?.0)
+}
+
+/// As [`import_problem`], with symbolic dimensions set; what is not certain comes along.
+pub fn import_problem_with(loaded: &Loaded, dims: &Dims) -> Result<(ProblemSpec, Vec<String>), Error> {
+    match import_with(loaded, dims)? {
+        Imported::Problem { spec, warnings, .. } => Ok((*spec, warnings)),
         Imported::Hardware(_) | Imported::Plan => {
-            let error = divvy_core::input_error::InputError::new(
+            let error = InputError::new(
                 Code::Format,
                 "file",
                 "this file holds no network to plan",

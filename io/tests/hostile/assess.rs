@@ -20,7 +20,7 @@ const INPUTS: u32 = 4;
 
 /// A file in memory.
 pub(crate) fn loaded(bytes: &[u8]) -> Loaded {
-    Loaded { path: "hostile".to_owned(), bytes: bytes.to_vec(), sha256: String::new() }
+    Loaded { path: "hostile".to_owned(), bytes: bytes.to_vec().into(), sha256: String::new() }
 }
 
 /// The input's faults; any other kind of error is a bug, as nothing here touches the disk.

@@ -6,7 +6,7 @@ use divvy_core::graph::Graph;
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::{check, plainest};
-use divvy_io::plan_file::{Claim, PlanFile, Source};
+use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
 use divvy_io::{presets, problem_file};
 use serde_json::{Value, json};
 
@@ -269,6 +269,7 @@ fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
     };
     Some(PlanFile {
         planner: "plainest".to_owned(),
+        reading: ReadingOptions::default(),
         sources: vec![Source { role: "model".to_owned(), path: "tiny.json".to_owned(), sha256: None }],
         claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
         certificates: evidences(problem).into_iter().filter_map(certify).collect(),

@@ -1,0 +1,272 @@
+//! Works out the facts of every value of a graph.
+//!
+//! The nodes are walked in topological order; for each, three questions are answered apart: which element type
+//! (`element`), which shape (one module for each family of operators), and which content where it is small and
+//! constant (`constants`), because shapes are often computed by the graph itself. A question that has no answer
+//! falls back on what the file declares, and else ends in [`Facts::unknown`] with a reason.
+//!
+//! Whatever the file claims, nothing here panics, recurses, or takes memory by a claimed count; data outside the
+//! file are never read. Graphs inside nodes are not entered.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `call` | a node as the rules see it, and checked arithmetic on shapes |
+//! | `attribute` | attributes by their name |
+//! | `tensor` | tensors of the file |
+//! | `declared` | types the file declares, with symbolic dimensions set |
+//! | `order` | topological order |
+//! | `element` | element types of outputs |
+//! | `constants`, `arithmetic` | contents of small constants |
+//! | the others | shape rules, by family of operators |
+
+mod arithmetic;
+mod attention;
+pub(super) mod attribute;
+mod call;
+mod constants;
+mod contributed;
+mod convolution;
+mod declared;
+mod dependent;
+mod element;
+mod elementwise;
+mod generation;
+pub(super) mod matrix;
+mod movement;
+mod normalisation;
+mod order;
+mod quantised;
+mod recurrent;
+mod reduction;
+mod resampling;
+mod selection;
+mod tensor;
+
+use std::collections::{BTreeMap, HashMap};
+
+use self::call::{Call, Shapes, Value};
+use self::declared::Declared;
+use super::facts::Facts;
+use super::proto::{Graph, Model, Node};
+
+/// The most numbers of content that are kept over all values.
+const CONTENT_BUDGET: usize = 8 << 20;
+
+/// What is known of a value that nothing makes.
+const NOTHING: Value = Value { element: 0, shape: None, content: None };
+
+/// The rules for the operators of ONNX itself; each operator is in one of them.
+const FAMILIES: [fn(&Call) -> Option<Shapes>; 14] = [
+    elementwise::shapes,
+    convolution::shapes,
+    matrix::shapes,
+    reduction::shapes,
+    movement::shapes,
+    selection::shapes,
+    resampling::shapes,
+    normalisation::shapes,
+    attention::shapes,
+    quantised::shapes,
+    recurrent::shapes,
+    constants::shapes,
+    generation::shapes,
+    dependent::shapes,
+];
+
+/// The facts of every value, with symbolic dimensions set by `dims`.
+///
+/// A dimension without a name is known as `VALUE[AXIS]`, and `dims` may set it by that name.
+pub fn infer(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
+    let Some(graph) = &model.graph else {
+        return Facts::default();
+    };
+    let mut walk = Walk {
+        opsets: opsets(model),
+        declared: Declared::new(graph, dims),
+        values: HashMap::new(),
+        facts: Facts::default(),
+        content_left: CONTENT_BUDGET,
+    };
+    walk.seed(graph);
+    let (order, cyclic) = order::order(&graph.node);
+    for index in order {
+        walk.visit(index, &graph.node[index]);
+    }
+    for index in cyclic {
+        walk.declare_outputs(index, &graph.node[index], "it is part of a cycle");
+    }
+    walk.finish()
+}
+
+/// Versions of the operator sets, by domain.
+fn opsets(model: &Model) -> HashMap<&str, i64> {
+    let imports = model.opset_import.iter();
+    imports.map(|import| (domain(import.domain.as_deref()), import.version.unwrap_or(1))).collect()
+}
+
+/// A domain by its one name; that of ONNX itself is empty.
+fn domain(name: Option<&str>) -> &str {
+    match name {
+        None | Some("ai.onnx") => "",
+        Some(name) => name,
+    }
+}
+
+/// The state of the walk over the nodes.
+struct Walk<'a> {
+    opsets: HashMap<&'a str, i64>,
+    declared: Declared<'a>,
+    values: HashMap<&'a str, Value>,
+    facts: Facts,
+    content_left: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts with the values that no node makes.
+    fn seed(&mut self, graph: &'a Graph) {
+        for tensor in &graph.initializer {
+            let value = tensor::value(tensor);
+            self.insert(tensor.name.as_deref().unwrap_or_default(), value);
+        }
+        for sparse in &graph.sparse_initializer {
+            if let Some(values) = &sparse.values {
+                let shape = sparse.dims.iter().map(|&dim| call::size(dim)).collect::<Result<_, _>>().ok();
+                let shape = shape.filter(|shape: &Vec<u64>| call::check(shape).is_ok());
+                let value = Value { element: values.data_type.unwrap_or(0), shape, content: None };
+                self.insert(values.name.as_deref().unwrap_or_default(), value);
+            }
+        }
+        for input in &graph.input {
+            let name = input.name.as_deref().unwrap_or_default();
+            // Old files name every initializer as an input too; what it holds says more.
+            if !self.values.contains_key(name) {
+                let (value, unset) = self.declared.resolve(name, input.r#type.as_ref());
+                self.facts.unset_dims.extend(unset);
+                self.insert(name, value);
+            }
+        }
+    }
+
+    /// Works out the outputs of a node.
+    fn visit(&mut self, index: usize, node: &'a Node) {
+        let domain = domain(node.domain.as_deref());
+        let inputs = node.input.iter();
+        let inputs = inputs
+            .map(|name| (!name.is_empty()).then(|| self.values.get(name.as_str()).unwrap_or(&NOTHING)))
+            .collect();
+        let call = Call { node, opset: self.opsets.get(domain).copied().unwrap_or(1), inputs };
+        let known = match domain {
+            "" => FAMILIES.iter().find_map(|family| family(&call)),
+            _ => contributed::shapes(domain, &call),
+        };
+        let Some(shapes) = known else {
+            let reason = if domain.is_empty() {
+                format!("operator `{}` is not known", call.operator())
+            } else {
+                format!("operator `{}` of `{domain}` is not known", call.operator())
+            };
+            return self.declare_outputs(index, node, &reason);
+        };
+        let contents =
+            shapes.as_ref().map_or_else(|_| Vec::new(), |shapes| constants::contents(&call, shapes));
+        let elements: Vec<i32> = (0..node.output.len()).map(|output| element::of(&call, output)).collect();
+        let (shapes, reason) = match shapes {
+            Ok(shapes) => (shapes, "no rule gives this output".to_owned()),
+            Err(reason) => (Vec::new(), reason),
+        };
+        let mut shapes = shapes.into_iter();
+        let mut contents = contents.into_iter();
+        let mut missing = None;
+        for (name, element) in node.output.iter().zip(elements) {
+            let (shape, reason) = match shapes.next().map(|shape| call::check(&shape).map(|()| shape)) {
+                Some(Ok(shape)) => (Some(shape), String::new()),
+                Some(Err(reason)) => (None, reason),
+                None => (None, reason.clone()),
+            };
+            let content = contents.next().flatten().filter(|_| shape.is_some());
+            if let Some(reason) = self.settle(node, name, Value { element, shape, content }, &reason) {
+                missing.get_or_insert(reason);
+            }
+        }
+        if let Some(reason) = missing {
+            self.report(index, node, &reason);
+        }
+    }
+
+    /// Takes the outputs of a node from what the file declares.
+    fn declare_outputs(&mut self, index: usize, node: &'a Node, reason: &str) {
+        let mut missing = None;
+        for name in &node.output {
+            if let Some(reason) = self.settle(node, name, NOTHING, reason) {
+                missing.get_or_insert(reason);
+            }
+        }
+        if let Some(reason) = missing {
+            self.report(index, node, &reason);
+        }
+    }
+
+    /// Keeps one output, filled up from what the file declares; returns what is missing even so.
+    fn settle(&mut self, node: &'a Node, name: &'a str, mut value: Value, reason: &str) -> Option<String> {
+        if name.is_empty() {
+            return None;
+        }
+        if self.values.contains_key(name) {
+            return Some(format!("its output `{name}` has been made before"));
+        }
+        let mut missing = None;
+        if value.shape.is_none() || value.element == 0 {
+            let (declared, unset) = self.declared.resolve(name, None);
+            if value.shape.is_none() {
+                value.shape = declared.shape;
+                if value.shape.is_none() {
+                    missing = Some(reason.to_owned());
+                    // Where an input is in the way, it is the input's dimensions that are to be set.
+                    if self.knows_inputs(node) {
+                        self.facts.unset_dims.extend(unset);
+                    }
+                }
+            }
+            if value.element == 0 {
+                value.element = declared.element;
+            }
+            if value.element == 0 && missing.is_none() {
+                missing = Some(format!("the element type of `{name}` is not known"));
+            }
+        }
+        self.insert(name, value);
+        missing
+    }
+
+    fn knows_inputs(&self, node: &Node) -> bool {
+        let mut inputs = node.input.iter().filter(|name| !name.is_empty());
+        inputs.all(|name| self.values.get(name.as_str()).is_some_and(|value| value.shape.is_some()))
+    }
+
+    fn report(&mut self, index: usize, node: &Node, reason: &str) {
+        let operator = node.op_type.as_deref().unwrap_or_default();
+        self.facts.unknown.push((index, format!("{operator}: {reason}")));
+    }
+
+    fn insert(&mut self, name: &'a str, mut value: Value) {
+        if name.is_empty() {
+            return;
+        }
+        let length = value.content.as_ref().map_or(0, call::Content::len);
+        match self.content_left.checked_sub(length) {
+            Some(left) => self.content_left = left,
+            None => value.content = None,
+        }
+        self.values.entry(name).or_insert(value);
+    }
+
+    fn finish(mut self) -> Facts {
+        self.facts.unknown.sort();
+        let values = self.values.into_iter();
+        self.facts.values = values.map(|(name, value)| (name.to_owned(), value.into_fact())).collect();
+        self.facts
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,25 @@
+//! ONNX models: read, understood, cut.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`proto`] | the file format as messages |
+//! | [`load`] | reads a file, bounded in size |
+//! | [`inline`] | replaces calls of local functions by their bodies |
+//! | [`facts`] | element types, shapes and small constants of values |
+//! | [`infer`] | works out the facts of every value of a graph |
+//! | [`import`] | makes divvy's graph of it |
+//! | [`pieces`] | says which nodes a plan puts together |
+//! | [`flops`] | counts the operations of a node |
+//! | [`cut`] | cuts a model into pieces that run one after another |
+//! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
+
+pub mod cut;
+pub mod facts;
+pub mod flops;
+pub mod import;
+pub mod infer;
+pub mod inline;
+pub mod load;
+pub mod pieces;
+pub mod proto;
+pub mod weights;

@@ -1,0 +1,197 @@
+//! From a plan to pieces of the model: maximal runs of nodes on one device that can be run one piece after another.
+//!
+//! A pipeline's stages are its pieces. Otherwise nodes are taken in an order that data and plan allow; a node joins the
+//! open piece of its device unless something it needs depends on that piece from outside, in which case a new piece
+//! begins. So every device has as few pieces as this order permits, and no two pieces wait for each other.
+//!
+//! Nodes that have no op of their own (constants, shape arithmetic, views of inputs) go where they are first needed.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+
+use super::cut::Piece;
+use super::import::{op_names, reads};
+use super::proto::Graph;
+
+/// The pieces of a model under a plan. Fails, with the reason, where the plan cannot be cut.
+pub fn pieces(problem: &Problem, plan: &Plan, graph: &Graph) -> Result<Vec<Piece>, String> {
+    let groups = in_running_order(problem, &groups(problem, plan)?)?;
+    let piece_of_node = place_nodes(problem, graph, &groups.piece_of)?;
+    let mut pieces: Vec<Piece> = (groups.devices.iter().enumerate())
+        .map(|(i, &device)| Piece {
+            name: format!("piece{i:03}-{}", problem.hardware.device_name(device)),
+            device: problem.hardware.device_name(device).to_owned(),
+            nodes: Vec::new(),
+        })
+        .collect();
+    for (node, piece) in piece_of_node.into_iter().enumerate() {
+        pieces[piece].nodes.push(node);
+    }
+    pieces.retain(|piece| !piece.nodes.is_empty());
+    Ok(pieces)
+}
+
+/// Ops in pieces.
+struct Groups {
+    piece_of: Vec<usize>,
+    devices: Vec<DeviceId>,
+}
+
+fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
+    let ops = problem.graph.op_count();
+    if let Plan::Pipeline(plan) = plan {
+        let mut groups = Groups { piece_of: vec![0; ops], devices: Vec::new() };
+        for (i, stage) in plan.stages.iter().enumerate() {
+            groups.devices.push(stage.device);
+            stage.ops.iter().for_each(|op| groups.piece_of[op.index()] = i);
+        }
+        return Ok(groups);
+    }
+    let mut device_of = vec![None; ops];
+    for (op, device, _) in plan.placements() {
+        if device_of[op.index()].replace(device).is_some_and(|before| before != device) {
+            let name = problem.graph.op_name(op);
+            return Err(format!("`{name}` runs on several devices, so the model cannot be cut into pieces"));
+        }
+    }
+    let device_of: Vec<DeviceId> =
+        device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
+    Ok(runs(problem, &device_of, &order(problem, plan)))
+}
+
+/// The same pieces, numbered in an order in which they can run.
+fn in_running_order(problem: &Problem, groups: &Groups) -> Result<Groups, String> {
+    let count = groups.devices.len();
+    let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); count];
+    for op in problem.graph.ops() {
+        let here = groups.piece_of[op.index()];
+        let before = problem.graph.predecessors(op).map(|p| groups.piece_of[p.index()]);
+        needs[here].extend(before.filter(|&piece| piece != here));
+    }
+    let mut rank: Vec<Option<usize>> = vec![None; count];
+    let mut devices = Vec::with_capacity(count);
+    while devices.len() < count {
+        let ready =
+            |piece: &usize| rank[*piece].is_none() && needs[*piece].iter().all(|&p| rank[p].is_some());
+        let next = (0..count).find(ready).ok_or("the pieces would wait for each other")?;
+        rank[next] = Some(devices.len());
+        devices.push(groups.devices[next]);
+    }
+    let piece_of = groups.piece_of.iter().map(|&piece| rank[piece].unwrap_or(0)).collect();
+    Ok(Groups { piece_of, devices })
+}
+
+/// The ops in an order that data and plan allow: the plan's own where it has one.
+fn order(problem: &Problem, plan: &Plan) -> Vec<OpId> {
+    let lists = match plan {
+        Plan::Latency(plan) => &plan.order,
+        Plan::ColdStart(plan) => &plan.order,
+        _ => return problem.graph.order().to_vec(),
+    };
+    // Round after round each device runs what its list and the data allow; a checked plan never stalls.
+    let mut next = vec![0usize; lists.len()];
+    let mut waiting: Vec<usize> =
+        problem.graph.ops().map(|op| problem.graph.predecessors(op).count()).collect();
+    let mut order = Vec::with_capacity(problem.graph.op_count());
+    loop {
+        let before = order.len();
+        for (device, list) in lists.iter().enumerate() {
+            while let Some(&op) = list.get(next[device]).filter(|op| waiting[op.index()] == 0) {
+                next[device] += 1;
+                order.push(op);
+                problem.graph.successors(op).for_each(|later| waiting[later.index()] -= 1);
+            }
+        }
+        if order.len() == before {
+            return order;
+        }
+    }
+}
+
+/// Puts ops into pieces, keeping for every piece the set of pieces that it needs, directly or through others.
+fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
+    let mut groups = Groups { piece_of: vec![0; device_of.len()], devices: Vec::new() };
+    let mut needs: Vec<BTreeSet<usize>> = Vec::new();
+    let mut open: HashMap<DeviceId, usize> = HashMap::new();
+    for &op in order {
+        let device = device_of[op.index()];
+        let mut wanted = BTreeSet::new();
+        for producer in problem.graph.predecessors(op) {
+            let piece = groups.piece_of[producer.index()];
+            wanted.insert(piece);
+            wanted.extend(&needs[piece]);
+        }
+        // Joining is wrong if something outside the piece, that the op needs, needs the piece itself.
+        let fits =
+            |piece: &usize| !wanted.iter().any(|other| other != piece && needs[*other].contains(piece));
+        let piece = open.get(&device).copied().filter(fits).unwrap_or_else(|| {
+            groups.devices.push(device);
+            needs.push(BTreeSet::new());
+            open.insert(device, needs.len() - 1);
+            needs.len() - 1
+        });
+        groups.piece_of[op.index()] = piece;
+        wanted.remove(&piece);
+        if !wanted.is_subset(&needs[piece]) {
+            // What needs this piece now needs more.
+            for (other, set) in needs.iter_mut().enumerate() {
+                if other == piece || set.contains(&piece) {
+                    set.extend(&wanted);
+                }
+            }
+        }
+    }
+    groups
+}
+
+/// The piece of every node: that of the op it became or was folded into, else that of whoever needs it first.
+fn place_nodes(problem: &Problem, graph: &Graph, piece_of: &[usize]) -> Result<Vec<usize>, String> {
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
+    for op in problem.graph.ops() {
+        let spec = problem.graph.op(op);
+        for name in std::iter::once(&spec.name).chain(&spec.members) {
+            by_name.insert(name, piece_of[op.index()]);
+        }
+    }
+    let names = op_names(graph);
+    let mut placed: Vec<Option<usize>> =
+        names.iter().map(|name| by_name.get(name.as_str()).copied()).collect();
+    if placed.iter().all(Option::is_none) {
+        return Err("the plan was made from another model".to_owned());
+    }
+    let maker: HashMap<&str, usize> = (graph.node.iter().enumerate())
+        .flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i)))
+        .collect();
+    // Pieces are numbered in an order in which they can run, so the smallest number among consumers comes first.
+    for i in (0..graph.node.len()).rev() {
+        let Some(piece) = placed[i] else { continue };
+        claim(graph, &maker, &mut placed, &by_name, &names, i, piece);
+    }
+    Ok(placed.into_iter().map(|piece| piece.unwrap_or(0)).collect())
+}
+
+/// Gives the unplaced makers of what a node reads to its piece, unless an earlier piece has them already.
+fn claim(
+    graph: &Graph,
+    maker: &HashMap<&str, usize>,
+    placed: &mut [Option<usize>],
+    by_name: &HashMap<&str, usize>,
+    names: &[String],
+    node: usize,
+    piece: usize,
+) {
+    let mut stack = vec![node];
+    while let Some(node) = stack.pop() {
+        for value in reads(&graph.node[node]) {
+            let Some(&source) = maker.get(value) else { continue };
+            let fixed = by_name.contains_key(names[source].as_str());
+            if !fixed && placed[source].is_none_or(|before| before > piece) {
+                placed[source] = Some(piece);
+                stack.push(source);
+            }
+        }
+    }
+}

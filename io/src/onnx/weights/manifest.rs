@@ -1,0 +1,211 @@
+//! `manifest.json`: what the pieces of a model are, in the order in which they run, and how they hang together.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::onnx::cut::CutPiece;
+use crate::onnx::proto::{DimensionValue, TensorType, Type, TypeValue, ValueInfo};
+
+/// The name of the manifest in the folder of pieces.
+pub const MANIFEST: &str = "manifest.json";
+
+/// The version of the format.
+const VERSION: u64 = 1;
+
+/// What the pieces of a model are and how they hang together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `pieces`.
+    pub divvy: String,
+    /// The version of the format.
+    pub version: u64,
+    /// The model that was cut.
+    pub source: Source,
+    /// Inputs of the whole that some piece reads.
+    pub inputs: Vec<String>,
+    /// Outputs of the whole.
+    pub outputs: Vec<String>,
+    /// The pieces, in an order in which they can run.
+    pub pieces: Vec<PieceEntry>,
+    /// Which piece feeds which.
+    pub feeds: Vec<Feed>,
+}
+
+/// The model that was cut.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its path as given.
+    pub path: String,
+    /// SHA-256 of the file, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A piece.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PieceEntry {
+    /// Its name.
+    pub name: String,
+    /// Its file, in the folder of the manifest.
+    pub file: String,
+    /// The device that it runs on.
+    pub device: String,
+    /// How many pieces must run before it, one after the other.
+    pub stage: usize,
+    /// Values to feed.
+    pub inputs: Vec<Value>,
+    /// Values it gives.
+    pub outputs: Vec<Value>,
+    /// Bytes of its weights and constants, wherever they are; text not counted.
+    pub weight_bytes: u64,
+    /// Files that its weights are in, beside its own, seen from the folder of the manifest.
+    pub weight_files: Vec<String>,
+    /// Weights whose files were not there: the piece still refers to them.
+    pub missing_weights: Vec<MissingWeights>,
+}
+
+/// A value that enters or leaves a piece.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// Its name.
+    pub name: String,
+    /// The type of its elements, such as `float` or `int64`; `sequence(float)` and such for what is not a tensor.
+    pub element: String,
+    /// Its shape; none where it is not known.
+    pub shape: Option<Vec<Option<Dim>>>,
+}
+
+/// A dimension that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Dim {
+    /// Its size.
+    Size(i64),
+    /// The symbol that stands for its size.
+    Symbol(String),
+}
+
+/// Values that one piece makes for another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feed {
+    /// The piece that makes them.
+    pub from: String,
+    /// The piece that reads them.
+    pub to: String,
+    /// The values.
+    pub values: Vec<String>,
+}
+
+/// Weights whose file was not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingWeights {
+    /// The tensor.
+    pub tensor: String,
+    /// The file, as the model gives it.
+    pub location: String,
+}
+
+impl Manifest {
+    /// The manifest of pieces, with an entry for each.
+    pub(super) fn new(pieces: &[CutPiece], entries: Vec<PieceEntry>, source: Source) -> Manifest {
+        // What a piece only passes on, it does not make.
+        let mut maker: HashMap<&str, usize> = HashMap::new();
+        for (position, piece) in pieces.iter().enumerate() {
+            let made = piece.outputs.iter().filter(|name| !piece.inputs.contains(name));
+            maker.extend(made.map(|name| (name.as_str(), position)));
+        }
+        let mut inputs = BTreeSet::new();
+        let mut feeds: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
+        for (to, piece) in pieces.iter().enumerate() {
+            for name in &piece.inputs {
+                match maker.get(name.as_str()) {
+                    Some(&from) => feeds.entry((from, to)).or_default().push(name.clone()),
+                    None => _ = inputs.insert(name.clone()),
+                }
+            }
+        }
+        let name = |piece: usize| pieces[piece].name.clone();
+        let feed = |((from, to), values)| Feed { from: name(from), to: name(to), values };
+        Manifest {
+            divvy: "pieces".into(),
+            version: VERSION,
+            source,
+            inputs: inputs.into_iter().collect(),
+            outputs: pieces.iter().flat_map(|piece| &piece.results).cloned().collect(),
+            pieces: entries,
+            feeds: feeds.into_iter().map(feed).collect(),
+        }
+    }
+}
+
+/// The values of these names, as their piece declares them.
+pub(super) fn values(names: &[String], declared: &[ValueInfo]) -> Vec<Value> {
+    let by_name: HashMap<&str, &ValueInfo> = declared.iter().map(|info| (info.name(), info)).collect();
+    let value = |name: &String| {
+        let known = by_name.get(name.as_str()).and_then(|info| info.r#type.as_ref());
+        Value { name: name.clone(), element: element(known), shape: known.and_then(shape) }
+    };
+    names.iter().map(value).collect()
+}
+
+fn element(known: Option<&Type>) -> String {
+    let of_tensor = |tensor: &TensorType| element_name(tensor.elem_type()).to_owned();
+    match known.and_then(|known| known.value.as_ref()) {
+        None => "unknown".into(),
+        Some(TypeValue::TensorType(tensor)) => of_tensor(tensor),
+        Some(TypeValue::SparseTensorType(tensor)) => format!("sparse({})", of_tensor(tensor)),
+        Some(TypeValue::SequenceType(inner)) => format!("sequence({})", element(inner.elem_type.as_deref())),
+        Some(TypeValue::OptionalType(inner)) => format!("optional({})", element(inner.elem_type.as_deref())),
+        Some(TypeValue::MapType(map)) => {
+            format!("map({}, {})", element_name(map.key_type()), element(map.value_type.as_deref()))
+        }
+        Some(TypeValue::OpaqueType(opaque)) => format!("opaque({}, {})", opaque.domain(), opaque.name()),
+    }
+}
+
+fn shape(known: &Type) -> Option<Vec<Option<Dim>>> {
+    let (TypeValue::TensorType(tensor) | TypeValue::SparseTensorType(tensor)) = known.value.as_ref()? else {
+        return None;
+    };
+    let dim = |value: &DimensionValue| match value {
+        DimensionValue::DimValue(size) => Dim::Size(*size),
+        DimensionValue::DimParam(symbol) => Dim::Symbol(symbol.clone()),
+    };
+    Some(tensor.shape.as_ref()?.dim.iter().map(|dimension| dimension.value.as_ref().map(dim)).collect())
+}
+
+/// Element types by their ONNX number, as ONNX names them.
+fn element_name(element_type: i32) -> &'static str {
+    const NAMES: [&str; 29] = [
+        "unknown",
+        "float",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "int32",
+        "int64",
+        "string",
+        "bool",
+        "float16",
+        "double",
+        "uint32",
+        "uint64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8e4m3fn",
+        "float8e4m3fnuz",
+        "float8e5m2",
+        "float8e5m2fnuz",
+        "uint4",
+        "int4",
+        "float4e2m1",
+        "float8e8m0",
+        "uint2",
+        "int2",
+        "float6e2m3",
+        "float6e3m2",
+    ];
+    usize::try_from(element_type).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"unknown")
+}
