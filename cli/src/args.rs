@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Decide which device runs what, and when
     Plan(PlanArgs),
     /// Prove a lower bound without planning
-    Bound(PlanArgs),
+    Bound(SearchArgs),
     /// Check a plan file: rules, value, start times, bounds
     Check(CheckArgs),
     /// Cut the model of a plan into pieces that run, or mark on it what runs where
@@ -232,8 +232,9 @@ pub(crate) struct ProblemArgs {
     pub(crate) output_at: Option<String>,
 }
 
+/// What `plan` and `bound` share.
 #[derive(clap::Args)]
-pub(crate) struct PlanArgs {
+pub(crate) struct SearchArgs {
     /// Model or problem file; `-` reads standard input
     pub(crate) file: String,
     #[command(flatten)]
@@ -247,21 +248,27 @@ pub(crate) struct PlanArgs {
     /// Most threads
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: u32,
-    /// Planner by name [default: auto, the best for the problem]
-    #[arg(long)]
-    pub(crate) planner: Option<String>,
     /// Bound by name; may be repeated [default: all that apply]
     #[arg(long, value_name = "NAME")]
     pub(crate) bound: Vec<String>,
-    /// Write the plan, its proof and the problem to this file (.gz packs it)
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
     /// No progress and no notes
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
+    /// Planner by name [default: auto, the best for the problem]
+    #[arg(long)]
+    pub(crate) planner: Option<String>,
+    /// Write the plan, its proof and the problem to this file (.gz packs it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
@@ -349,7 +356,7 @@ pub(crate) enum Generator {
 
 #[derive(clap::Args)]
 pub(crate) struct TransformerArgs {
-    /// Published model: gpt3, gpt2-large, gpt2-xl; open-llama-3b, open-llama-7b
+    /// Published model: gpt2, gpt2-large, gpt2-xl, gpt3 (gpt); open-llama-3b, open-llama-7b (llama)
     #[arg(long)]
     pub(crate) name: Option<String>,
     /// Layers

@@ -205,6 +205,11 @@ fn pipeline(args: &ProblemArgs, hardware: Option<&HardwareSpec>) -> Result<Objec
 fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<ConstraintsSpec, Failure> {
     for text in &args.pin {
         let (op, device) = pair("--pin", text)?;
+        let said = args.pin.iter().filter_map(|other| other.rsplit_once('='));
+        if let Some((_, other)) = said.into_iter().find(|(o, d)| *o == op && *d != device) {
+            let message = format!("`{op}` cannot be on `{device}` and on `{other}`");
+            return Err(Failure::option("--pin", message, "pin it to one device"));
+        }
         spec.pin.insert(op, device);
     }
     for text in &args.forbid {

@@ -61,7 +61,13 @@ fn run(args: &Args) -> Result<Done, Failure> {
 
 fn finish(done: &Done) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    // A reader that has had enough, such as `head`, is no failure.
-    let _ = out.write_all(done.text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(done.text.as_bytes()).and_then(|()| out.flush()) {
+        // A reader that has had enough, such as `head`, is no failure.
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot write the result: {cause}");
+            return ExitCode::FAILURE;
+        }
+        _ => {}
+    }
     if done.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

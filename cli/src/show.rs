@@ -4,14 +4,15 @@ use divvy_core::certificate::{self, Standing};
 use divvy_core::costs::CalibratedShare;
 use divvy_core::outcome::{Outcome, Status};
 use divvy_core::plan::Plan;
-use divvy_core::problem::{Objective, Problem};
+use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::score::Score;
 use divvy_core::units::{Time, show_bytes};
+use divvy_io::plan_file::ReadingOptions;
 use divvy_search::{Baseline, Solved};
 use serde_json::{Map, Value, json};
 
 /// The JSON object that `plan` and `bound` print.
-pub(crate) fn json(problem: &Problem, solved: &Solved, seconds: f64) -> Value {
+pub(crate) fn json(problem: &Problem, solved: &Solved, reading: &ReadingOptions, seconds: f64) -> Value {
     let outcome = &solved.outcome;
     let us = |time: Option<Time>| time.map(Time::as_us);
     let bounds: Map<String, Value> =
@@ -41,6 +42,9 @@ pub(crate) fn json(problem: &Problem, solved: &Solved, seconds: f64) -> Value {
             "measured": share.measured, "scaled": share.scaled, "estimated": share.estimated,
         },
     });
+    if let Some(granularity) = &reading.granularity {
+        object["granularity"] = json!(granularity);
+    }
     if let Some(throughput) = outcome.value().and_then(|value| throughput(problem, value)) {
         object["throughput_per_s"] = json!(throughput);
     }
@@ -85,11 +89,11 @@ fn percent(share: f64) -> String {
 }
 
 /// The result of a run, for people.
-pub(crate) fn text(problem: &Problem, solved: &Solved, planned: bool) -> String {
+pub(crate) fn text(problem: &Problem, solved: &Solved, reading: &ReadingOptions, planned: bool) -> String {
     let outcome = &solved.outcome;
     let mut lines = vec![format!(
         "{} of `{}` ({} ops) on `{}` ({} devices)",
-        problem.objective.name(),
+        objective(problem),
         problem.graph.name(),
         problem.graph.op_count(),
         problem.hardware.name(),
@@ -102,6 +106,7 @@ pub(crate) fn text(problem: &Problem, solved: &Solved, planned: bool) -> String 
     lines.push(baseline_line(problem, solved, planned));
     lines.extend(bound_lines(problem, outcome));
     lines.push(share_line(calibrated_share(problem, outcome)));
+    lines.extend(granularity_line(reading).map(|line| format!("  {line}")));
     if let Some((plan, score)) = &outcome.best {
         lines.push(String::new());
         lines.extend(device_table(problem, plan, score));
@@ -109,6 +114,24 @@ pub(crate) fn text(problem: &Problem, solved: &Solved, planned: bool) -> String 
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// The objective with its parameters.
+pub(crate) fn objective(problem: &Problem) -> String {
+    match problem.objective {
+        Objective::Latency { links: LinkUse::Delay } => "latency".to_owned(),
+        Objective::Latency { links: LinkUse::InTurn } => "latency with links in turn".to_owned(),
+        Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
+        Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
+        Objective::Stream => "stream".to_owned(),
+        Objective::ColdStart => "cold-start".to_owned(),
+    }
+}
+
+/// What merged ops mean for values and proofs; nothing where each op is one of the source's.
+pub(crate) fn granularity_line(reading: &ReadingOptions) -> Option<String> {
+    let granularity = reading.granularity.as_deref().filter(|granularity| *granularity != "op")?;
+    Some(format!("granularity   {granularity}: values and proofs are about plans that keep merged ops whole"))
 }
 
 fn verdict(problem: &Problem, outcome: &Outcome) -> String {

@@ -127,6 +127,7 @@ impl Graph {
         if spec.ops.is_empty() {
             errors.add(Code::Empty, "graph.ops", "the graph has no op", "give at least one op");
         }
+        check_printable("name", &spec.name, &mut errors);
         check_names("graph.ops", spec.ops.iter().map(|op| op.name.as_str()), &mut errors);
         check_names("graph.tensors", spec.tensors.iter().map(|t| t.name.as_str()), &mut errors);
         check_names("graph.params", spec.params.iter().map(|p| p.name.as_str()), &mut errors);
@@ -400,10 +401,21 @@ impl Graph {
     }
 }
 
+/// Reports a text that could pass itself off as something else on a terminal.
+pub fn check_printable(place: &str, text: &str, errors: &mut InputErrors) {
+    if text.contains(char::is_control) {
+        let message = format!("{text:?} holds a control character");
+        errors.add(Code::Range, place, message, "use printable characters");
+    }
+}
+
 /// Reports names that are empty or used twice.
 pub(crate) fn check_names<'a>(place: &str, names: impl Iterator<Item = &'a str>, errors: &mut InputErrors) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (i, name) in names.enumerate() {
+        if name.contains(char::is_control) {
+            check_printable(&format!("{place}[{i}]"), name, errors);
+        }
         if name.is_empty() {
             errors.add(Code::Missing, format!("{place}[{i}]"), "the name is empty", "give it a name");
         } else if let Some(first) = seen.insert(name, i) {

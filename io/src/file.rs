@@ -200,6 +200,11 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
 
 /// As [`write()`], for what is not text.
 pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
+    if path.as_os_str() == "-" {
+        let fix = "name a file, or leave the option out";
+        let error = InputError::new(Code::Option, "--output", "`-` is not a file to write to", fix);
+        return Err(Error::Input { path: "command line".to_owned(), errors: error.into() });
+    }
     let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
     if path.is_dir() {
         return Err(unwritable(std::io::ErrorKind::IsADirectory.into()));

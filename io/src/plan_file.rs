@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use divvy_core::certificate::{self, Certificate, Standing};
 use divvy_core::check::{self, Rule, Violation};
-use divvy_core::graph::Graph;
+use divvy_core::graph::{Graph, check_printable};
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
@@ -113,6 +113,10 @@ impl PlanFile {
         let parts = read_parts(&top);
         let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
         let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
+        check_printable("planner", &planner, &mut errors.borrow_mut());
+        for certificate in parts.iter().flat_map(|parts| &parts.3) {
+            check_printable("certificates", &certificate.bound, &mut errors.borrow_mut());
+        }
         let Some((spec, plan, claim, certificates, sources, reading)) =
             parts.filter(|_| errors.borrow().is_empty())
         else {

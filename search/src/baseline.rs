@@ -1,8 +1,12 @@
 //! The baseline that every plan is shown against: the whole network on the best single device.
 
+use std::collections::HashSet;
+
 use divvy_core::check;
 use divvy_core::ids::DeviceId;
+use divvy_core::outcome::Budget;
 use divvy_core::plainest;
+use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
@@ -23,14 +27,23 @@ pub enum Baseline {
     },
 }
 
-/// The whole network on each device in turn; strictly, even where constraints speak against it.
-pub fn baseline(problem: &Problem) -> Baseline {
-    let mut best: Option<(Time, DeviceId)> = None;
+/// The whole network on each unlike device in turn, within the constraints, and the plan for the best. The first device
+/// that can do it counts even when the time is up.
+pub(crate) fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
+    let mut best: Option<(Time, DeviceId, Plan)> = None;
     let mut reason = None;
-    for device in problem.hardware.devices() {
+    for device in unlike_devices(problem) {
+        if best.is_some() && budget.is_spent() {
+            break;
+        }
         let placement = vec![device; problem.graph.op_count()];
-        match plainest::plan(problem, &placement).and_then(|plan| check::check(problem, &plan)) {
-            Ok(score) => best = best.into_iter().chain([(score.value, device)]).min(),
+        let planned = plainest::plan(problem, &placement);
+        match planned.and_then(|plan| check::check(problem, &plan).map(|score| (plan, score))) {
+            Ok((plan, score)) => {
+                if best.as_ref().is_none_or(|(value, ..)| score.value < *value) {
+                    best = Some((score.value, device, plan));
+                }
+            }
             Err(violations) => {
                 let name = problem.hardware.device_name(device);
                 reason = reason.or_else(|| Some(format!("{name}: {}", violations.first()?)));
@@ -38,7 +51,33 @@ pub fn baseline(problem: &Problem) -> Baseline {
         }
     }
     match best {
-        Some((value, device)) => Baseline::Device { device, value },
-        None => Baseline::None { reason: reason.unwrap_or_else(|| "there is no device".to_owned()) },
+        Some((value, device, plan)) => (Baseline::Device { device, value }, Some(plan)),
+        None => (Baseline::None { reason: reason.unwrap_or_else(|| "there is no device".to_owned()) }, None),
     }
+}
+
+/// One device of each sort, as far as a plan on a single device can tell them apart.
+pub(crate) fn unlike_devices(problem: &Problem) -> Vec<DeviceId> {
+    let constraints = &problem.constraints;
+    let way = |from: Option<DeviceId>, to: Option<DeviceId>| {
+        let route = problem.hardware.route(from?, to?)?;
+        Some((route.bandwidth, route.latency))
+    };
+    let mut seen = HashSet::new();
+    let mut unlike = Vec::new();
+    for device in problem.hardware.devices() {
+        let spec = problem.hardware.device(device);
+        let sort = (
+            (problem.hardware.class_of(device), spec.on_host, spec.peer_copies, problem.memory_limit(device)),
+            problem.hardware.host_route(device).map(|route| (route.bandwidth, route.latency)),
+            constraints.input_at.map(|from| (from == device, way(Some(from), Some(device)))),
+            constraints.output_at.map(|to| (to == device, way(Some(device), Some(to)))),
+        );
+        // Pins and bans tell devices apart by name.
+        let named = !constraints.pins.is_empty() || !constraints.forbids.is_empty();
+        if seen.insert(sort) || named {
+            unlike.push(device);
+        }
+    }
+    unlike
 }

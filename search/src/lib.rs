@@ -12,7 +12,7 @@ mod run;
 mod shared;
 mod solve;
 
-pub use baseline::{Baseline, baseline};
+pub use baseline::Baseline;
 pub use registry::{Bound, Planner, bounds, planners};
 pub use run::Run;
 pub use solve::{Refused, Request, Solved, solve};

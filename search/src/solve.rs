@@ -49,17 +49,27 @@ pub fn solve(
 ) -> Result<Solved, Refused> {
     let chosen_planners = choose_planners(problem, request)?;
     let chosen_bounds = choose_bounds(problem, request)?;
-    let baseline = baseline(problem);
+    let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome { infeasible: problem.infeasibilities(), ..Outcome::default() };
     if outcome.infeasible.is_empty() {
         let mut run = Run::new(problem, budget, &mut outcome, watch);
+        // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
+        let keep = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
+        if let Some(plan) = baseline_plan.filter(|_| keep) {
+            let offered = run.offer(plan);
+            debug_assert!(offered.is_ok(), "the baseline passed the check");
+        }
         for bound in chosen_bounds {
-            if !run.budget.is_cancelled() {
+            if !run.budget.is_spent() {
                 bound.bound(&mut run);
             }
         }
         let mut stop = StopReason::Finished;
         for planner in chosen_planners.into_iter().filter(|_| !request.bound_only) {
+            if run.budget.is_spent() && run.outcome().best.is_some() {
+                stop = StopReason::OutOfBudget;
+                break;
+            }
             stop = planner.plan(&mut run);
             if stop != StopReason::Finished {
                 break;

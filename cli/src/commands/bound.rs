@@ -1,17 +1,15 @@
 //! `divvy bound`: everything that `plan` does, except to plan.
 
-use crate::args::PlanArgs;
+use crate::args::SearchArgs;
 use crate::failure::Failure;
 use crate::show;
 
-pub(crate) fn run(args: &PlanArgs) -> Result<String, Failure> {
-    if args.output.is_some() || args.planner.is_some() {
-        return Err(Failure::option("--output, --planner", "`bound` makes no plan", "use `divvy plan`"));
-    }
-    let (assembled, solved, seconds) = super::plan::search(args, true)?;
+pub(crate) fn run(args: &SearchArgs) -> Result<String, Failure> {
+    let (assembled, solved, seconds) = super::plan::search(args, None, true)?;
+    let (problem, reading) = (&assembled.problem, &assembled.reading);
     Ok(if args.json {
-        format!("{}\n", show::json(&assembled.problem, &solved, seconds))
+        format!("{}\n", show::json(problem, &solved, reading, seconds))
     } else {
-        show::text(&assembled.problem, &solved, false)
+        show::text(problem, &solved, reading, false)
     })
 }

@@ -11,6 +11,7 @@ use crate::Done;
 use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
 use crate::assemble::{assemble, same_reading};
 use crate::failure::Failure;
+use crate::show;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     let loaded = file::load(&args.plan)?;
@@ -26,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
         }
     }
     let passed = result.is_ok();
-    let text = if args.json { in_json(&plan, &result) } else { in_words(&plan, args, &result) };
+    let text = if args.json { in_json(&plan, args, &result) } else { in_words(&plan, args, &result) };
     Ok(Done { text, passed })
 }
 
@@ -58,11 +59,13 @@ fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
     question
 }
 
-fn in_json(plan: &PlanFile, result: &Result<Verdict, Vec<Violation>>) -> String {
+fn in_json(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Violation>>) -> String {
     let us = |time: Option<Time>| time.map(Time::as_us);
     let object = match result {
         Ok(verdict) => json!({
-            "valid": true, "objective": plan.problem.objective.name(), "unit": "us",
+            "valid": true, "objective": plan.problem.objective.name(),
+            "question": plan.problem.objective, "constraints": plan.problem.constraints.spec(),
+            "reading": plan.reading, "against": args.against, "unit": "us",
             "value": verdict.score.value.as_us(), "value_ps": verdict.score.value,
             "lower_bound": us(verdict.lower_bound), "lower_bound_ps": verdict.lower_bound,
             "verified_lower_bound": us(verdict.verified_lower_bound), "violations": [],
@@ -94,7 +97,7 @@ fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viol
             let mut text = format!(
                 "{}: valid. {} of `{}` on `{}`: {} by {}\n",
                 args.plan,
-                plan.problem.objective.name(),
+                show::objective(&plan.problem),
                 plan.problem.graph.name(),
                 plan.problem.hardware.name(),
                 verdict.score.value,
@@ -108,6 +111,7 @@ fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viol
             if verdict.lower_bound != verdict.verified_lower_bound {
                 text.push_str(&bound("attested lower bound", verdict.lower_bound));
             }
+            text.extend(show::granularity_line(&plan.reading).map(|line| format!("  {line}\n")));
             let constraints = plan.problem.constraints.spec();
             if *constraints != Default::default() {
                 text.push_str(&format!("  under the constraints {}\n", json!(constraints)));

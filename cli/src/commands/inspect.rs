@@ -111,8 +111,11 @@ fn as_json(format: &str, facts: &Facts<'_>, spec: &ProblemSpec) -> Value {
 
 fn as_text(format: &str, facts: &Facts<'_>, spec: &ProblemSpec) -> String {
     let graph = facts.graph;
-    let folded =
-        if facts.folded > 0 { format!(" ({} free ops folded in)", facts.folded) } else { String::new() };
+    let folded = if facts.folded > 0 {
+        format!(" ({} more nodes of the source are part of them)", facts.folded)
+    } else {
+        String::new()
+    };
     let flops = match (facts.flops, facts.unknown_flops) {
         (None, _) => "unknown".to_owned(),
         (Some(flops), 0) => show_flops(flops),

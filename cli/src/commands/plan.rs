@@ -8,25 +8,27 @@ use divvy_io::file;
 use divvy_io::plan_file::{Claim, PlanFile, Source};
 use divvy_search::{Request, Solved, solve};
 
-use crate::args::PlanArgs;
+use crate::args::{PlanArgs, SearchArgs};
 use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
 use crate::show;
 
 pub(crate) fn run(args: &PlanArgs) -> Result<String, Failure> {
-    let (assembled, solved, seconds) = search(args, false)?;
+    refuse_to_overwrite(args)?;
+    let (assembled, solved, seconds) = search(&args.search, args.planner.as_deref(), false)?;
     let problem = &assembled.problem;
-    let mut text = if args.json {
-        format!("{}\n", show::json(problem, &solved, seconds))
+    let reading = &assembled.reading;
+    let mut text = if args.search.json {
+        format!("{}\n", show::json(problem, &solved, reading, seconds))
     } else {
-        show::text(problem, &solved, true)
+        show::text(problem, &solved, reading, true)
     };
     if let Some(path) = &args.output {
         let written = write(path, &assembled, &solved)?;
-        if !written && !args.quiet {
+        if !written && !args.search.quiet {
             eprintln!("note: there is no plan, so `{}` was not written", path.display());
-        } else if written && !args.json {
+        } else if written && !args.search.json {
             text.push_str(&format!(
                 "  written to {}; `divvy check {}` proves it\n",
                 path.display(),
@@ -37,8 +39,29 @@ pub(crate) fn run(args: &PlanArgs) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// A plan written over the model it is for would destroy the model.
+fn refuse_to_overwrite(args: &PlanArgs) -> Result<(), Failure> {
+    let Some(output) = &args.output else { return Ok(()) };
+    let files =
+        [Some(&args.search.file), args.search.problem.on.as_ref(), args.search.problem.profile.as_ref()];
+    let same = |file: &String| match (std::fs::canonicalize(file), std::fs::canonicalize(output)) {
+        (Ok(input), Ok(output)) => input == output,
+        _ => false,
+    };
+    match files.into_iter().flatten().find(|file| same(file)) {
+        Some(file) => {
+            Err(Failure::option("--output", format!("it would overwrite `{file}`"), "name another file"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Puts the problem together and runs the search on it.
-pub(super) fn search(args: &PlanArgs, bound_only: bool) -> Result<(Assembled, Solved, f64), Failure> {
+pub(super) fn search(
+    args: &SearchArgs,
+    planner: Option<&str>,
+    bound_only: bool,
+) -> Result<(Assembled, Solved, f64), Failure> {
     let start = Instant::now();
     let assembled = assemble(&args.file, &args.problem)?;
     if !args.quiet {
@@ -52,7 +75,7 @@ pub(super) fn search(args: &PlanArgs, bound_only: bool) -> Result<(Assembled, So
         ..Budget::new(args.time)
     };
     let request = Request {
-        planner: args.planner.clone(),
+        planner: planner.map(str::to_owned),
         bounds: (!args.bound.is_empty()).then(|| args.bound.clone()),
         bound_only,
     };

@@ -97,7 +97,8 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
 
 /// Whether a certificate's evidence proves what it claims.
 pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<Standing, Violation> {
-    match proven(problem, &certificate.evidence)? {
+    let named = |violation: Violation| Violation { place: certificate.bound.clone(), ..violation };
+    match proven(problem, &certificate.evidence).map_err(named)? {
         None => Ok(Standing::Attested),
         Some(value) if value >= certificate.value_ps => Ok(Standing::Verified),
         Some(value) => Err(Violation {

@@ -10,7 +10,7 @@ mod routes;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::graph::check_names;
+use crate::graph::{check_names, check_printable};
 use crate::ids::{ClassId, DeviceId, LinkId};
 use crate::input_error::{Code, InputErrors};
 use crate::units::{Bandwidth, Time};
@@ -305,6 +305,9 @@ fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
         errors.add(Code::Empty, "hardware.device", "there is no device", "describe at least one [[device]]");
     }
     check_size(spec, errors);
+    for text in [&spec.name, &spec.description].into_iter().chain(&spec.sources) {
+        check_printable("hardware", text, errors);
+    }
     check_names("hardware.class", spec.classes.iter().map(|c| c.name.as_str()), errors);
     check_names("hardware.bus", spec.buses.iter().map(|b| b.name.as_str()), errors);
     let places = (spec.devices.iter().map(|d| d.name.as_str()))

@@ -53,7 +53,9 @@ impl Source<'_> {
     pub(super) fn read(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         File::open(self.root.join(path)).ok()?.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
+        // Device trees end their texts with a zero byte; nothing unprintable belongs in a description.
+        let printable = |c: &char| !c.is_control() || ['\n', '\t'].contains(c);
+        Some(String::from_utf8_lossy(&bytes).chars().filter(printable).collect())
     }
 
     /// The one line that most files of `/sys` hold.

@@ -43,7 +43,7 @@ impl Bound for Area {
             if let Some(value) = value.filter(|&value| best.as_ref().is_none_or(|(best, _)| value > *best)) {
                 best = Some((value, weights.clone()));
             }
-            if classes == 1 || run.budget.is_cancelled() {
+            if classes == 1 || run.budget.is_spent() {
                 break;
             }
             let step = 1.0 / f64::from(1 + round / 4);

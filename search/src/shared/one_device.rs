@@ -8,6 +8,7 @@ use divvy_core::outcome::StopReason;
 use divvy_core::plainest;
 use divvy_core::problem::Problem;
 
+use crate::baseline::unlike_devices;
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -27,9 +28,12 @@ impl Planner for OneDevice {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        for device in run.problem.hardware.devices() {
+        for device in unlike_devices(run.problem) {
             if run.budget.is_cancelled() {
                 return StopReason::Cancelled;
+            }
+            if run.outcome().best.is_some() && run.budget.is_spent() {
+                return StopReason::OutOfBudget;
             }
             if let Ok(plan) = plainest::plan(run.problem, &near(run.problem, device)) {
                 // A device that is too small, or cannot batch so many, is simply not the one.
