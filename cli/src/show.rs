@@ -162,7 +162,7 @@ fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
         Baseline::Device { device, value } => {
             let name = problem.hardware.device_name(*device);
             let compared = match solved.outcome.value().filter(|_| planned) {
-                Some(plan) if plan == *value => "; splitting gains nothing over it in this plan".to_owned(),
+                Some(plan) if plan == *value => "; the plan is no faster".to_owned(),
                 Some(plan) if plan < *value => {
                     format!("; the plan is {:.2} times faster", value.0 as f64 / plan.0.max(1) as f64)
                 }
