@@ -1,7 +1,7 @@
 //! The check that no planner can skip: a plan counts only if it passes, and for what it costs here.
 //!
-//! [`check`] applies every rule below to a plan, recomputes its score from the objective's definition, and goes over
-//! the resulting timeline once more from first principles. It returns all violations, each with its rule:
+//! [`check()`] applies every rule below to a plan and recomputes its score from the objective's definition; the timeline of
+//! a schedule it goes over once more from first principles. It returns all violations, each with its rule:
 //!
 //! | rule | what it asks |
 //! |---|---|

@@ -14,7 +14,6 @@ pub mod problem_file;
 mod quantity;
 mod reader;
 
-use divvy_core::check::Violation;
 use divvy_core::input_error::InputErrors;
 
 /// What can go wrong with files.
@@ -27,14 +26,6 @@ pub enum Error {
         path: String,
         /// What is wrong in it.
         errors: InputErrors,
-    },
-    /// A plan file that breaks rules.
-    #[error("{path}: the check found {} faults", violations.len())]
-    Violations {
-        /// The file.
-        path: String,
-        /// The rules it breaks.
-        violations: Vec<Violation>,
     },
     /// The environment's fault: the file cannot be read.
     #[error("cannot read {path}: {cause}")]
