@@ -18,7 +18,7 @@ pub mod graph;
 pub mod hardware;
 pub mod ids;
 pub mod input_error;
-mod makespan;
+pub mod makespan;
 mod memory;
 pub mod outcome;
 mod period;

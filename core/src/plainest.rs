@@ -1,7 +1,8 @@
-//! The plainest plan for a placement: canonical order everywhere, weights over each device's own bus.
+//! The plainest plan for a placement: one order everywhere, weights over each device's own bus.
 //!
-//! Planners start from it, and tests draw random placements with it. It obeys one global order (the canonical order
-//! of ops, each op's transfers right after it), so it never deadlocks; whether it is valid is for the check to say.
+//! Planners start from it, and tests draw random placements with it. It obeys one global order of ops, the canonical
+//! one unless another is given, each op's transfers right after it, so it never deadlocks; whether it is valid is
+//! for the check to say.
 
 use std::collections::HashSet;
 
@@ -15,29 +16,38 @@ use crate::problem::{LinkUse, Objective, Problem};
 
 /// The plan that puts each op on the device given for it. Fails only where devices that must exchange cannot.
 pub fn plan(problem: &Problem, device_of: &[DeviceId]) -> Result<Plan, Vec<Violation>> {
-    let order = canonical(problem, device_of);
+    plan_in_order(problem, device_of, problem.graph.order())
+}
+
+/// As [`plan`], with ops in the order of `sequence`, which must be topological.
+pub fn plan_in_order(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    sequence: &[OpId],
+) -> Result<Plan, Vec<Violation>> {
+    let order = by_device(problem, device_of, sequence);
     Ok(match problem.objective {
         Objective::Latency { links } => {
             let transfers = match links {
                 LinkUse::Delay => Vec::new(),
-                LinkUse::InTurn => transfers(problem, device_of)?,
+                LinkUse::InTurn => transfers(problem, device_of, sequence)?,
             };
             Plan::Latency(LatencyPlan { order, transfers })
         }
-        Objective::Batch { inputs } => Plan::Batch(whole_batches(problem, device_of, inputs)),
+        Objective::Batch { inputs } => Plan::Batch(whole_batches(problem, device_of, sequence, inputs)),
         Objective::Pipeline { .. } => {
             let stages = order.into_iter().enumerate().filter(|(_, ops)| !ops.is_empty());
             let stages = stages.map(|(device, ops)| Stage { device: DeviceId::new(device), ops });
             Plan::Pipeline(PipelinePlan { stages: stages.collect() })
         }
         Objective::Stream => Plan::Stream(StreamPlan { device_of: device_of.to_vec() }),
-        Objective::ColdStart => Plan::ColdStart(cold_start(problem, device_of, order)),
+        Objective::ColdStart => Plan::ColdStart(cold_start(problem, device_of, sequence, order)),
     })
 }
 
-fn canonical(problem: &Problem, device_of: &[DeviceId]) -> Vec<Vec<OpId>> {
+fn by_device(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId]) -> Vec<Vec<OpId>> {
     let mut order = vec![Vec::new(); problem.hardware.device_count()];
-    for &op in problem.graph.order() {
+    for &op in sequence {
         order[device_of[op.index()].index()].push(op);
     }
     order
@@ -46,19 +56,24 @@ fn canonical(problem: &Problem, device_of: &[DeviceId]) -> Vec<Vec<OpId>> {
 fn transfers(
     problem: &Problem,
     device_of: &[DeviceId],
+    sequence: &[OpId],
 ) -> Result<Vec<crate::plan::Transfer>, Vec<Violation>> {
+    let mut position = vec![0; problem.graph.op_count()];
+    for (i, op) in sequence.iter().enumerate() {
+        position[op.index()] = i;
+    }
     let mut transfers: Vec<_> = latency::moves(problem, device_of)?.into_iter().map(|m| m.what).collect();
     // Inputs of the network go first, then each tensor as it is made.
     transfers.sort_by_key(|transfer| {
-        (problem.graph.producer(transfer.tensor).map(|op| problem.graph.position(op)), *transfer)
+        (problem.graph.producer(transfer.tensor).map(|op| position[op.index()]), *transfer)
     });
     Ok(transfers)
 }
 
-fn whole_batches(problem: &Problem, device_of: &[DeviceId], inputs: u32) -> BatchPlan {
+fn whole_batches(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId], inputs: u32) -> BatchPlan {
     let mut plan =
         BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
-    for &op in problem.graph.order() {
+    for &op in sequence {
         let device = device_of[op.index()];
         plan.order[device.index()].push(plan.batches.len() as u32);
         plan.batches.push(Batch { op, device, inputs: vec![[0, inputs - 1]] });
@@ -68,13 +83,18 @@ fn whole_batches(problem: &Problem, device_of: &[DeviceId], inputs: u32) -> Batc
 
 /// Weights land in the order of need, each on the device that reads it, or on the first peer that can forward it
 /// where the device has no bus of its own.
-fn cold_start(problem: &Problem, device_of: &[DeviceId], order: Vec<Vec<OpId>>) -> ColdStartPlan {
+fn cold_start(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    sequence: &[OpId],
+    order: Vec<Vec<OpId>>,
+) -> ColdStartPlan {
     let mut plan = ColdStartPlan { order, landings: Vec::new(), bus: Vec::new() };
     let mut landed: HashSet<(ParamId, DeviceId)> = HashSet::new();
     let mut loaded: HashSet<(ParamId, DeviceId)> = HashSet::new();
     let has_bus =
         |device: DeviceId| problem.hardware.host_route(device).is_some_and(|route| route.bandwidth.is_some());
-    for &op in problem.graph.order() {
+    for &op in sequence {
         let reader = device_of[op.index()];
         if problem.hardware.host_route(reader).is_some_and(|route| route.bandwidth.is_none()) {
             continue;

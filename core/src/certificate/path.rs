@@ -12,6 +12,7 @@
 //! `input_at` and `output_at` add the way in and out. With many devices the cheapest pair stands for all pairs.
 
 use crate::ids::{DeviceId, OpId, TensorId};
+use crate::makespan::dense::{way_in, way_out};
 use crate::problem::{Objective, Problem};
 use crate::units::Time;
 
@@ -88,29 +89,6 @@ fn landed(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
 fn joining(problem: &Problem, from: OpId, to: OpId) -> Vec<TensorId> {
     let read = problem.graph.inputs(to).iter().copied();
     read.filter(|&tensor| problem.graph.producer(tensor) == Some(from)).collect()
-}
-
-/// When the network's inputs that an op reads can be on a device; none if they cannot get there.
-fn way_in(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
-    let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else {
-        return Some(Time::ZERO);
-    };
-    let outside = problem.graph.inputs(op).iter().filter(|&&t| problem.graph.producer(t).is_none());
-    let mut latest = Time::ZERO;
-    for &tensor in outside {
-        latest = latest.max(problem.hardware.route(from, device)?.time(problem.graph.tensor_bytes(tensor)));
-    }
-    Some(latest)
-}
-
-/// The time from an op's end on a device to the arrival of the network's outputs that it makes.
-fn way_out(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
-    let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { return Some(Time::ZERO) };
-    let mut longest = Time::ZERO;
-    for &tensor in problem.graph.outputs(op).iter().filter(|&&t| problem.graph.is_output(t)) {
-        longest = longest.max(problem.hardware.route(device, to)?.time(problem.graph.tensor_bytes(tensor)));
-    }
-    Some(longest)
 }
 
 /// Transfers between devices.

@@ -5,5 +5,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod cold_start;
+pub mod dense;
 pub(crate) mod latency;
 mod schedule;
