@@ -6,5 +6,6 @@
 pub(crate) mod batch;
 pub(crate) mod cold_start;
 pub mod dense;
+pub mod frontier;
 pub(crate) mod latency;
 mod schedule;
