@@ -83,7 +83,11 @@ impl Part {
         };
         let times = per_op(&|op, d| dense.time(op, d));
         let release = per_op(&|op, d| dense.release(op, d));
-        let own = per_op(&|op, d| dense.time(op, d) + dense.way_out(op, d));
+        // What an op means for ops outside shows in nothing but its tail.
+        let inside = |op: usize| dense.outputs(op).iter().all(|edge| local[edge.op as usize] != u32::MAX);
+        let own = per_op(&|op, d| {
+            if inside(op) { dense.time(op, d) + dense.way_out(op, d) } else { tails.of(op, d) }
+        });
         let tails = per_op(&|op, d| tails.of(op, d));
         let allowed = ops.iter().map(|&op| dense.allowed(op as usize).to_vec()).collect();
         let mut part = Part {

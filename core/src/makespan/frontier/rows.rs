@@ -82,6 +82,10 @@ struct Set {
     ready: Vec<(u32, Vec<u32>)>,
     /// Tensors still needed, in the order of their place in a row.
     ports: Vec<u32>,
+    /// For each tensor still needed: who waits for it.
+    waits: Vec<Wait>,
+    /// For each device: the least `rest` of ops that are not ready and may run there.
+    rest_on: Vec<u64>,
     /// For some of the ops still to come: what follows them at least, and their area under each of the weights.
     poured: Vec<(u64, Vec<u64>)>,
     rows: Vec<u64>,
@@ -123,6 +127,15 @@ impl Set {
         self.decided.truncate(kept);
         self.steps.truncate(kept);
     }
+}
+
+/// Who waits for a tensor.
+struct Wait {
+    /// Ready ops, as positions in the list of those.
+    ready: Vec<u32>,
+    /// The least `rest` of ops that are not ready: the time that the ops before them still take at least, once the
+    /// first of all ready ops has ended.
+    rest: u64,
 }
 
 /// Rows in outline: some of their cells in seven bits each, so that one subtraction rules out most comparisons.
@@ -213,6 +226,8 @@ struct Search<'a> {
     settings: &'a Settings<'a>,
     /// For each of the weights, for each op, its least weighted time.
     weighted: Vec<Vec<u64>>,
+    /// For each op, its shortest time.
+    shortest: Vec<u64>,
     /// Every row ever kept.
     log: Vec<Step>,
     dropped: u64,
@@ -221,6 +236,7 @@ struct Search<'a> {
     child: Vec<u64>,
     moved: Vec<Option<usize>>,
     filling: Vec<(u64, u64)>,
+    starts: Vec<u64>,
 }
 
 impl<'a> Search<'a> {
@@ -229,10 +245,15 @@ impl<'a> Search<'a> {
         let weighted = weighted
             .map(|weights| (0..part.ops.len()).map(|op| part.least_weighted(op, weights)).collect())
             .collect();
+        let shortest = |op: usize| {
+            let times = part.allowed[op].iter().map(|&device| part.time(op, device as usize));
+            times.min().unwrap_or(0)
+        };
         Search {
             part,
             settings,
             weighted,
+            shortest: (0..part.ops.len()).map(shortest).collect(),
             log: Vec::new(),
             dropped: u64::MAX,
             exact: true,
@@ -240,6 +261,7 @@ impl<'a> Search<'a> {
             child: Vec::new(),
             moved: Vec::new(),
             filling: Vec::new(),
+            starts: Vec::new(),
         }
     }
 
@@ -262,14 +284,34 @@ impl<'a> Search<'a> {
         let reads = |op: u32| &part.reads[op as usize];
         let is_ready =
             |&op: &u32| !done(op) && reads(op).iter().all(|&p| done(part.ports[p as usize].producer));
-        let ready = (0..part.ops.len() as u32).filter(is_ready);
-        let ready = ready.map(|op| (op, reads(op).iter().map(place).collect())).collect();
+        let ready: Vec<u32> = (0..part.ops.len() as u32).filter(is_ready).collect();
+        let rests = self.rests(&ready, done);
+        let wait = |port: &u32| {
+            let mut wait = Wait { ready: Vec::new(), rest: u64::MAX };
+            for &consumer in part.ports[*port as usize].consumers.iter().filter(|&&op| !done(op)) {
+                match ready.binary_search(&consumer) {
+                    Ok(place) => wait.ready.push(place as u32),
+                    Err(_) => wait.rest = wait.rest.min(rests[consumer as usize]),
+                }
+            }
+            wait
+        };
+        let waits = ports.iter().map(wait).collect();
+        let mut rest_on = vec![u64::MAX; part.devices];
+        for (op, &rest) in rests.iter().enumerate() {
+            for &device in &part.allowed[op] {
+                rest_on[device as usize] = rest_on[device as usize].min(rest);
+            }
+        }
+        let ready = ready.into_iter().map(|op| (op, reads(op).iter().map(place).collect())).collect();
         let poured = self.pour(done);
         level.index.insert(scheduled.clone(), level.sets.len());
         level.sets.push(Set {
             scheduled,
             ready,
             ports,
+            waits,
+            rest_on,
             poured,
             rows: Vec::new(),
             least: Vec::new(),
@@ -278,6 +320,25 @@ impl<'a> Search<'a> {
             first_number: 0,
         });
         level.sets.len() - 1
+    }
+
+    /// For each op neither scheduled nor ready, the shortest times of the longest chain before it, without the ready op
+    /// that starts the chain; the largest number for others.
+    fn rests(&self, ready: &[u32], done: impl Fn(u32) -> bool) -> Vec<u64> {
+        let part = self.part;
+        let mut rests = vec![u64::MAX; part.ops.len()];
+        for op in 0..part.ops.len() {
+            if done(op as u32) || ready.binary_search(&(op as u32)).is_ok() {
+                continue;
+            }
+            let before = part.reads[op].iter().map(|&port| part.ports[port as usize].producer);
+            let rest = before.map(|before| match rests[before as usize] {
+                u64::MAX => 0,
+                rest => rest + self.shortest[before as usize],
+            });
+            rests[op] = rest.max().unwrap_or(0);
+        }
+        rests
     }
 
     fn pour(&self, done: impl Fn(u32) -> bool) -> Vec<(u64, Vec<u64>)> {
@@ -389,7 +450,10 @@ impl<'a> Search<'a> {
         let part = self.part;
         let devices = part.devices;
         let limit = self.settings.limit;
-        for (op, reads) in &set.ready {
+        self.starts.clear();
+        self.starts.resize(set.ready.len() * devices, u64::MAX);
+        let mut first_end = u64::MAX;
+        for (i, (op, reads)) in set.ready.iter().enumerate() {
             let mut best = u64::MAX;
             for &device in &part.allowed[*op as usize] {
                 let device = device as usize;
@@ -399,13 +463,15 @@ impl<'a> Search<'a> {
                     start = start.max(self.child[place as usize + device]);
                 }
                 best = best.min(start + part.tails[cell]);
+                first_end = first_end.min(start + part.times[cell]);
+                self.starts[i * devices + device] = start;
             }
             least = least.max(best);
             if least >= limit {
                 return least;
             }
         }
-        for (device, &tail) in part.device_tails.iter().enumerate() {
+        for (device, &tail) in part.device_tails.iter().enumerate().filter(|&(_, &tail)| tail > 0) {
             least = least.max(self.child[device] + tail);
         }
         for (after, areas) in &set.poured {
@@ -421,7 +487,34 @@ impl<'a> Search<'a> {
                 }
             }
         }
+        if !set.ready.is_empty() {
+            self.delay(first_end, set);
+        }
         least
+    }
+
+    /// Raises the numbers of the row in `child` as far as makes no difference: a device is not needed before some op
+    /// can start there, nor a tensor before some op that reads it can. More rows are equal then.
+    fn delay(&mut self, first_end: u64, set: &Set) {
+        let devices = self.part.devices;
+        for device in (0..devices).filter(|&device| self.part.device_tails[device] == 0) {
+            let ready = self.starts[device..].iter().step_by(devices).min().copied().unwrap_or(u64::MAX);
+            let needed = ready.min(first_end.saturating_add(set.rest_on[device]));
+            if needed < NEVER {
+                self.child[device] = self.child[device].max(needed);
+            }
+        }
+        for (place, wait) in set.waits.iter().enumerate() {
+            let later = first_end.saturating_add(wait.rest);
+            for device in 0..devices {
+                let ready = wait.ready.iter().map(|&op| self.starts[op as usize * devices + device]);
+                let needed = ready.min().unwrap_or(u64::MAX).min(later);
+                if needed < NEVER {
+                    let cell = &mut self.child[(place + 1) * devices + device];
+                    *cell = (*cell).max(needed);
+                }
+            }
+        }
     }
 
     /// When devices, each from when it is free in `child` and at its weight, have done `area`, at the earliest.
