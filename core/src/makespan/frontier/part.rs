@@ -41,6 +41,9 @@ pub struct Part {
     pub(super) fills: Vec<Vec<u32>>,
     /// Ops by `after`, the largest first.
     pub(super) by_after: Vec<u32>,
+    /// For each op and two devices: how much earlier it must start on the first for its results to be everywhere no
+    /// later than from the second.
+    pub(super) head_start: Vec<i64>,
 }
 
 impl Part {
@@ -103,6 +106,7 @@ impl Part {
             reads,
             fills,
             by_after: Vec::new(),
+            head_start: Vec::new(),
             ops,
         };
         part.settle();
@@ -150,6 +154,25 @@ impl Part {
             .collect();
         self.by_after = (0..self.ops.len() as u32).collect();
         self.by_after.sort_by_key(|&op| (std::cmp::Reverse(self.after[op as usize]), op));
+        let pairs = (0..devices).flat_map(|on| (0..devices).map(move |instead| (on, instead)));
+        let ops =
+            (0..self.ops.len()).flat_map(|op| pairs.clone().map(move |(on, instead)| (op, on, instead)));
+        self.head_start = ops.map(|(op, on, instead)| self.head_start_of(op, on, instead)).collect();
+    }
+
+    fn head_start_of(&self, op: usize, on: usize, instead: usize) -> i64 {
+        let devices = self.devices;
+        let times = |values: &[u64], device: usize| values[op * devices + device] as i64;
+        let mut head_start = times(&self.own, on) - times(&self.own, instead);
+        let longer = times(&self.times, on) - times(&self.times, instead);
+        for &port in &self.fills[op] {
+            let delays = &self.ports[port as usize].delays;
+            for to in 0..devices {
+                let way = |from: usize| delays[from * devices + to] as i64;
+                head_start = head_start.max(longer + way(on) - way(instead));
+            }
+        }
+        head_start
     }
 
     pub(super) fn time(&self, op: usize, device: usize) -> u64 {

@@ -129,6 +129,20 @@ impl Set {
     }
 }
 
+/// From when on time would be idle that a ready op could have used: the earliest such time, the op (as a position in
+/// the list of ready ones), and the earliest for any other op.
+struct Idle {
+    first: (u64, usize),
+    second: u64,
+}
+
+impl Idle {
+    /// No start of this op is of interest from here on.
+    fn latest_start(&self, op: usize) -> u64 {
+        if self.first.1 == op { self.second } else { self.first.0 }
+    }
+}
+
 /// Who waits for a tensor.
 struct Wait {
     /// Ready ops, as positions in the list of those.
@@ -362,7 +376,8 @@ impl<'a> Search<'a> {
     fn expand(&mut self, set: &Set, next: &mut Level) {
         let devices = self.part.devices;
         let length = (set.ports.len() + 1) * devices;
-        for (op, reads) in &set.ready {
+        let idle: Vec<Idle> = set.rows.chunks_exact(length).map(|row| self.idle(set, row)).collect();
+        for (i, (op, reads)) in set.ready.iter().enumerate() {
             let mut scheduled = set.scheduled.clone();
             scheduled[*op as usize / 64] |= 1 << (op % 64);
             let target = self.set(next, scheduled);
@@ -381,11 +396,52 @@ impl<'a> Search<'a> {
                 for &device in &self.part.allowed[*op as usize] {
                     self.rows += 1;
                     let from = (set.least[row], set.decided[row], set.first_number + row as u32);
-                    self.extend(cells, from, *op as usize, reads, device as usize, &moved, target);
+                    let latest = idle[row].latest_start(i);
+                    self.extend(cells, from, *op as usize, reads, device as usize, latest, &moved, target);
                 }
             }
             self.moved = moved;
         }
+    }
+
+    /// From when on a step leaves time idle that a ready op could have used: it would have ended by then, with its
+    /// results everywhere no later than if it started after. Whatever follows such a step is as good, or better, with
+    /// that op moved there, so the step need not be tried.
+    fn idle(&mut self, set: &Set, row: &[u64]) -> Idle {
+        let part = self.part;
+        let devices = part.devices;
+        let mut idle = Idle { first: (u64::MAX, usize::MAX), second: u64::MAX };
+        for (i, (op, reads)) in set.ready.iter().enumerate() {
+            let op = *op as usize;
+            self.starts.clear();
+            for device in 0..devices {
+                let start = row[device].max(part.release[op * devices + device]);
+                self.starts
+                    .push(reads.iter().fold(start, |start, &place| start.max(row[place as usize + device])));
+            }
+            let used = |&device: &u32| {
+                let device = device as usize;
+                let start = self.starts[device];
+                // It must start earlier, not merely as early: else two ops could each stand aside for the other.
+                let mut from = (start + part.times[op * devices + device]).max(start + 1);
+                for &instead in &part.allowed[op] {
+                    let head_start = part.head_start[(op * devices + device) * devices + instead as usize];
+                    let needed = start.saturating_add_signed(head_start);
+                    if self.starts[instead as usize] < needed {
+                        from = from.max(needed);
+                    }
+                }
+                from
+            };
+            let from = part.allowed[op].iter().map(used).min().unwrap_or(u64::MAX);
+            if from < idle.first.0 {
+                idle.second = idle.first.0;
+                idle.first = (from, i);
+            } else {
+                idle.second = idle.second.min(from);
+            }
+        }
+        idle
     }
 
     /// One op on one device after a row.
@@ -400,6 +456,7 @@ impl<'a> Search<'a> {
         op: usize,
         reads: &[u32],
         device: usize,
+        latest: u64,
         moved: &[Option<usize>],
         target: &mut Set,
     ) {
@@ -411,7 +468,7 @@ impl<'a> Search<'a> {
             start = start.max(row[place as usize + device]);
         }
         let least = least.max(start + part.tails[cell]);
-        if least >= self.settings.limit || start >= NEVER {
+        if least >= self.settings.limit || start >= latest || start >= NEVER {
             return;
         }
         let end = start + part.times[cell];
