@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
+use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::problem::Problem;
 use crate::units::Time;
 
@@ -61,6 +62,13 @@ pub enum Evidence {
         /// One weight per link or bus.
         weights: Vec<u64>,
     },
+    /// Searches of partial schedules, to be followed again: `latency`.
+    Frontier {
+        /// Weights for the devices, by which work is divided in estimates.
+        weights: Vec<Vec<u64>>,
+        /// What to search, in this order.
+        steps: Vec<ProofStep>,
+    },
     /// A search vouches for it; nothing here can check that.
     Attested {
         /// Which search.
@@ -77,6 +85,28 @@ pub enum Standing {
     Attested,
 }
 
+/// A certificate whose evidence was worked out by `core` itself, so that it need not be checked once more.
+#[derive(Clone, Debug)]
+pub struct Proven(Certificate);
+
+impl Proven {
+    /// What a prover has proved so far.
+    pub fn by_searches(bound: &str, prover: &Prover) -> Proven {
+        Proven(Certificate { bound: bound.to_owned(), value_ps: prover.lower(), evidence: prover.evidence() })
+    }
+
+    /// All that `evidence` proves; none if it is not evidence, or an attestation.
+    pub fn by(problem: &Problem, bound: &str, evidence: Evidence) -> Option<Proven> {
+        let value_ps = proven(problem, &evidence).ok().flatten()?;
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
+    }
+
+    /// The certificate.
+    pub fn certificate(&self) -> &Certificate {
+        &self.0
+    }
+}
+
 /// What `evidence` proves of a problem; `None` for an attestation.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
     let proven = match evidence {
@@ -86,6 +116,7 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::DeviceLoad { device } => load::of_device(problem, *device),
         Evidence::LinkLoad { link } => load::of_link(problem, *link),
         Evidence::Bus { weights } => bus::proven(problem, weights),
+        Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Attested { .. } => return Ok(None),
     };
     proven.map(Some).map_err(|message| Violation {

@@ -121,6 +121,11 @@ impl Dense {
         Some(sum)
     }
 
+    /// What weights of the devices may add up to, so that weighted times stay in range.
+    pub fn heaviest_weights(&self) -> u64 {
+        NEVER / self.horizon().unwrap_or(NEVER).max(1)
+    }
+
     /// How many ops there are.
     pub fn op_count(&self) -> usize {
         self.allowed.len()

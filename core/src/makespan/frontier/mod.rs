@@ -14,7 +14,9 @@
 //! * [`part`]: the ops looked at, what releases them and what follows them.
 //! * [`tails`]: how much time is left at least from the start of an op on a device.
 //! * [`rows`]: the level-by-level search.
+//! * [`proof`]: searches put together into a lower bound that can be checked.
 
 pub mod part;
+pub mod proof;
 pub mod rows;
 pub mod tails;

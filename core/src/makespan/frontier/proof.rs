@@ -1,0 +1,235 @@
+//! Proofs by frontier search: a recipe of searches, and the lower bound that following it gives.
+//!
+//! Each step either raises tails, from the last op to the first, by searching the ops that follow next (a window), or
+//! searches the whole network with the tails as they are. The recipe is the evidence: to check it is to follow it
+//! again, here, in integers. Nothing that made the recipe need be believed.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::dense::{Dense, NEVER};
+use super::part::Part;
+use super::rows::{Found, Settings, search};
+use super::tails::Tails;
+use crate::certificate::Evidence;
+use crate::problem::Problem;
+use crate::units::Time;
+
+/// One step of a proof.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum ProofStep {
+    /// Search what follows each op, from the last one on.
+    Tails {
+        /// How many ops, the op itself and the next that depend on it.
+        window: u32,
+        /// How many rows to keep.
+        width: u32,
+        /// Tails are not raised beyond this.
+        limit_ps: Time,
+        /// For how many ops, from the last one on.
+        ops: u32,
+    },
+    /// Search the whole network.
+    Whole {
+        /// How many rows to keep.
+        width: u32,
+        /// The bound is not raised beyond this.
+        limit_ps: Time,
+    },
+}
+
+/// The most rows that a step may keep.
+pub const MOST_ROWS: u32 = 1 << 22;
+/// The most steps of a recipe.
+const MOST_STEPS: usize = 200;
+
+/// Searches that raise a lower bound, and what was done so far.
+pub struct Prover {
+    dense: Dense,
+    tails: Tails,
+    weights: Vec<Vec<u64>>,
+    steps: Vec<ProofStep>,
+    lower: u64,
+    /// How the best bound came about.
+    best: Vec<ProofStep>,
+    /// Devices that cannot be told apart, by the first of each kind.
+    alike: Vec<Vec<u32>>,
+}
+
+impl Prover {
+    /// Starts from tails by chains and by areas under the given weights; each list has one weight for each device.
+    pub fn new(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
+        let dense = Dense::new(problem)?;
+        let heaviest = dense.heaviest_weights();
+        for weights in &weights {
+            if weights.len() != dense.device_count() {
+                return Err(format!("{} weights for {} devices", weights.len(), dense.device_count()));
+            }
+            if weights.iter().try_fold(0u64, |sum, &w| sum.checked_add(w)).is_none_or(|sum| sum > heaviest) {
+                return Err(format!("weights that add up to more than {heaviest}"));
+            }
+        }
+        let tails = Tails::new(&dense, &weights);
+        let alike = alike(problem);
+        let mut prover =
+            Prover { dense, tails, weights, steps: Vec::new(), lower: 0, best: Vec::new(), alike };
+        prover.take_tails();
+        Ok(prover)
+    }
+
+    /// The problem in numbers.
+    pub fn dense(&self) -> &Dense {
+        &self.dense
+    }
+
+    /// The tails as they are.
+    pub fn tails(&self) -> &Tails {
+        &self.tails
+    }
+
+    /// The weights of the devices.
+    pub fn weights(&self) -> &[Vec<u64>] {
+        &self.weights
+    }
+
+    /// No schedule ends before this.
+    pub fn lower(&self) -> Time {
+        Time(self.lower)
+    }
+
+    /// How the bound came about.
+    pub fn evidence(&self) -> Evidence {
+        Evidence::Frontier { weights: self.weights.clone(), steps: self.best.clone() }
+    }
+
+    /// Searches the `window` ops that follow each op. False if it was stopped before the first op.
+    pub fn raise_tails(
+        &mut self,
+        window: u32,
+        width: u32,
+        limit: Time,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> bool {
+        let order: Vec<u32> = self.dense.order().iter().rev().copied().collect();
+        let done = self.raise_some(&order, window, width, limit, stop);
+        if done > 0 {
+            self.steps.push(ProofStep::Tails { window, width, limit_ps: limit, ops: done });
+            self.take_tails();
+        }
+        done as usize == order.len()
+    }
+
+    fn raise_some(
+        &mut self,
+        order: &[u32],
+        window: u32,
+        width: u32,
+        limit: Time,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> u32 {
+        let alike = self.alike.clone();
+        for (done, &op) in order.iter().enumerate() {
+            self.tails.refresh(&self.dense, op as usize);
+            let ops = self.following(op, window as usize);
+            for devices in &alike {
+                if self.dense.time(op as usize, devices[0] as usize) >= NEVER {
+                    continue;
+                }
+                let mut part = Part::new(&self.dense, &self.tails, ops.clone());
+                part.set_releases(|_, _| 0);
+                part.pin(0, devices[0]);
+                let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights };
+                let Some(found) = search(&part, &settings, stop) else { return done as u32 };
+                for &device in devices {
+                    self.tails.raise(op as usize, device as usize, found.lower);
+                }
+            }
+        }
+        order.len() as u32
+    }
+
+    /// An op and the next ops, in canonical order, that depend on it.
+    fn following(&self, op: u32, count: usize) -> Vec<u32> {
+        let mut follows = vec![false; self.dense.op_count()];
+        follows[op as usize] = true;
+        let mut ops = vec![op];
+        let order = self.dense.order();
+        let first = order.iter().position(|&other| other == op).map_or(0, |place| place + 1);
+        for &next in &order[first..] {
+            if ops.len() >= count {
+                break;
+            }
+            if self.dense.inputs(next as usize).iter().any(|edge| follows[edge.op as usize]) {
+                follows[next as usize] = true;
+                ops.push(next);
+            }
+        }
+        ops
+    }
+
+    /// Searches the whole network. None if it was stopped.
+    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> Option<Found> {
+        let part = Part::new(&self.dense, &self.tails, self.dense.order().to_vec());
+        let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights };
+        let found = search(&part, &settings, stop)?;
+        if found.lower > self.lower {
+            self.lower = found.lower;
+            self.best = self.steps.clone();
+            self.best.push(ProofStep::Whole { width, limit_ps: limit });
+        }
+        Some(found)
+    }
+
+    /// The best bound that the tails give by themselves.
+    fn take_tails(&mut self) {
+        let start = |op: usize| {
+            let devices = self.dense.allowed(op).iter().map(|&d| d as usize);
+            devices.map(|d| self.dense.release(op, d).saturating_add(self.tails.of(op, d))).min()
+        };
+        let lower =
+            (0..self.dense.op_count()).filter_map(start).filter(|&lower| lower < NEVER).max().unwrap_or(0);
+        if lower > self.lower {
+            self.lower = lower;
+            self.best = self.steps.clone();
+        }
+    }
+}
+
+/// What following a recipe proves.
+pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Time, String> {
+    if steps.len() > MOST_STEPS {
+        return Err(format!("a recipe of more than {MOST_STEPS} steps"));
+    }
+    let mut prover = Prover::new(problem, weights.to_vec())?;
+    for step in steps {
+        let (ProofStep::Tails { width, limit_ps, .. } | ProofStep::Whole { width, limit_ps }) = step;
+        if !(1..=MOST_ROWS).contains(width) || limit_ps.0 > NEVER {
+            return Err("a step whose width or limit is out of range".to_owned());
+        }
+        match *step {
+            ProofStep::Tails { window, width, limit_ps, ops } => {
+                let order: Vec<u32> = prover.dense.order().iter().rev().take(ops as usize).copied().collect();
+                prover.raise_some(&order, window, width, limit_ps, &mut || false);
+                prover.take_tails();
+            }
+            ProofStep::Whole { width, limit_ps } => {
+                prover.search_whole(width, limit_ps, &mut || false);
+            }
+        }
+    }
+    Ok(prover.lower())
+}
+
+/// Groups of devices that cannot be told apart, where no constraint tells them apart either.
+fn alike(problem: &Problem) -> Vec<Vec<u32>> {
+    let constraints = &problem.constraints;
+    let told_apart = !constraints.pins.is_empty()
+        || !constraints.forbids.is_empty()
+        || constraints.input_at.is_some()
+        || constraints.output_at.is_some();
+    if told_apart {
+        return problem.hardware.devices().map(|device| vec![device.0]).collect();
+    }
+    let groups = problem.hardware.interchangeable().into_iter();
+    groups.map(|group| group.into_iter().map(|device| device.0).collect()).collect()
+}
