@@ -158,16 +158,22 @@ pub fn resolve(
         let listed = |size: u32| {
             sizes == BatchSizes::One || class.batch_sizes.is_empty() || class.batch_sizes.contains(&size)
         };
+        let timed = show_sizes(&costs.batch_sizes);
         costs.retain(|size| sizes.wanted(size) && listed(size));
         if costs.batch_sizes.is_empty() {
+            let wanted = match sizes {
+                BatchSizes::One => "no times for a batch of one input".to_owned(),
+                BatchSizes::UpTo(inputs) => format!("no supported batch size up to {inputs}"),
+            };
+            let supported = match class.batch_sizes.as_slice() {
+                [] => String::new(),
+                own => format!("; its batch_sizes are {}", show_sizes(own)),
+            };
             errors.add(
                 Code::NoCost,
                 format!("hardware.class.{}", class.name),
-                match sizes {
-                    BatchSizes::One => "no times for a batch of one input".to_owned(),
-                    BatchSizes::UpTo(inputs) => format!("no supported batch size up to {inputs}"),
-                },
-                "profile the class at such a batch size, or change batch_sizes",
+                format!("{wanted}: there are times for {timed}{supported}"),
+                "ask for at least as many inputs, profile the class at such a batch size, or change batch_sizes",
             );
         }
         if !costs.costs.is_empty() && costs.costs.iter().all(|list| list.iter().all(Option::is_none)) {
@@ -181,6 +187,17 @@ pub fn resolve(
         resolved.push(costs);
     }
     errors.into_result(resolved)
+}
+
+/// Batch sizes in words.
+pub(crate) fn show_sizes(sizes: &[u32]) -> String {
+    let all: Vec<String> = sizes.iter().map(u32::to_string).collect();
+    match all.split_last() {
+        None => "none".to_owned(),
+        Some((only, [])) => only.clone(),
+        Some((last, rest)) if rest.len() < 16 => format!("{} or {last}", rest.join(", ")),
+        Some((last, rest)) => format!("{}, … or {last}", rest[..16].join(", ")),
+    }
 }
 
 fn check_lengths(graph: &Graph, profile: &Profile, errors: &mut InputErrors) {

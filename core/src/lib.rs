@@ -11,6 +11,7 @@
 
 pub mod certificate;
 pub mod check;
+pub mod closest;
 pub mod coarsen;
 pub mod costs;
 pub mod generate;

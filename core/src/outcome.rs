@@ -65,7 +65,7 @@ pub enum StopReason {
 }
 
 /// Value and bound at one moment of a run.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct HistoryPoint {
     /// Seconds since the start.
     pub seconds: f64,
@@ -73,6 +73,8 @@ pub struct HistoryPoint {
     pub value: Option<Time>,
     /// The best lower bound so far.
     pub lower_bound: Option<Time>,
+    /// The planner that found this value, or the bound that was raised; none where a file does not say.
+    pub by: Option<String>,
 }
 
 /// How a run ended, in a word. `Optimal` is derived from value and bound, never claimed.
@@ -108,6 +110,8 @@ impl Status {
 pub struct Outcome {
     /// The best plan and what it costs.
     pub best: Option<(Plan, Score)>,
+    /// The planner that found the best plan.
+    pub found_by: Option<String>,
     /// The bounds found, the strongest of each name.
     pub certificates: Vec<Certificate>,
     /// Why no plan can exist, where that was shown.
@@ -119,12 +123,19 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Checks a plan and keeps it if it is valid and better than what there is.
-    pub fn offer(&mut self, problem: &Problem, plan: Plan, budget: &Budget) -> Result<(), Vec<Violation>> {
+    /// Checks a plan of the planner `by` and keeps it if it is valid and better than what there is.
+    pub fn offer(
+        &mut self,
+        problem: &Problem,
+        plan: Plan,
+        by: &str,
+        budget: &Budget,
+    ) -> Result<(), Vec<Violation>> {
         let score = check::check(problem, &plan)?;
         if self.best.as_ref().is_none_or(|(_, best)| score.value < best.value) {
             self.best = Some((plan, score));
-            self.note(budget);
+            self.found_by = Some(by.to_owned());
+            self.note(by, budget);
         }
         Ok(())
     }
@@ -132,20 +143,24 @@ impl Outcome {
     /// Verifies a certificate and keeps it if it is the strongest of its name.
     pub fn accept(&mut self, problem: &Problem, new: Certificate, budget: &Budget) -> Result<(), Violation> {
         certificate::verify(problem, &new)?;
+        let (bound, before) = (new.bound.clone(), self.lower_bound());
         match self.certificates.iter_mut().find(|old| old.bound == new.bound) {
             Some(old) if old.value_ps >= new.value_ps => return Ok(()),
             Some(old) => *old = new,
             None => self.certificates.push(new),
         }
-        self.note(budget);
+        if self.lower_bound() > before {
+            self.note(&bound, budget);
+        }
         Ok(())
     }
 
-    fn note(&mut self, budget: &Budget) {
+    fn note(&mut self, by: &str, budget: &Budget) {
         self.history.push(HistoryPoint {
             seconds: budget.start.elapsed().as_secs_f64(),
             value: self.value(),
             lower_bound: self.lower_bound(),
+            by: Some(by.to_owned()),
         });
     }
 

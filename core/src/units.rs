@@ -85,17 +85,11 @@ impl Sum for Time {
     }
 }
 
-/// Written for people: three or four digits and a unit.
+/// Written for people: four digits and a unit.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let us = self.as_us();
-        let text = match us {
-            _ if self.0 == 0 => "0".to_owned(),
-            _ if us >= 1e7 => format!("{:.2} s", us / 1e6),
-            _ if us >= 1e4 => format!("{:.2} ms", us / 1e3),
-            _ if us >= 10.0 => format!("{us:.1} us"),
-            _ => format!("{us:.3} us"),
-        };
+        let units = ["ps", "ns", "us", "ms", "s"];
+        let text = if self.0 == 0 { "0".to_owned() } else { with_unit(u128::from(self.0), &units) };
         f.pad(&text)
     }
 }
@@ -106,24 +100,61 @@ pub struct Bandwidth(pub u64);
 
 /// A count of bytes written for people, in powers of ten.
 pub fn show_bytes(bytes: u64) -> String {
-    let value = bytes as f64;
-    match bytes {
-        0..10_000 => format!("{bytes} B"),
-        10_000..10_000_000 => format!("{:.1} kB", value / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1} MB", value / 1e6),
-        _ => format!("{:.1} GB", value / 1e9),
-    }
+    with_unit(u128::from(bytes), &["B", "kB", "MB", "GB", "TB", "PB"])
 }
 
 /// A count of floating-point operations written for people.
 pub fn show_flops(flops: u128) -> String {
-    let value = flops as f64;
-    match flops {
-        0..10_000 => format!("{flops} FLOP"),
-        10_000..10_000_000 => format!("{:.2} MFLOP", value / 1e6),
-        10_000_000..10_000_000_000_000 => format!("{:.2} GFLOP", value / 1e9),
-        _ => format!("{:.2} TFLOP", value / 1e12),
+    with_unit(flops, &["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP"])
+}
+
+/// A whole number written for people: groups of three digits from five digits on.
+pub fn show_count(count: u128) -> String {
+    group(&count.to_string())
+}
+
+/// A number written for people: that many significant digits where there are decimals, and no exponent.
+pub fn show_number(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
     }
+    let exponent = value.abs().log10().floor() as i32;
+    let decimals = |exponent: i32| (digits - 1 - exponent).max(0) as usize;
+    let text = format!("{value:.*}", decimals(exponent));
+    // 9.9996 in four digits is 10.00, not 10.000.
+    let rounded_up = text.parse::<f64>().is_ok_and(|shown| shown.abs() >= 10f64.powi(exponent + 1));
+    group(&if rounded_up { format!("{value:.*}", decimals(exponent + 1)) } else { text })
+}
+
+/// Commas between groups of three digits of the whole part, where it has five or more.
+fn group(text: &str) -> String {
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    if whole.len() < 5 {
+        return text.to_owned();
+    }
+    let mut grouped = String::new();
+    for (i, digit) in whole.char_indices() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) && grouped != "-" {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + rest
+}
+
+/// A count in four digits and the unit that leaves one to three of them before the point; each unit is a thousand of
+/// the one before.
+fn with_unit(count: u128, units: &[&str]) -> String {
+    if count < 1000 {
+        return format!("{count} {}", units[0]);
+    }
+    let (mut value, mut unit) = (count as f64, 0);
+    // From here on a number would be shown as 1000.
+    while value >= 999.95 && unit + 1 < units.len() {
+        value /= 1e3;
+        unit += 1;
+    }
+    format!("{} {}", show_number(value, 4), units[unit])
 }
 
 #[cfg(test)]
@@ -145,5 +176,39 @@ mod tests {
         assert_eq!(Time::of_bytes(1, Bandwidth(3_000_000_000_000)), Some(Time(1)));
         assert_eq!(Time::of_bytes(0, Bandwidth(1)), Some(Time::ZERO));
         assert_eq!(Time::of_bytes(u64::MAX, Bandwidth(1)), None);
+    }
+    #[test]
+    fn quantities_are_written_with_few_digits_and_the_right_unit() {
+        let times = [
+            (0, "0"),
+            (999, "999 ps"),
+            (500_000, "500.0 ns"),
+            (65_000_000, "65.00 us"),
+            (999_940_000, "999.9 us"),
+            (999_960_000, "1.000 ms"),
+            (2_047_812_345, "2.048 ms"),
+            (12_345_600_000_000, "12.35 s"),
+            (86_400_000_000_000_000, "86,400 s"),
+        ];
+        for (ps, text) in times {
+            assert_eq!(Time(ps).to_string(), text);
+        }
+        let sizes = [(0, "0 B"), (999, "999 B"), (1_025_000, "1.025 MB"), (999_960, "1.000 MB")];
+        for (bytes, text) in sizes {
+            assert_eq!(show_bytes(bytes), text);
+        }
+        assert_eq!(show_flops(8_204_123_456), "8.204 GFLOP");
+    }
+
+    #[test]
+    fn numbers_have_no_exponent_and_large_ones_are_grouped() {
+        let numbers =
+            [(30_769.23, "30,769"), (9999.6, "10,000"), (9.9996, "10.00"), (-123_456.0, "-123,456")];
+        for (value, text) in numbers {
+            assert_eq!(show_number(value, 4), text);
+        }
+        assert_eq!(show_number(0.000_271_8, 2), "0.00027");
+        assert_eq!(show_count(9999), "9999");
+        assert_eq!(show_count(1_234_567), "1,234,567");
     }
 }

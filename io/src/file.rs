@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError, InputErrors};
@@ -125,7 +125,8 @@ impl Loaded {
                 "give a model, problem or hardware file",
             ));
         }
-        let text = std::str::from_utf8(&self.bytes).map_err(|_| Error::Input {
+        let text = std::str::from_utf8(&self.bytes).ok().filter(|text| !text.contains('\0'));
+        let text = text.ok_or_else(|| Error::Input {
             path: self.path.clone(),
             errors: InputErrors::from(InputError::new(
                 Code::Format,
@@ -198,17 +199,37 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     write_bytes(path, text.as_bytes())
 }
 
-/// As [`write()`], for what is not text.
-pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
+/// Whether a file can be written at all, before work that would be lost is begun. It is not touched.
+pub fn check_writable(path: &Path) -> Result<(), Error> {
+    let partial = place_for(path)?;
+    let Some(partial) = partial else { return Ok(()) };
+    let tried = File::create(&partial).and_then(|_| std::fs::remove_file(&partial));
+    tried.map_err(|cause| Error::Unwritable { path: path.display().to_string(), cause })
+}
+
+/// Where a file is written before it is moved to its place; none for devices and pipes, which cannot be moved onto.
+fn place_for(path: &Path) -> Result<Option<PathBuf>, Error> {
     if path.as_os_str() == "-" {
         let fix = "name a file, or leave the option out";
         let error = InputError::new(Code::Option, "--output", "`-` is not a file to write to", fix);
         return Err(Error::Input { path: "command line".to_owned(), errors: error.into() });
     }
-    let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
     if path.is_dir() {
-        return Err(unwritable(std::io::ErrorKind::IsADirectory.into()));
+        let cause = std::io::ErrorKind::IsADirectory.into();
+        return Err(Error::Unwritable { path: path.display().to_string(), cause });
     }
+    if path.exists() && !path.is_file() {
+        return Ok(None);
+    }
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.partial", std::process::id()));
+    Ok(Some(path.with_file_name(name)))
+}
+
+/// As [`write()`], for what is not text.
+pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let place = place_for(path)?;
+    let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
     let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
         std::io::Write::write_all(&mut packer, content).map_err(unwritable)?;
@@ -216,13 +237,7 @@ pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
     } else {
         content.to_vec()
     };
-    // Devices and pipes cannot be moved onto.
-    if path.exists() && !path.is_file() {
-        return std::fs::write(path, bytes).map_err(unwritable);
-    }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    let partial = path.with_file_name(name);
+    let Some(partial) = place else { return std::fs::write(path, bytes).map_err(unwritable) };
     let done = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path));
     done.map_err(|cause| {
         // Leaves nothing half-written behind; that this may fail too changes nothing.

@@ -66,8 +66,10 @@ pub struct PlanFile {
     pub problem: Problem,
     /// The plan.
     pub plan: Plan,
-    /// Who made it.
+    /// The planner as asked for.
     pub planner: String,
+    /// The planner that found it, where that is known.
+    pub found_by: Option<String>,
     /// Where the problem came from.
     pub sources: Vec<Source>,
     /// How the model was read.
@@ -113,7 +115,12 @@ impl PlanFile {
         let parts = read_parts(&top);
         let planner = top.optional("planner").and_then(|i| i.text()).unwrap_or("unknown").to_owned();
         let history = top.optional("history").map_or(Vec::new(), |i| i.each(read_point));
-        check_printable("planner", &planner, &mut errors.borrow_mut());
+        let found_by = top.optional("found_by").and_then(|i| i.text()).map(str::to_owned);
+        let names = [("planner", Some(&planner)), ("found_by", found_by.as_ref())].into_iter();
+        let steps = history.iter().map(|point| ("history", point.by.as_ref()));
+        for (place, name) in names.chain(steps) {
+            check_printable(place, name.map_or("", |name| name), &mut errors.borrow_mut());
+        }
         for certificate in parts.iter().flat_map(|parts| &parts.3) {
             check_printable("certificates", &certificate.bound, &mut errors.borrow_mut());
         }
@@ -126,6 +133,7 @@ impl PlanFile {
             problem: embedded(spec).map_err(input)?,
             plan,
             planner,
+            found_by,
             sources,
             reading,
             claim,
@@ -136,14 +144,21 @@ impl PlanFile {
 
     /// The file as text.
     pub fn write(&self) -> String {
-        let point = |point: &HistoryPoint| json!([point.seconds, point.value, point.lower_bound]);
-        let file = json!({
+        let point = |point: &HistoryPoint| {
+            let mut list = vec![json!(point.seconds), json!(point.value), json!(point.lower_bound)];
+            list.extend(point.by.as_ref().map(|by| json!(by)));
+            Value::Array(list)
+        };
+        let mut file = json!({
             "divvy": "plan", "version": VERSION, "planner": self.planner, "sources": self.sources,
             "reading": self.reading,
             "claim": self.claim, "plan": self.plan, "certificates": self.certificates,
             "history": self.history.iter().map(point).collect::<Vec<_>>(),
             "problem": problem_file::write(&self.problem.to_spec()),
         });
+        if let Some(found_by) = &self.found_by {
+            file["found_by"] = json!(found_by);
+        }
         file.to_string()
     }
 
@@ -265,6 +280,7 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
         "divvy",
         "version",
         "planner",
+        "found_by",
         "sources",
         "reading",
         "claim",
@@ -284,8 +300,15 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
 }
 
 fn read_point(item: &Item<'_, '_>) -> Option<HistoryPoint> {
-    let (seconds, value, lower_bound) = typed(item)?;
-    Some(HistoryPoint { seconds, value, lower_bound })
+    // Files of before the steps had names hold three figures.
+    let named = item.value().as_array().is_some_and(|list| list.len() > 3);
+    let (seconds, value, lower_bound, by) = if named {
+        typed(item)?
+    } else {
+        let (seconds, value, lower_bound) = typed(item)?;
+        (seconds, value, lower_bound, None)
+    };
+    Some(HistoryPoint { seconds, value, lower_bound, by })
 }
 
 /// The problem of a plan file, which leaves nothing open.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 
+use divvy_core::closest::closest;
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::uniform_hardware;
@@ -100,7 +101,9 @@ pub fn find(name_or_path: &str) -> Result<(HardwareSpec, Option<String>), Error>
         return Ok((built_in.map_err(input)?, None));
     }
     if !std::path::Path::new(name_or_path).exists() && name_or_path != "-" {
-        let fix = format!("use one of {}, or the path of a hardware file", names().join(", "));
+        let near = closest(name_or_path, &names());
+        let near = near.map_or(String::new(), |name| format!("did you mean `{name}`? Or "));
+        let fix = format!("{near}use one of {}, or the path of a hardware file", names().join(", "));
         let message = format!("there is no built-in hardware and no file `{name_or_path}`");
         return Err(input(InputError::new(Code::UnknownName, "--on", message, fix).into()));
     }

@@ -110,7 +110,8 @@ fn plan_file(problem: &Problem) -> PlanFile {
     PlanFile {
         problem: problem.clone(),
         plan,
-        planner: "plainest".to_owned(),
+        planner: "auto".to_owned(),
+        found_by: Some("plainest".to_owned()),
         reading: ReadingOptions::default(),
         sources: vec![
             Source { role: "model".into(), path: "model.json".into(), sha256: Some("0f".repeat(32)) },
@@ -119,8 +120,8 @@ fn plan_file(problem: &Problem) -> PlanFile {
         claim: Claim { value_ps: score.value, starts_ps: score.starts },
         certificates: Vec::new(),
         history: vec![
-            HistoryPoint { seconds: 0.25, value: None, lower_bound: Some(Time(3)) },
-            HistoryPoint { seconds: 1.5, value: Some(score.value), lower_bound: None },
+            HistoryPoint { seconds: 0.25, value: None, lower_bound: Some(Time(3)), by: Some("area".into()) },
+            HistoryPoint { seconds: 1.5, value: Some(score.value), lower_bound: None, by: None },
         ],
     }
 }

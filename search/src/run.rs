@@ -13,6 +13,7 @@ pub struct Run<'a> {
     pub problem: &'a Problem,
     /// How long and how hard to try.
     pub budget: &'a Budget,
+    planner: &'static str,
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
 }
@@ -25,7 +26,12 @@ impl<'a> Run<'a> {
         outcome: &'a mut Outcome,
         watch: &'a mut dyn FnMut(&Outcome),
     ) -> Run<'a> {
-        Run { problem, budget, outcome, watch }
+        Run { problem, budget, planner: "unknown", outcome, watch }
+    }
+
+    /// Names the planner whose plans are offered from now on, for whoever asks later where a plan came from.
+    pub fn set_planner(&mut self, name: &'static str) {
+        self.planner = name;
     }
 
     /// The best found so far.
@@ -36,7 +42,7 @@ impl<'a> Run<'a> {
     /// Offers a plan. It is checked, and kept if it is the best; what it costs does not depend on who made it.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
-        self.outcome.offer(self.problem, plan, self.budget)?;
+        self.outcome.offer(self.problem, plan, self.planner, self.budget)?;
         if self.outcome.value() != before {
             (self.watch)(self.outcome);
         }

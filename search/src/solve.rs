@@ -1,5 +1,6 @@
 //! A planning run, from problem to outcome.
 
+use divvy_core::closest::closest;
 use divvy_core::outcome::{Budget, Outcome, StopReason};
 use divvy_core::problem::Problem;
 
@@ -25,7 +26,7 @@ pub struct Solved {
     pub outcome: Outcome,
     /// The whole network on one device.
     pub baseline: Baseline,
-    /// The planner as asked for.
+    /// The planner as asked for; `outcome.found_by` is the one whose plan was kept.
     pub planner: String,
 }
 
@@ -56,6 +57,7 @@ pub fn solve(
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
         let keep = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
         if let Some(plan) = baseline_plan.filter(|_| keep) {
+            run.set_planner("baseline");
             let offered = run.offer(plan);
             debug_assert!(offered.is_ok(), "the baseline passed the check");
         }
@@ -70,6 +72,7 @@ pub fn solve(
                 stop = StopReason::OutOfBudget;
                 break;
             }
+            run.set_planner(planner.name());
             stop = planner.plan(&mut run);
             if stop != StopReason::Finished {
                 break;
@@ -112,9 +115,11 @@ fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dy
 }
 
 fn unknown(problem: &Problem, what: &str, name: &str, known: &[&str]) -> Refused {
+    let near = closest(name, known);
+    let near = near.map_or(String::new(), |name| format!("did you mean `{name}`? Or "));
     Refused {
         message: format!("there is no {what} `{name}` for {}", problem.objective.name()),
-        fix: format!("use one of {}", known.join(", ")),
+        fix: format!("{near}use one of {}", known.join(", ")),
         exists: false,
     }
 }

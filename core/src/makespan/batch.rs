@@ -9,6 +9,7 @@
 use super::latency::check_lanes;
 use super::schedule::Schedule;
 use crate::check::{Rule, Violation, Violations, check_allowed, check_memory, ids_exist, no_route};
+use crate::costs::show_sizes;
 use crate::ids::{DeviceId, TensorId};
 use crate::memory;
 use crate::plan::{Batch, BatchPlan};
@@ -52,7 +53,9 @@ fn check_batches(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Vec
         check_allowed(problem, batch.op, batch.device, &mut violations);
         if problem.cost(batch.op, batch.device, batch.size()).is_none() {
             let device = problem.hardware.device_name(batch.device);
-            let message = format!("`{device}` does not support a batch of {}", batch.size());
+            let sizes = show_sizes(&problem.batch_sizes_of(batch.op, batch.device));
+            let message =
+                format!("`{device}` has no batch of {}; up to that it supports {sizes}", batch.size());
             violations.add(Rule::BatchSize, name, message);
         }
         by_op[batch.op.index()].push(i as u32);

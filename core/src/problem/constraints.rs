@@ -1,5 +1,6 @@
 //! Constraints with names resolved: pins, bans, colocation, memory and split limits, where inputs and outputs are.
 
+use crate::closest::closest;
 use crate::graph::Graph;
 use crate::hardware::Hardware;
 use crate::ids::{DeviceId, OpId};
@@ -131,10 +132,10 @@ impl Names<'_> {
         if found.is_none() {
             // Looking for a near name takes a walk over all ops, which is only worth it for faults that are shown.
             let shown = self.errors.kept().len() < InputErrors::KEPT;
-            let close =
-                shown.then(|| closest(name, self.graph.ops().map(|op| self.graph.op_name(op)))).flatten();
-            let fix =
-                close.map_or("`divvy inspect` names the ops".to_owned(), |c| format!("did you mean `{c}`?"));
+            let known = || self.graph.ops().map(|op| self.graph.op_name(op)).collect::<Vec<_>>();
+            let close = shown.then(|| closest(name, &known())).flatten();
+            let fix = close
+                .map_or("`divvy inspect --top 100` names ops".to_owned(), |c| format!("did you mean `{c}`?"));
             self.errors.add(Code::Dangling, place, format!("there is no op `{name}`"), fix);
         }
         found
@@ -145,19 +146,12 @@ impl Names<'_> {
         if found.is_none() {
             let known: Vec<&str> =
                 self.hardware.devices().map(|d| self.hardware.device_name(d)).take(20).collect();
-            let fix = format!("the devices are {}", known.join(", "));
+            let more = if self.hardware.device_count() > known.len() { " and more" } else { "" };
+            let fix = format!("the devices are {}{more}", known.join(", "));
             self.errors.add(Code::Dangling, place, format!("there is no device `{name}`"), fix);
         }
         found
     }
-}
-
-/// The known name that shares the longest beginning with `name`, if that is half of it or more.
-fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let shared =
-        |other: &str| name.bytes().zip(other.bytes()).take_while(|(a, b)| a.eq_ignore_ascii_case(b)).count();
-    let best = known.max_by_key(|other| (shared(other), std::cmp::Reverse(other.len())))?;
-    (2 * shared(best) >= name.len() && shared(best) > 0).then_some(best)
 }
 
 fn check_splits(spec: &ConstraintsSpec, objective: Objective, errors: &mut InputErrors) {

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::costs::show_sizes;
 use crate::ids::{DeviceId, OpId};
 use crate::units::show_bytes;
 
@@ -104,16 +105,15 @@ fn unreachable_consumer(problem: &Problem) -> Option<String> {
     })
 }
 
+/// Devices whose batch sizes a message lists.
+const MOST_DEVICES: usize = 8;
+
 /// An op whose inputs cannot be divided into one supported batch per device.
 fn inputs_do_not_divide(problem: &Problem, inputs: u32) -> Option<String> {
     let mut seen = HashSet::new();
     problem.graph.ops().find_map(|op| {
         let devices: Vec<DeviceId> = problem.devices_for(op).collect();
-        let sizes = |device: DeviceId| {
-            let all = problem.batch_sizes(device).iter().copied();
-            all.filter(|&size| problem.cost(op, device, size).is_some()).collect::<Vec<_>>()
-        };
-        let lists: Vec<Vec<u32>> = devices.into_iter().map(sizes).collect();
+        let lists: Vec<Vec<u32>> = devices.iter().map(|&d| problem.batch_sizes_of(op, d)).collect();
         if !seen.insert(lists.clone()) {
             return None;
         }
@@ -129,7 +129,16 @@ fn inputs_do_not_divide(problem: &Problem, inputs: u32) -> Option<String> {
         }
         (!reached[inputs as usize]).then(|| {
             let name = problem.graph.op_name(op);
-            format!("{inputs} inputs of `{name}` cannot be made up of one supported batch per device")
+            let most = reached.iter().rposition(|&can| can).unwrap_or(0);
+            let sizes = devices.iter().zip(&lists).take(MOST_DEVICES).map(|(&device, list)| {
+                format!("`{}` supports {}", problem.hardware.device_name(device), show_sizes(list))
+            });
+            let sizes = sizes.collect::<Vec<_>>().join("; ");
+            let more = if devices.len() > MOST_DEVICES { "; and so on" } else { "" };
+            format!(
+                "{inputs} inputs of `{name}` cannot be made up of one supported batch per device, {most} can: \
+                 {sizes}{more}"
+            )
         })
     })
 }

@@ -90,6 +90,12 @@ impl Problem {
         &self.costs[self.hardware.class_of(device).index()].batch_sizes
     }
 
+    /// Batch sizes that an op has a time for on a device, ascending.
+    pub fn batch_sizes_of(&self, op: OpId, device: DeviceId) -> Vec<u32> {
+        let all = self.batch_sizes(device).iter().copied();
+        all.filter(|&size| self.cost(op, device, size).is_some()).collect()
+    }
+
     /// Whether an op may run on a device: it can, and no pin, ban or colocation speaks against it.
     pub fn may_run(&self, op: OpId, device: DeviceId) -> bool {
         let words = self.hardware.device_count().div_ceil(64);
@@ -170,11 +176,21 @@ impl Problem {
                 }
             }
             if may_run[op.index() * words..][..words].iter().all(|&word| word == 0) {
+                let fix = "give it a time on some class, or flops to estimate from";
+                let parts = self.graph.op(op).members.len();
+                let fix = match parts {
+                    0 => fix.to_owned(),
+                    _ => format!(
+                        "it stands for {} nodes of the source, which no one device runs together: try --granularity op; \
+                         or {fix}",
+                        parts + 1
+                    ),
+                };
                 errors.add(
                     Code::NoCost,
                     format!("op `{}`", self.graph.op_name(op)),
                     "no device of this hardware has a time for it",
-                    "give it a time on some class, or flops to estimate from",
+                    fix,
                 );
             }
         }

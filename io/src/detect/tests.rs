@@ -10,9 +10,7 @@ use crate::presets;
 
 /// Reads a description as a hardware file is read.
 fn read_again(text: &str, name: &str) -> HardwareSpec {
-    let folder = std::env::temp_dir().join(format!("divvy-detect-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(format!("{name}.toml"));
+    let path = std::env::temp_dir().join(format!("divvy-detect-{}-{name}.toml", std::process::id()));
     std::fs::write(&path, text).unwrap();
     let read = presets::find(path.to_str().unwrap()).map(|(spec, _)| spec);
     std::fs::remove_file(&path).unwrap();

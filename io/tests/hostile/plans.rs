@@ -50,7 +50,9 @@ fn plan_files_survive_being_written() {
     }
     for file in files {
         assert!(file.certificates.len() >= 2, "{}", file.plan.objective_name());
-        assert!(passes(&read(file.write().as_bytes()).expect("it was just written")));
+        let again = read(file.write().as_bytes()).expect("it was just written");
+        assert!(passes(&again));
+        assert_eq!((again.found_by, again.history), (file.found_by, file.history));
     }
 }
 
@@ -66,7 +68,12 @@ fn bad_plan_files_are_refused() {
         change("/surprise", json!(1), Code::UnknownField),
         change("/planner", json!(1), Code::Type),
         change("/history", json!([[1]]), Code::Type),
+        change("/history", json!([[1, null, null, 7]]), Code::Type),
+        change("/history", json!([[1, null, null, "area", 1]]), Code::Type),
+        change("/history", json!([[1, null, null, "red \u{1b}[31m"]]), Code::Range),
         change("/history", json!(1), Code::Type),
+        change("/found_by", json!(1), Code::Type),
+        change("/found_by", json!("red \u{1b}[31m"), Code::Range),
         change("/sources", json!([{"role": 1}]), Code::Type),
         change("/claim", json!({}), Code::Type),
         change("/claim", json!([1, []]), Code::Type),

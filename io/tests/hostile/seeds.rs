@@ -268,12 +268,18 @@ fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
         Some(Certificate { bound: "seed".to_owned(), value_ps: value, evidence })
     };
     Some(PlanFile {
-        planner: "plainest".to_owned(),
+        planner: "auto".to_owned(),
+        found_by: Some("plainest".to_owned()),
         reading: ReadingOptions::default(),
         sources: vec![Source { role: "model".to_owned(), path: "tiny.json".to_owned(), sha256: None }],
         claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
         certificates: evidences(problem).into_iter().filter_map(certify).collect(),
-        history: vec![HistoryPoint { seconds: 0.5, value: Some(score.value), lower_bound: None }],
+        history: vec![HistoryPoint {
+            seconds: 0.5,
+            value: Some(score.value),
+            lower_bound: None,
+            by: Some("plainest".to_owned()),
+        }],
         problem: problem.clone(),
         plan,
     })
