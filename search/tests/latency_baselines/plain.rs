@@ -49,13 +49,11 @@ impl Plain {
         let most = *rng.pick(&[3, 30, 1000]);
         let density = *rng.pick(&[0.1, 0.3, 0.7]);
         let time = |rng: &mut Rng| if rng.chance(0.1) { 0 } else { rng.between(1, most) };
-        let mut latency = vec![vec![0; devices]; devices];
-        for a in 0..devices {
-            for b in 0..a {
-                latency[a][b] = rng.between(0, most);
-                latency[b][a] = latency[a][b];
-            }
-        }
+        let row = |rng: &mut Rng| (0..devices).map(|_| rng.between(0, most)).collect::<Vec<_>>();
+        let drawn: Vec<Vec<u64>> = (0..devices).map(|_| row(rng)).collect();
+        // The same both ways.
+        let latency =
+            (0..devices).map(|a| (0..devices).map(|b| drawn[a.min(b)][a.max(b)]).collect()).collect();
         let mut edges = Vec::new();
         for to in 0..ops {
             for from in 0..to {
