@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use divvy_search::every_planner;
 
 /// Splits a neural network over unlike devices, and proves how good the split is.
 #[derive(Parser)]
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     /// Make a seeded problem: random networks, YOLOv2, GPT, LLaMA
     Generate(GenerateArgs),
     /// Decide which device runs what, and when
+    #[command(after_help = planner_list())]
     Plan(PlanArgs),
     /// Prove a lower bound without planning
     Bound(SearchArgs),
@@ -34,6 +36,18 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Cut the model of a plan into pieces that run, or mark on it what runs where
     Export(ExportArgs),
+}
+
+/// Every planner by name, for the help.
+fn planner_list() -> String {
+    let mut text = "Planners (one that does not work on a problem says why):\n".to_owned();
+    let all = every_planner();
+    let width = all.iter().map(|planner| planner.name().len()).max().unwrap_or(0);
+    for planner in all {
+        let used = if planner.in_auto() { " [in auto]" } else { "" };
+        text.push_str(&format!("  {:width$}  {}{used}\n", planner.name(), planner.about()));
+    }
+    text
 }
 
 #[derive(clap::Args)]

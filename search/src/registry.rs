@@ -14,6 +14,10 @@ pub trait Planner: Sync {
     fn about(&self) -> &'static str;
     /// Why it cannot work on a problem, if it cannot.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Whether `auto` uses it. Those that are only there to be compared with say no.
+    fn in_auto(&self) -> bool {
+        true
+    }
     /// Offers plans to the run until it has no better one or the budget is spent.
     fn plan(&self, run: &mut Run<'_>) -> StopReason;
 }
@@ -30,9 +34,20 @@ pub trait Bound: Sync {
     fn bound(&self, run: &mut Run<'_>);
 }
 
-/// The planners for a problem's objective, in the order that `auto` tries them.
+/// The planners for a problem's objective, in the order that `auto` tries those it uses.
 pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
     if problem.objective.is_period() { period::PLANNERS } else { makespan::PLANNERS }
+}
+
+/// The planners of all objectives, each once.
+pub fn every_planner() -> Vec<&'static dyn Planner> {
+    let mut all: Vec<&'static dyn Planner> = Vec::new();
+    for &planner in makespan::PLANNERS.iter().chain(period::PLANNERS) {
+        if all.iter().all(|known| known.name() != planner.name()) {
+            all.push(planner);
+        }
+    }
+    all
 }
 
 /// The bounds for a problem's objective, the cheapest first.

@@ -87,7 +87,10 @@ pub fn solve(
 fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Planner>, Refused> {
     let all = planners(problem);
     match request.planner.as_deref() {
-        None | Some("auto") => Ok(all.iter().copied().filter(|p| p.supports(problem).is_ok()).collect()),
+        None | Some("auto") => {
+            let used = |p: &&dyn Planner| p.in_auto() && p.supports(problem).is_ok();
+            Ok(all.iter().copied().filter(used).collect())
+        }
         Some(name) => {
             let names = all.iter().map(|p| p.name()).chain(["auto"]);
             let planner = all.iter().find(|p| p.name() == name);

@@ -171,6 +171,23 @@ impl Dense {
         self.delays[size as usize * self.kind_count + self.kinds[from * self.devices + to] as usize]
     }
 
+    /// For each size, the delays over all ordered pairs of unlike devices that can exchange: their sum, and how many.
+    pub fn delays_over_pairs(&self) -> Vec<(u128, u64)> {
+        if self.delays.is_empty() {
+            return Vec::new();
+        }
+        let mut pairs = vec![0u64; self.kind_count];
+        for (pair, &kind) in self.kinds.iter().enumerate() {
+            pairs[kind as usize] += u64::from(pair / self.devices != pair % self.devices);
+        }
+        let total = |delays: &[u64]| {
+            let with_way = || delays.iter().zip(&pairs).filter(|(delay, _)| **delay < NEVER);
+            let sum = with_way().map(|(&delay, &count)| u128::from(delay) * u128::from(count)).sum();
+            (sum, with_way().map(|(_, &count)| count).sum())
+        };
+        self.delays.chunks(self.kind_count).map(total).collect()
+    }
+
     /// When the network's inputs that an op reads can be on a device.
     pub fn release(&self, op: usize, device: usize) -> u64 {
         self.release[op * self.devices + device]

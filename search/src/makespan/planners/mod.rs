@@ -1,10 +1,29 @@
 //! Planners for objectives whose value is a finish.
 
+mod annealing;
+mod ea;
+mod greedy;
+mod heft;
+mod memory_greedy;
+mod met;
+mod peft;
+
 use crate::registry::Planner;
 use crate::shared::one_device::OneDevice;
 
-/// In the order that `auto` tries them.
+/// In the order that `auto` tries those it uses.
 pub(crate) const PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // One pass over the list, and good plans.
+    &heft::Heft,
+    // As fast; sometimes better, sometimes worse.
+    &peft::Peft,
+    // The rest is there to be compared with, in the order of DiviML V-A.
+    &met::Met,
+    &greedy::Greedy,
+    &annealing::Annealing,
+    &ea::Ea,
+    // What users have today.
+    &memory_greedy::MemoryGreedy,
 ];

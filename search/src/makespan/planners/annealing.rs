@@ -1,0 +1,92 @@
+//! `annealing`: simulated annealing (Kirkpatrick et al. 1983) on DiviML's string of devices.
+//!
+//! It starts from every op on its fastest device. A step changes one gene to another device; a result that is worse
+//! by δ is kept with probability exp(−δ/T). T falls geometrically with the share of the budget used, from the mean of
+//! the worsenings that random steps from the start bring, so that those are kept about one time in three, to a
+//! thousandth of that. The best string is kept. The search ends with the budget, or when the value meets a proven
+//! bound; with a limit of nodes, one node is one evaluation and the clock has no say in the temperature.
+
+use divvy_core::makespan::dense::{Dense, NEVER};
+use divvy_core::outcome::StopReason;
+use divvy_core::problem::Problem;
+use divvy_core::rng::Rng;
+
+use crate::makespan::strings::{DeviceString, Walk};
+use crate::makespan::units::Units;
+use crate::registry::Planner;
+use crate::run::Run;
+
+/// Random steps whose worsenings set the first temperature.
+const SAMPLES: usize = 200;
+/// The last temperature as a share of the first.
+const COOLING: f64 = 1e-3;
+
+pub(super) struct Annealing;
+
+impl Planner for Annealing {
+    fn name(&self) -> &'static str {
+        "annealing"
+    }
+
+    fn about(&self) -> &'static str {
+        "simulated annealing on a string of devices"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        Dense::new(problem).map(|_| ())
+    }
+
+    fn in_auto(&self) -> bool {
+        // It is there to be compared with, and would use up the whole budget.
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let units = Units::new(run.problem, &dense);
+        let seed = run.budget.seed;
+        let Some(mut string) = DeviceString::fastest(run.problem, &dense, &units, seed) else {
+            return StopReason::Finished;
+        };
+        let mut walk = Walk::new(run, &string);
+        if string.len() == 0 {
+            // There is only one string; whether its order is the best is not asked here.
+            walk.end();
+            return StopReason::Finished;
+        }
+        let mut rng = Rng::new(seed);
+        let first = first_temperature(&mut string, &mut walk, &mut rng);
+        while walk.goes_on() {
+            let temperature = first * COOLING.powf(walk.progress());
+            let change = string.change(rng.below(string.len()), &mut rng);
+            // Drawn before the evaluation, so that it can be given up early: the same rule, turned round.
+            let slack = -temperature * (1.0 - rng.unit()).ln();
+            let limit = (string.value().saturating_add(slack as u64)).min(NEVER - 1);
+            if string.try_changes(&[change], limit) {
+                walk.note(&string);
+            }
+        }
+        walk.end()
+    }
+}
+
+/// The mean worsening of random steps from the start; each is taken back.
+fn first_temperature(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng: &mut Rng) -> f64 {
+    let start = string.value();
+    let (mut sum, mut count) = (0.0, 0);
+    for _ in 0..SAMPLES {
+        if !walk.goes_on() {
+            break;
+        }
+        let change = string.change(rng.below(string.len()), rng);
+        if string.try_changes(&[change], NEVER - 1) {
+            walk.note(string);
+            if string.value() > start {
+                sum += (string.value() - start) as f64;
+                count += 1;
+            }
+            string.take_back();
+        }
+    }
+    sum / f64::from(count.max(1))
+}
