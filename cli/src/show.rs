@@ -31,7 +31,7 @@ pub(crate) fn json(problem: &Problem, solved: &Solved, reading: &ReadingOptions,
         "unit": "us",
         "value": us(outcome.value()),
         "lower_bound": us(outcome.lower_bound()),
-        "verified_lower_bound": us(outcome.verified_lower_bound(problem)),
+        "verified_lower_bound": us(outcome.verified_lower_bound()),
         "gap": outcome.gap(),
         "value_ps": outcome.value(),
         "lower_bound_ps": outcome.lower_bound(),
@@ -141,7 +141,7 @@ fn verdict(problem: &Problem, outcome: &Outcome) -> String {
             throughput(problem, value).map_or(String::new(), |rate| format!(" ({rate:.1} per second)"));
         format!("{what} {value}{rate}")
     });
-    let verified = outcome.value().is_some() && outcome.verified_lower_bound(problem) == outcome.value();
+    let verified = outcome.value().is_some() && outcome.verified_lower_bound() == outcome.value();
     match outcome.status() {
         Status::Optimal if verified => format!("{value}: optimal, proved"),
         Status::Optimal => format!("{value}: optimal (attested)"),

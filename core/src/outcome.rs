@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::certificate::{self, Certificate, Standing};
+use crate::certificate::{self, Certificate, Proven, Standing};
 use crate::check::{self, Violation};
 use crate::plan::Plan;
 use crate::problem::Problem;
@@ -114,6 +114,7 @@ pub struct Outcome {
     pub found_by: Option<String>,
     /// The bounds found, the strongest of each name.
     pub certificates: Vec<Certificate>,
+    verified: Option<Time>,
     /// Why no plan can exist, where that was shown.
     pub infeasible: Vec<String>,
     /// Why the run ended.
@@ -142,17 +143,29 @@ impl Outcome {
 
     /// Verifies a certificate and keeps it if it is the strongest of its name.
     pub fn accept(&mut self, problem: &Problem, new: Certificate, budget: &Budget) -> Result<(), Violation> {
-        certificate::verify(problem, &new)?;
+        let standing = certificate::verify(problem, &new)?;
+        self.keep(new, standing, budget);
+        Ok(())
+    }
+
+    /// Keeps what `core` itself has proved, if it is the strongest of its name.
+    pub fn accept_proven(&mut self, new: Proven, budget: &Budget) {
+        self.keep(new.into_certificate(), Standing::Verified, budget);
+    }
+
+    fn keep(&mut self, new: Certificate, standing: Standing, budget: &Budget) {
+        if standing == Standing::Verified {
+            self.verified = self.verified.max(Some(new.value_ps));
+        }
         let (bound, before) = (new.bound.clone(), self.lower_bound());
         match self.certificates.iter_mut().find(|old| old.bound == new.bound) {
-            Some(old) if old.value_ps >= new.value_ps => return Ok(()),
+            Some(old) if old.value_ps >= new.value_ps => return,
             Some(old) => *old = new,
             None => self.certificates.push(new),
         }
         if self.lower_bound() > before {
             self.note(&bound, budget);
         }
-        Ok(())
     }
 
     fn note(&mut self, by: &str, budget: &Budget) {
@@ -175,9 +188,8 @@ impl Outcome {
     }
 
     /// The best lower bound whose evidence was verified.
-    pub fn verified_lower_bound(&self, problem: &Problem) -> Option<Time> {
-        let verified = |c: &&Certificate| certificate::verify(problem, c) == Ok(Standing::Verified);
-        self.certificates.iter().filter(verified).map(|certificate| certificate.value_ps).max()
+    pub fn verified_lower_bound(&self) -> Option<Time> {
+        self.verified
     }
 
     /// (value − lower bound) / lower bound; none without both, or with a bound of zero below the value.

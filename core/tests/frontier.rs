@@ -124,15 +124,15 @@ fn a_search_that_drops_nothing_is_exact() {
     for_problems(1500, |dense, weights, optimum, seed| {
         let tails = Tails::new(dense, weights);
         let part = Part::new(dense, &tails, dense.order().to_vec());
-        let settings = Settings { width: 100_000, limit: NEVER, weights };
-        let found = search(&part, &settings, &mut || false).unwrap();
+        let settings = Settings { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
+        let found = search(&part, &settings, &mut || false);
         assert!(found.exact);
         assert_eq!(found.lower, optimum, "seed {seed}");
         if optimum < NEVER {
             solved += 1;
             assert_eq!(found.best.unwrap().0, optimum, "seed {seed}");
         }
-        let none = search(&part, &Settings { limit: optimum, ..settings }, &mut || false).unwrap();
+        let none = search(&part, &Settings { limit: optimum, ..settings }, &mut || false);
         assert!(none.best.is_none() && none.lower == optimum, "seed {seed}");
     });
     assert!(solved > 1000, "only {solved} problems had a solution");
@@ -157,13 +157,14 @@ fn a_narrow_search_gives_a_bound_and_a_schedule() {
                     let mut part = Part::new(dense, &tails, ops.clone());
                     part.set_releases(|_, _| 0);
                     part.pin(0, device);
-                    let settings = Settings { width, limit: NEVER, weights };
-                    let found = search(&part, &settings, &mut || false).unwrap();
+                    let settings = Settings { width, limit: NEVER, weights, levels: usize::MAX };
+                    let found = search(&part, &settings, &mut || false);
                     tails.raise(op as usize, device as usize, found.lower);
                 }
             }
             let part = Part::new(dense, &tails, dense.order().to_vec());
-            let found = search(&part, &Settings { width, limit: NEVER, weights }, &mut || false).unwrap();
+            let found =
+                search(&part, &Settings { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
             assert!(found.lower <= optimum, "seed {seed}, width {width}: {} above {optimum}", found.lower);
             if let Some((value, _)) = found.best {
                 assert!(value >= optimum, "seed {seed}");

@@ -1,6 +1,6 @@
 //! What a planner or bound works with while it runs.
 
-use divvy_core::certificate::{self, Certificate, Evidence};
+use divvy_core::certificate::{self, Evidence, Proven};
 use divvy_core::check::Violation;
 use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::plan::Plan;
@@ -51,14 +51,26 @@ impl<'a> Run<'a> {
 
     /// Claims all that `evidence` proves under the name of a bound. Evidence that proves nothing is passed over.
     pub fn prove(&mut self, bound: &str, evidence: Evidence) {
-        let Some(value_ps) = self.proven(&evidence).filter(|&value| value > Time::ZERO) else { return };
-        let certificate = Certificate { bound: bound.to_owned(), value_ps, evidence };
+        if let Some(proven) = Proven::by(self.problem, bound, evidence) {
+            self.take(proven);
+        }
+    }
+
+    /// Takes what `core` has proved.
+    pub fn take(&mut self, proven: Proven) {
+        if proven.value() == Time::ZERO {
+            return;
+        }
         let before = self.outcome.lower_bound();
-        let accepted = self.outcome.accept(self.problem, certificate, self.budget);
-        debug_assert!(accepted.is_ok(), "what was proven is verified");
+        self.outcome.accept_proven(proven, self.budget);
         if self.outcome.lower_bound() != before {
             (self.watch)(self.outcome);
         }
+    }
+
+    /// Whether the best plan is known to be the best there is.
+    pub fn is_solved(&self) -> bool {
+        self.outcome.value().is_some() && self.outcome.value() <= self.outcome.lower_bound()
     }
 
     /// What `evidence` would prove.

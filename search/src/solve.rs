@@ -51,7 +51,8 @@ pub fn solve(
     let chosen_planners = choose_planners(problem, request)?;
     let chosen_bounds = choose_bounds(problem, request)?;
     let (baseline, baseline_plan) = baseline(problem, budget);
-    let mut outcome = Outcome { infeasible: problem.infeasibilities(), ..Outcome::default() };
+    let mut outcome = Outcome::default();
+    outcome.infeasible = problem.infeasibilities();
     if outcome.infeasible.is_empty() {
         let mut run = Run::new(problem, budget, &mut outcome, watch);
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.

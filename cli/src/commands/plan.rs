@@ -98,6 +98,7 @@ fn write(path: &Path, assembled: &Assembled, solved: &Solved) -> Result<bool, Fa
         problem: assembled.problem.clone(),
         plan: plan.clone(),
         planner: solved.planner.clone(),
+        found_by: solved.outcome.found_by.clone(),
         sources: assembled.sources.iter().map(absolute).collect(),
         reading: assembled.reading.clone(),
         claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },

@@ -101,9 +101,13 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
-    /// The certificate.
-    pub fn certificate(&self) -> &Certificate {
-        &self.0
+    /// The value proved.
+    pub fn value(&self) -> Time {
+        self.0.value_ps
+    }
+
+    pub(crate) fn into_certificate(self) -> Certificate {
+        self.0
     }
 }
 

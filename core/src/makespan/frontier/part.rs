@@ -24,6 +24,8 @@ pub struct Part {
     pub(super) devices: usize,
     pub(super) times: Vec<u64>,
     pub(super) allowed: Vec<Vec<u32>>,
+    /// When each device is free at first.
+    pub(super) free: Vec<u64>,
     /// When an op may start on a device at the earliest.
     pub(super) release: Vec<u64>,
     /// From the start of an op on a device to the end of everything, at least.
@@ -97,6 +99,7 @@ impl Part {
             devices,
             times,
             allowed,
+            free: vec![0; devices],
             release,
             tails,
             own,
@@ -122,16 +125,40 @@ impl Part {
         }
     }
 
-    /// Sets the exact time from the start of each op on each device, and from each device's last op, to the end.
-    pub fn set_tails(&mut self, tail: impl Fn(usize, usize) -> u64, device_tails: Vec<u64>) {
-        for op in 0..self.ops.len() {
-            for device in 0..self.devices {
-                self.tails[op * self.devices + device] = tail(op, device);
+    /// Fixes all that is outside: when each device is free at first, how long it takes from the start of each op on each
+    /// device to the end of everything, counting only ops outside, and from each device's last op here to the end.
+    pub fn set_surroundings(
+        &mut self,
+        free: Vec<u64>,
+        own: impl Fn(usize, usize) -> u64,
+        device_tails: Vec<u64>,
+    ) {
+        let devices = self.devices;
+        for op in (0..self.ops.len()).rev() {
+            for (device, device_tail) in device_tails.iter().enumerate() {
+                let cell = op * devices + device;
+                self.own[cell] = own(op, device).max(self.times[cell].saturating_add(*device_tail));
+                let mut rest = 0;
+                for port in self.fills[op].iter().map(|&port| &self.ports[port as usize]) {
+                    for &consumer in &port.consumers {
+                        let ways = self.allowed[consumer as usize].iter().map(|&to| to as usize);
+                        let ways = ways.map(|to| {
+                            port.delays[device * devices + to] + self.tails[consumer as usize * devices + to]
+                        });
+                        rest = rest.max(ways.min().unwrap_or(NEVER));
+                    }
+                }
+                self.tails[cell] = self.own[cell].max(self.times[cell].saturating_add(rest)).min(NEVER);
             }
         }
-        self.own.clone_from(&self.tails);
+        self.free = free;
         self.device_tails = device_tails;
         self.settle();
+    }
+
+    /// Keeps an op off devices.
+    pub fn restrict(&mut self, op: usize, allow: impl Fn(u32) -> bool) {
+        self.allowed[op].retain(|&device| allow(device));
     }
 
     /// Lets an op run on one device only.

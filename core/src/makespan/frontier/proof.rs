@@ -35,6 +35,8 @@ pub enum ProofStep {
         width: u32,
         /// The bound is not raised beyond this.
         limit_ps: Time,
+        /// After how many ops to end.
+        levels: u32,
     },
 }
 
@@ -129,6 +131,7 @@ impl Prover {
     ) -> u32 {
         let alike = self.alike.clone();
         for (done, &op) in order.iter().enumerate() {
+            let before = self.tails.all_of(op as usize).to_vec();
             self.tails.refresh(&self.dense, op as usize);
             let ops = self.following(op, window as usize);
             for devices in &alike {
@@ -138,8 +141,18 @@ impl Prover {
                 let mut part = Part::new(&self.dense, &self.tails, ops.clone());
                 part.set_releases(|_, _| 0);
                 part.pin(0, devices[0]);
-                let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights };
-                let Some(found) = search(&part, &settings, stop) else { return done as u32 };
+                let settings = Settings {
+                    width: width as usize,
+                    limit: limit.0,
+                    weights: &self.weights,
+                    levels: usize::MAX,
+                };
+                let found = search(&part, &settings, stop);
+                if found.levels < ops.len() {
+                    // What counts is what the recipe says.
+                    self.tails.restore(op as usize, &before);
+                    return done as u32;
+                }
                 for &device in devices {
                     self.tails.raise(op as usize, device as usize, found.lower);
                 }
@@ -167,17 +180,28 @@ impl Prover {
         ops
     }
 
-    /// Searches the whole network. None if it was stopped.
-    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> Option<Found> {
+    /// Searches the whole network, or as much of it as it has time for.
+    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> Found {
+        self.search_levels(width, limit, usize::MAX, stop)
+    }
+
+    fn search_levels(
+        &mut self,
+        width: u32,
+        limit: Time,
+        levels: usize,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Found {
         let part = Part::new(&self.dense, &self.tails, self.dense.order().to_vec());
-        let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights };
-        let found = search(&part, &settings, stop)?;
+        let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights, levels };
+        let found = search(&part, &settings, stop);
         if found.lower > self.lower {
             self.lower = found.lower;
             self.best = self.steps.clone();
-            self.best.push(ProofStep::Whole { width, limit_ps: limit });
+            let levels = found.levels as u32;
+            self.best.push(ProofStep::Whole { width, limit_ps: limit, levels });
         }
-        Some(found)
+        found
     }
 
     /// The best bound that the tails give by themselves.
@@ -202,7 +226,7 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
     }
     let mut prover = Prover::new(problem, weights.to_vec())?;
     for step in steps {
-        let (ProofStep::Tails { width, limit_ps, .. } | ProofStep::Whole { width, limit_ps }) = step;
+        let (ProofStep::Tails { width, limit_ps, .. } | ProofStep::Whole { width, limit_ps, .. }) = step;
         if !(1..=MOST_ROWS).contains(width) || limit_ps.0 > NEVER {
             return Err("a step whose width or limit is out of range".to_owned());
         }
@@ -212,8 +236,8 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
                 prover.raise_some(&order, window, width, limit_ps, &mut || false);
                 prover.take_tails();
             }
-            ProofStep::Whole { width, limit_ps } => {
-                prover.search_whole(width, limit_ps, &mut || false);
+            ProofStep::Whole { width, limit_ps, levels } => {
+                prover.search_levels(width, limit_ps, levels as usize, &mut || false);
             }
         }
     }

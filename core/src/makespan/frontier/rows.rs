@@ -24,6 +24,8 @@ pub struct Settings<'a> {
     pub limit: u64,
     /// Weights of the devices for areas.
     pub weights: &'a [Vec<u64>],
+    /// After how many ops to end at the latest.
+    pub levels: usize,
 }
 
 /// What a search found.
@@ -34,8 +36,10 @@ pub struct Found {
     /// The best schedule below the limit: its value, and ops (as numbered in the part) with their devices in the order
     /// of their starts.
     pub best: Option<(u64, Vec<(u32, u32)>)>,
-    /// Whether nothing was dropped or merged.
+    /// Whether the search was complete and nothing was dropped.
     pub exact: bool,
+    /// How many levels were searched.
+    pub levels: usize,
     /// Rows looked at.
     pub rows: u64,
 }
@@ -47,21 +51,25 @@ const UNCOMPARED: usize = 8;
 /// How many of the ops with most to follow are poured together.
 const POURED: [usize; 6] = [3, 6, 12, 24, 48, 96];
 /// Rows made per level, over the width, before the worst are sorted out.
-const SLACK: usize = 24;
+const SLACK: usize = 12;
 
-/// Searches a part. `stop` is asked once per set of ops; if it says so there is no result.
-pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bool) -> Option<Found> {
+/// Searches a part. `stop` is asked once per set of ops; if it says so, what the levels so far show is the result.
+pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bool) -> Found {
     let mut search = Search::new(part, settings);
     let mut level = Level::default();
     let first = search.set(&mut level, vec![0; part.ops.len().div_ceil(64)].into());
-    level.sets[first].rows.resize(part.devices, 0);
+    level.sets[first].rows.extend_from_slice(&part.free);
     level.sets[first].push(0, 0, Step { before: 0, op: 0, device: 0 });
     search.number(&mut level);
-    for _ in 0..part.ops.len() {
+    let levels = part.ops.len().min(settings.levels);
+    for done in 0..levels {
+        let (dropped, exact) = (search.dropped, search.exact);
         let mut next = Level::default();
         for set in &level.sets {
             if stop() {
-                return None;
+                // The next level is not complete, so what was dropped from it does not count either.
+                (search.dropped, search.exact) = (dropped, exact);
+                return search.finish(&level, done);
             }
             search.expand(set, &mut next);
             if next.count() > settings.width.saturating_mul(SLACK).max(10_000) {
@@ -72,7 +80,7 @@ pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bo
         search.number(&mut next);
         level = next;
     }
-    Some(search.finish(&level))
+    search.finish(&level, levels)
 }
 
 /// All rows with the same set of ops scheduled.
@@ -391,12 +399,11 @@ impl<'a> Search<'a> {
                     .iter()
                     .map(|port| set.ports.binary_search(port).ok().map(|place| (place + 1) * devices)),
             );
-            for row in 0..set.count() {
-                let cells = &set.rows[row * length..(row + 1) * length];
+            for (row, (cells, idle)) in set.rows.chunks_exact(length).zip(&idle).enumerate() {
                 for &device in &self.part.allowed[*op as usize] {
                     self.rows += 1;
                     let from = (set.least[row], set.decided[row], set.first_number + row as u32);
-                    let latest = idle[row].latest_start(i);
+                    let latest = idle.latest_start(i);
                     self.extend(cells, from, *op as usize, reads, device as usize, latest, &moved, target);
                 }
             }
@@ -671,18 +678,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn finish(self, level: &Level) -> Found {
+    fn finish(self, level: &Level, levels: usize) -> Found {
+        let complete = levels == self.part.ops.len();
         let mut lower = self.dropped.min(self.settings.limit);
         let mut best: Option<(u64, Vec<(u32, u32)>)> = None;
         for set in &level.sets {
             for (row, &least) in set.least.iter().enumerate() {
                 lower = lower.min(least);
-                if best.as_ref().is_none_or(|(value, _)| least < *value) {
+                if complete && best.as_ref().is_none_or(|(value, _)| least < *value) {
                     best = Some((least, self.way_to(set.first_number + row as u32)));
                 }
             }
         }
-        Found { lower, best, exact: self.exact, rows: self.rows }
+        Found { lower, best, exact: complete && self.exact, levels, rows: self.rows }
     }
 
     fn way_to(&self, mut number: u32) -> Vec<(u32, u32)> {

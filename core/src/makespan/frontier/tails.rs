@@ -49,6 +49,16 @@ impl Tails {
         self.values[op * self.devices + device]
     }
 
+    /// The tails of an op on all devices.
+    pub(super) fn all_of(&self, op: usize) -> &[u64] {
+        &self.values[op * self.devices..(op + 1) * self.devices]
+    }
+
+    /// Takes back what was raised.
+    pub(super) fn restore(&mut self, op: usize, tails: &[u64]) {
+        self.values[op * self.devices..(op + 1) * self.devices].copy_from_slice(tails);
+    }
+
     /// Raises the tail of an op on a device to a proven value, and says whether it was lower.
     pub fn raise(&mut self, op: usize, device: usize, value: u64) -> bool {
         let tail = &mut self.values[op * self.devices + device];

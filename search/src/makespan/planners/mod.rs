@@ -1,6 +1,7 @@
 //! Planners for objectives whose value is a finish.
 
 mod annealing;
+mod dominance;
 mod ea;
 mod greedy;
 mod heft;
@@ -19,6 +20,8 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &heft::Heft,
     // As fast; sometimes better, sometimes worse.
     &peft::Peft,
+    // As long as there is time: everything above gives it a start.
+    &dominance::Dominance,
     // The rest is there to be compared with, in the order of DiviML V-A.
     &met::Met,
     &greedy::Greedy,

@@ -1,0 +1,276 @@
+//! `dominance`: frontier searches of the whole network, from narrow to wide, with window search in between.
+//!
+//! Each round first sharpens the tails (what follows each op, searched in windows), then searches the whole network
+//! with them; both grow from round to round as long as time is left. A wide search gives a plan and a bound at once,
+//! and its bound is evidence that `core` can check. Window search improves the best plan meanwhile: in its share of
+//! the time with one thread, all the time on the other threads with several. Ends when value and bound meet.
+//!
+//! Memory limits and colocation are not seen by the wide searches. Their bounds hold all the same; plans of theirs
+//! that do not fit are passed over, and window search, which does see them, goes on from one that fits.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use divvy_core::certificate::Proven;
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::makespan::dense::{Dense, NEVER};
+use divvy_core::makespan::frontier::proof::{MOST_ROWS, Prover};
+use divvy_core::makespan::frontier::rows::Found;
+use divvy_core::outcome::{Budget, StopReason};
+use divvy_core::plainest;
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+use divvy_core::units::Time;
+
+use super::super::shares;
+use super::super::units::Units;
+use super::super::windows::{Surroundings, Windows};
+use super::heft::Heft;
+use crate::registry::Planner;
+use crate::run::Run;
+
+/// One round: the window and width for tails (none: as they are), and the width of the whole search.
+struct Round {
+    tails: Option<(u32, u32)>,
+    width: u32,
+}
+
+/// From a blink to minutes.
+const ROUNDS: &[Round] = &[
+    Round { tails: None, width: 20 },
+    Round { tails: None, width: 200 },
+    Round { tails: Some((12, 100)), width: 1_000 },
+    Round { tails: Some((12, 300)), width: 3_000 },
+    Round { tails: Some((24, 300)), width: 10_000 },
+    Round { tails: Some((24, 1_500)), width: 30_000 },
+    Round { tails: Some((36, 3_000)), width: 100_000 },
+    Round { tails: Some((36, 10_000)), width: 300_000 },
+    Round { tails: Some((48, 30_000)), width: 1_000_000 },
+];
+
+/// Past this many ops only windows are searched.
+const MOST_OPS_AT_ONCE: usize = 3_000;
+/// Past this many ops tails are not sharpened.
+const MOST_OPS_WITH_TAILS: usize = 1_500;
+/// The share of the time left that sharpening tails may take in one round.
+const TAILS_SHARE: f64 = 0.5;
+/// The share of the time that goes to windows, with one thread.
+const WINDOW_SHARE: f64 = 0.2;
+/// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
+const PATIENCE: usize = 2;
+
+pub(super) struct Dominance;
+
+impl Planner for Dominance {
+    fn name(&self) -> &'static str {
+        "dominance"
+    }
+
+    fn about(&self) -> &'static str {
+        "partial schedules compared by what they leave to do, and windows of the best plan solved anew"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        Dense::new(problem).map(|_| ())
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        if run.outcome().best.is_none() {
+            Heft.plan(run);
+        }
+        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let weights = shares::weights(run.problem, &dense);
+        let Ok(prover) = Prover::new(run.problem, weights.clone()) else { return StopReason::Finished };
+        let tails = prover.tails().clone();
+        let units = Units::new(run.problem, &dense);
+        let surroundings = Surroundings { dense: &dense, tails: &tails, weights: &weights, units: &units };
+        let wide = Wide { prover, pace: None, exhausted: false };
+        let seed = run.budget.seed;
+        Rounds { run, wide, surroundings, on_windows: Duration::ZERO, seed }.all();
+        if run.budget.is_cancelled() {
+            StopReason::Cancelled
+        } else if run.is_solved() {
+            StopReason::Finished
+        } else {
+            StopReason::OutOfBudget
+        }
+    }
+}
+
+/// Searches of the whole network.
+struct Wide {
+    prover: Prover,
+    /// Seconds for each row of the width, by the last search.
+    pace: Option<f64>,
+    /// Whether a search was exact, so that wider ones are of no use.
+    exhausted: bool,
+}
+
+impl Wide {
+    fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<Found> {
+        let left = || budget.time.saturating_sub(budget.start.elapsed());
+        let count = self.prover.dense().op_count();
+        let sharpen = round.tails.filter(|_| count <= MOST_OPS_WITH_TAILS);
+        if let Some((window, width)) = sharpen {
+            let until = budget.start.elapsed() + left().mul_f64(TAILS_SHARE);
+            let mut stop = || budget.is_spent() || budget.start.elapsed() > until;
+            self.prover.raise_tails(window, width, limit, &mut stop);
+        }
+        let affordable = self.pace.map_or(u32::MAX, |pace| (left().as_secs_f64() * 0.9 / pace) as u32);
+        let width = round.width.min(affordable).min(MOST_ROWS);
+        if width < round.width / 3 && sharpen.is_none() {
+            return None;
+        }
+        let began = Instant::now();
+        let found = self.prover.search_whole(width.max(1), limit, &mut || budget.is_spent());
+        self.pace = Some(began.elapsed().as_secs_f64() / f64::from(width.max(1)));
+        self.exhausted |= found.exact;
+        Some(found)
+    }
+}
+
+struct Rounds<'r, 'a, 's> {
+    run: &'r mut Run<'a>,
+    wide: Wide,
+    surroundings: Surroundings<'s>,
+    on_windows: Duration,
+    seed: u64,
+}
+
+/// What threads tell the one that keeps the outcome.
+enum News<'s> {
+    Better(Box<Windows<'s>>),
+    Searched(Option<Found>),
+}
+
+impl<'s> Rounds<'_, '_, 's> {
+    fn all(&mut self) {
+        self.prove();
+        let at_once = self.surroundings.dense.op_count() <= MOST_OPS_AT_ONCE;
+        for round in ROUNDS.iter().filter(|_| at_once) {
+            if self.is_over() || self.wide.exhausted {
+                break;
+            }
+            let share = self.run.budget.start.elapsed().mul_f64(WINDOW_SHARE);
+            match self.windows().filter(|_| self.run.budget.threads > 1) {
+                Some(windows) => self.search_beside(round, &windows),
+                None => {
+                    self.improve(share.saturating_sub(self.on_windows));
+                    let limit = self.limit();
+                    let found = self.wide.round(round, limit, self.run.budget);
+                    self.take(found);
+                }
+            }
+        }
+        while !self.is_over() && self.windows().is_some() {
+            self.improve(Duration::from_secs(1));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.run.budget.is_spent() || self.run.is_solved()
+    }
+
+    /// The finish to beat, and to prove that nothing beats.
+    fn limit(&self) -> Time {
+        self.run.outcome().value().unwrap_or(Time(NEVER))
+    }
+
+    /// Window search from the best plan so far.
+    fn windows(&mut self) -> Option<Windows<'s>> {
+        let Some((Plan::Latency(plan), _)) = &self.run.outcome().best else { return None };
+        self.seed += 1;
+        Some(Windows::new(self.run.problem, self.surroundings, plan, self.seed))
+    }
+
+    /// Window search for some time, or until nothing seems to be left to gain.
+    fn improve(&mut self, share: Duration) {
+        let Some(mut windows) = self.windows().filter(|_| share > Duration::ZERO) else { return };
+        let began = Instant::now();
+        let budget = self.run.budget;
+        let mut stop = || budget.is_spent() || began.elapsed() > share;
+        let lower = self.run.outcome().lower_bound().map_or(0, |bound| bound.0);
+        let before = windows.value();
+        let mut in_vain = 0;
+        while !stop() && in_vain < PATIENCE * windows.op_count() && windows.value() > lower {
+            in_vain = if windows.improve_some(&mut stop) { 0 } else { in_vain + 1 };
+        }
+        if windows.value() < before {
+            self.offer(windows.plan(self.run.problem));
+        }
+        self.on_windows += began.elapsed();
+    }
+
+    /// A round on one thread, window search on the others.
+    fn search_beside(&mut self, round: &Round, windows: &Windows<'s>) {
+        let limit = self.limit();
+        let budget = self.run.budget;
+        let done = AtomicBool::new(false);
+        let least = AtomicU64::new(windows.value());
+        let (sender, news) = mpsc::channel();
+        let threads = budget.threads - 1;
+        let seeds = self.seed..self.seed + u64::from(threads);
+        self.seed = seeds.end;
+        let wide = &mut self.wide;
+        let run = &mut *self.run;
+        let found = std::thread::scope(|scope| {
+            for seed in seeds {
+                let (mut windows, sender, done, least) =
+                    (windows.with_seed(seed), sender.clone(), &done, &least);
+                scope.spawn(move || {
+                    let mut stop = || done.load(Ordering::Relaxed) || budget.is_spent();
+                    while !stop() {
+                        let better = windows.improve_some(&mut stop);
+                        if better && windows.value() < least.fetch_min(windows.value(), Ordering::Relaxed) {
+                            let _ = sender.send(News::Better(Box::new(windows.clone())));
+                        }
+                    }
+                });
+            }
+            scope.spawn(move || {
+                let found = wide.round(round, limit, budget);
+                let _ = sender.send(News::Searched(found));
+            });
+            loop {
+                match news.recv() {
+                    Ok(News::Better(windows)) => offer(run, windows.plan(run.problem)),
+                    Ok(News::Searched(found)) => {
+                        done.store(true, Ordering::Relaxed);
+                        return found;
+                    }
+                    Err(_) => return None,
+                }
+            }
+        });
+        self.take(found);
+    }
+
+    fn take(&mut self, found: Option<Found>) {
+        if let Some((_, steps)) = found.and_then(|found| found.best) {
+            let dense = self.surroundings.dense;
+            let sequence: Vec<OpId> = steps.iter().map(|&(op, _)| OpId(dense.order()[op as usize])).collect();
+            let mut device_of = vec![DeviceId(0); dense.op_count()];
+            for (op, &(_, device)) in sequence.iter().zip(&steps) {
+                device_of[op.index()] = DeviceId(device);
+            }
+            self.offer(plainest::plan_in_order(self.run.problem, &device_of, &sequence).ok());
+        }
+        self.prove();
+    }
+
+    fn offer(&mut self, plan: Option<Plan>) {
+        offer(self.run, plan);
+    }
+
+    fn prove(&mut self) {
+        self.run.take(Proven::by_searches("dominance", &self.wide.prover));
+    }
+}
+
+fn offer(run: &mut Run<'_>, plan: Option<Plan>) {
+    if let Some(plan) = plan {
+        // Wide searches do not see memory and colocation; a plan that breaks them is not the one.
+        let _ = run.offer(plan);
+    }
+}
