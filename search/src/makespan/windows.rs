@@ -51,6 +51,7 @@ pub(super) struct Windows<'a> {
     start: Vec<u64>,
     finish: Vec<u64>,
     value: u64,
+    rows: u64,
     rng: Rng,
 }
 
@@ -84,6 +85,7 @@ impl<'a> Windows<'a> {
             start: vec![0; dense.op_count()],
             finish: vec![0; dense.op_count()],
             value: 0,
+            rows: 0,
             rng: Rng::new(seed),
         };
         windows.value = windows.time();
@@ -93,6 +95,11 @@ impl<'a> Windows<'a> {
 
     pub(super) fn value(&self) -> u64 {
         self.value
+    }
+
+    /// Rows looked at so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
     }
 
     pub(super) fn op_count(&self) -> usize {
@@ -249,6 +256,7 @@ impl<'a> Windows<'a> {
         let limit = self.value + u64::from(equal);
         let settings = Settings { width: WIDTH, limit, weights: self.weights, levels: usize::MAX };
         let found = search(&part, &settings, stop);
+        self.rows += found.rows;
         let (_, steps) = found.best?;
         Some(steps.into_iter().map(|(i, device)| (self.sequence[first + i as usize], device)).collect())
     }

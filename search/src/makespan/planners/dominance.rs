@@ -59,6 +59,8 @@ const TAILS_SHARE: f64 = 0.5;
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
 const PATIENCE: usize = 2;
+/// Windows without improvement, over the number of ops and at least, after which there is nothing left to try.
+const LAST_PATIENCE: (usize, usize) = (40, 20);
 
 pub(super) struct Dominance;
 
@@ -87,13 +89,16 @@ impl Planner for Dominance {
         let surroundings = Surroundings { dense: &dense, tails: &tails, weights: &weights, units: &units };
         let wide = Wide { prover, pace: None, exhausted: false };
         let seed = run.budget.seed;
-        Rounds { run, wide, surroundings, on_windows: Duration::ZERO, seed }.all();
+        let mut rounds =
+            Rounds { run, wide, surroundings, on_windows: Duration::ZERO, in_vain: 0, rows: 0, seed };
+        rounds.all();
+        let out_of_rows = rounds.is_out_of_rows();
         if run.budget.is_cancelled() {
             StopReason::Cancelled
-        } else if run.is_solved() {
-            StopReason::Finished
-        } else {
+        } else if run.budget.is_spent() || out_of_rows {
             StopReason::OutOfBudget
+        } else {
+            StopReason::Finished
         }
     }
 }
@@ -135,6 +140,10 @@ struct Rounds<'r, 'a, 's> {
     wide: Wide,
     surroundings: Surroundings<'s>,
     on_windows: Duration,
+    /// Windows since the last improvement.
+    in_vain: usize,
+    /// Rows looked at, which are the nodes of this search.
+    rows: u64,
     seed: u64,
 }
 
@@ -163,13 +172,19 @@ impl<'s> Rounds<'_, '_, 's> {
                 }
             }
         }
-        while !self.is_over() && self.windows().is_some() {
+        let (each, least) = LAST_PATIENCE;
+        let patience = least + each * self.surroundings.dense.op_count();
+        while !self.is_over() && self.in_vain < patience && self.run.outcome().best.is_some() {
             self.improve(Duration::from_secs(1));
         }
     }
 
     fn is_over(&self) -> bool {
-        self.run.budget.is_spent() || self.run.is_solved()
+        self.run.budget.is_spent() || self.run.is_solved() || self.is_out_of_rows()
+    }
+
+    fn is_out_of_rows(&self) -> bool {
+        self.run.budget.nodes.is_some_and(|nodes| self.rows >= nodes)
     }
 
     /// The finish to beat, and to prove that nothing beats.
@@ -195,7 +210,13 @@ impl<'s> Rounds<'_, '_, 's> {
         let mut in_vain = 0;
         while !stop() && in_vain < PATIENCE * windows.op_count() && windows.value() > lower {
             in_vain = if windows.improve_some(&mut stop) { 0 } else { in_vain + 1 };
+            self.in_vain = if in_vain == 0 { 0 } else { self.in_vain.saturating_add(1) };
         }
+        if windows.value() <= lower {
+            // With links in turn the plan may still be above the bound, but windows do not see that.
+            self.in_vain = usize::MAX;
+        }
+        self.rows += windows.rows();
         if windows.value() < before {
             self.offer(windows.plan(self.run.problem));
         }
@@ -247,6 +268,7 @@ impl<'s> Rounds<'_, '_, 's> {
     }
 
     fn take(&mut self, found: Option<Found>) {
+        self.rows += found.as_ref().map_or(0, |found| found.rows);
         if let Some((_, steps)) = found.and_then(|found| found.best) {
             let dense = self.surroundings.dense;
             let sequence: Vec<OpId> = steps.iter().map(|&(op, _)| OpId(dense.order()[op as usize])).collect();
