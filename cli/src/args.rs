@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Show what a model, problem, plan or hardware file holds
+    /// Show what a model, problem, plan or hardware file holds, and what dominates it
     Inspect(InspectArgs),
     /// List built-in hardware, or show one
     Hardware(HardwareArgs),
@@ -54,7 +54,10 @@ fn planner_list() -> String {
 pub(crate) struct InspectArgs {
     /// File to look at; `-` reads standard input
     pub(crate) file: String,
-    /// How many of the largest tensors to list
+    /// Hardware to time the ops on: a built-in name (`divvy hardware list`) or a file
+    #[arg(long, value_name = "HARDWARE")]
+    pub(crate) on: Option<String>,
+    /// How many of the largest tensors, ops and kinds to list
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub(crate) top: usize,
     #[command(flatten)]
@@ -209,16 +212,16 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
     /// Number of inputs of a batch
-    #[arg(long, value_name = "L")]
+    #[arg(long, allow_negative_numbers = true, value_name = "L")]
     pub(crate) inputs: Option<u32>,
     /// Most stages of a pipeline [default: the number of devices]
-    #[arg(long, value_name = "K")]
+    #[arg(long, allow_negative_numbers = true, value_name = "K")]
     pub(crate) stages: Option<u32>,
     /// Most device changes along the network (stream)
-    #[arg(long, value_name = "S")]
+    #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) max_splits: Option<u32>,
     /// Fewest device changes along the network (stream)
-    #[arg(long, value_name = "S")]
+    #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) min_splits: Option<u32>,
     /// Links as mere delays, or used in turn (latency) [default: delay]
     #[arg(long, value_enum)]
@@ -257,10 +260,15 @@ pub(crate) struct SearchArgs {
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) time: Duration,
     /// Seed of everything random
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 1)]
     pub(crate) seed: u64,
     /// Most threads
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long,
+        allow_negative_numbers = true,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub(crate) threads: u32,
     /// Bound by name; may be repeated [default: all that apply]
     #[arg(long, value_name = "NAME")]

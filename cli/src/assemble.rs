@@ -1,6 +1,6 @@
 //! From files and options to a problem.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use clap::ValueEnum;
 use divvy_core::coarsen::{Granularity, coarsen};
@@ -84,6 +84,9 @@ pub(crate) fn dims(texts: &[String]) -> Result<BTreeMap<String, u64>, Failure> {
         let size = size.parse().map_err(|_| {
             Failure::option("--dim", format!("`{size}` is not a size"), "write --dim batch=8, say")
         })?;
+        if dims.contains_key(&name) {
+            return Err(given_twice("--dim", &name));
+        }
         dims.insert(name, size);
     }
     Ok(dims)
@@ -91,6 +94,8 @@ pub(crate) fn dims(texts: &[String]) -> Result<BTreeMap<String, u64>, Failure> {
 
 /// Reads the model, and whatever hardware and profile the options name, and puts the problem together.
 pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Failure> {
+    let files = [Some(model), args.on.as_deref(), args.profile.as_deref()];
+    read_once(files.into_iter().flatten())?;
     let Read { mut spec, sha256, reading, warnings } =
         read(model, &args.reading, |own| constraints(args, own))?;
     let mut sources = vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(sha256) }];
@@ -112,6 +117,15 @@ pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Fai
     let catalogue = presets::catalogue();
     let problem = Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints);
     Ok(Assembled { problem: problem.map_err(about)?, sources, reading, warnings })
+}
+
+/// Refuses to read two files from standard input, which ends with the first.
+pub(crate) fn read_once<'a>(files: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    if files.filter(|file| *file == "-").count() > 1 {
+        let message = "standard input can be read only once";
+        return Err(Failure::option("-", message, "give one of the two as a file"));
+    }
+    Ok(())
 }
 
 /// The hardware that comes with the model.
@@ -218,11 +232,17 @@ fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<Constrai
     }
     spec.colocate
         .extend(args.colocate.iter().map(|ops| ops.split(',').map(|op| op.trim().to_owned()).collect()));
+    let mut limited = HashSet::new();
     for text in &args.memory_limit {
         let (device, size) = pair("--memory-limit", text)?;
-        let bytes = divvy_io::hardware_file::parse_bytes(&size).ok_or_else(|| {
-            Failure::option("--memory-limit", format!("`{size}` is not a size"), "write gpu1=8GB, say")
+        let bytes = size.parse().ok().or_else(|| divvy_io::hardware_file::parse_bytes(&size));
+        let bytes = bytes.ok_or_else(|| {
+            let fix = format!("write {device}=8GB, {device}=512MiB or, in bytes, {device}=8000000000, say");
+            Failure::option("--memory-limit", format!("`{size}` is not a size"), fix)
         })?;
+        if !limited.insert(device.clone()) {
+            return Err(given_twice("--memory-limit", &device));
+        }
         spec.memory_limit.insert(device, bytes);
     }
     spec.max_splits = args.max_splits.or(spec.max_splits);
@@ -232,11 +252,25 @@ fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<Constrai
     Ok(spec)
 }
 
+/// What an option of two parts looks like.
+fn example(option: &str) -> String {
+    let pair = match option {
+        "--dim" => "batch=8",
+        "--memory-limit" => "gpu=8GB",
+        _ => "conv1=gpu",
+    };
+    format!("write {option} {pair}, say")
+}
+
+fn given_twice(option: &str, name: &str) -> Failure {
+    Failure::option(option, format!("`{name}` is given twice"), "give it once")
+}
+
 /// `OP=DEVICE`; names of ops may hold `=`, those of devices do not.
 fn pair(option: &str, text: &str) -> Result<(String, String), Failure> {
     let split = text.rsplit_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty());
     let (a, b) = split.ok_or_else(|| {
-        Failure::option(option, format!("`{text}` has no name on both sides of `=`"), "write A=B")
+        Failure::option(option, format!("`{text}` is not of the form A=B"), example(option))
     })?;
     Ok((a.to_owned(), b.to_owned()))
 }

@@ -1,5 +1,9 @@
 //! What went wrong, as the user sees it: every fault with its place, and a `hint:` line for the fix.
 
+use std::io::ErrorKind;
+use std::path::Path;
+
+use divvy_core::closest::closest;
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_search::Refused;
 
@@ -9,6 +13,8 @@ pub(crate) enum Failure {
     Input(String, InputErrors),
     /// The environment's fault.
     Environment(String),
+    /// A file that cannot be read or written, and what to do about it.
+    File(String, String),
 }
 
 impl Failure {
@@ -24,6 +30,7 @@ impl Failure {
     pub(crate) fn text(&self) -> String {
         match self {
             Failure::Environment(message) => format!("error: {message}\n"),
+            Failure::File(message, fix) => format!("error: {message}\n  hint: {fix}\n"),
             Failure::Input(path, errors) => {
                 let mut text = String::new();
                 let mut last_fix = "";
@@ -48,9 +55,50 @@ impl From<divvy_io::Error> for Failure {
     fn from(error: divvy_io::Error) -> Failure {
         match error {
             divvy_io::Error::Input { path, errors } => Failure::Input(path, errors),
-            other => Failure::Environment(other.to_string()),
+            divvy_io::Error::Unreadable { path, cause } => {
+                let fix = match cause.kind() {
+                    ErrorKind::NotFound => near_file(&path)
+                        .map_or("check the path".to_owned(), |near| format!("did you mean `{near}`?")),
+                    ErrorKind::IsADirectory => "name a file in it".to_owned(),
+                    ErrorKind::PermissionDenied => "check who may read it".to_owned(),
+                    _ => "check that it is a file that can be read".to_owned(),
+                };
+                Failure::File(format!("cannot read `{path}`: {}", plainly(&cause)), fix)
+            }
+            divvy_io::Error::Unwritable { path, cause } => {
+                let fix = match cause.kind() {
+                    ErrorKind::NotFound => "make the folder first, or check the path",
+                    ErrorKind::IsADirectory => "name a file in it",
+                    ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                        "choose a folder that you may write to"
+                    }
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or choose another disk",
+                    _ => "choose another path",
+                };
+                Failure::File(format!("cannot write `{path}`: {}", plainly(&cause)), fix.to_owned())
+            }
         }
     }
+}
+
+/// What the system says, without its error number.
+fn plainly(cause: &std::io::Error) -> String {
+    let text = cause.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// A file that is there and has nearly that name.
+fn near_file(path: &str) -> Option<String> {
+    let path = Path::new(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
+    // A folder may hold any number of files; some of them will do for a hint.
+    let names: Vec<String> =
+        entries.take(10_000).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let mut known: Vec<&str> = names.iter().map(String::as_str).collect();
+    known.sort_unstable();
+    let near = closest(path.file_name()?.to_str()?, &known)?;
+    Some(path.with_file_name(near).display().to_string())
 }
 
 impl From<Refused> for Failure {

@@ -3,6 +3,7 @@
 //! Data go to standard output, talk to standard error. Exit code 0: done; 1: the input's or the user's fault, or a
 //! failed check; 2: a bug of ours.
 
+mod analysis;
 mod args;
 mod assemble;
 mod commands;
@@ -23,18 +24,18 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(help_or_error) => {
             // Help and version are no errors; they go to standard output.
-            let _ = help_or_error.print();
-            return ExitCode::from(u8::from(help_or_error.use_stderr()));
+            let printed = written(help_or_error.print());
+            return ExitCode::from(u8::from(help_or_error.use_stderr() || !printed));
         }
     };
     match std::panic::catch_unwind(|| run(&args)) {
         Ok(Ok(done)) => finish(&done),
         Ok(Err(failure)) => {
-            eprint!("{}", failure.text());
+            tell(failure.text().trim_end());
             ExitCode::from(failure.exit_code())
         }
         Err(_) => {
-            eprintln!("divvy has a bug: please report the command, the files and the lines above");
+            tell("divvy has a bug: please report the command, the files and the lines above");
             ExitCode::from(2)
         }
     }
@@ -52,7 +53,7 @@ fn run(args: &Args) -> Result<Done, Failure> {
         Command::Inspect(args) => commands::inspect::run(args).map(good),
         Command::Hardware(args) => commands::hardware::run(args).map(good),
         Command::Generate(args) => commands::generate::run(args).map(good),
-        Command::Plan(args) => commands::plan::run(args).map(good),
+        Command::Plan(args) => commands::plan::run(args),
         Command::Bound(args) => commands::bound::run(args).map(good),
         Command::Check(args) => commands::check::run(args),
         Command::Export(args) => commands::export::run(args).map(good),
@@ -61,13 +62,22 @@ fn run(args: &Args) -> Result<Done, Failure> {
 
 fn finish(done: &Done) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    match out.write_all(done.text.as_bytes()).and_then(|()| out.flush()) {
-        // A reader that has had enough, such as `head`, is no failure.
+    let printed = written(out.write_all(done.text.as_bytes()).and_then(|()| out.flush()));
+    if done.passed && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether standard output took it all. A reader that has had enough, such as `head`, is no failure.
+fn written(result: std::io::Result<()>) -> bool {
+    match result {
         Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot write the result: {cause}");
-            return ExitCode::FAILURE;
+            tell(&format!("error: cannot write the result: {cause}"));
+            false
         }
-        _ => {}
+        _ => true,
     }
-    if done.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Talks to the user on standard error. That nobody listens is no reason to stop, let alone to panic.
+pub(crate) fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use divvy_core::outcome::Outcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::show;
+use crate::{show, tell};
 
 /// A line on standard error that tells how far a run is.
 pub(crate) struct Progress {
@@ -25,6 +25,7 @@ impl Progress {
                 ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
             bar.set_style(style);
             bar.set_prefix(format!("{time:?}"));
+            bar.set_message("reading");
             let later = bar.clone();
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_secs(1));
@@ -35,6 +36,11 @@ impl Progress {
             });
         }
         Progress { bar }
+    }
+
+    /// Says something that stays, above the line.
+    pub(crate) fn tell(&self, text: &str) {
+        self.bar.suspend(|| tell(text));
     }
 
     /// Shows the best value and bound so far.
@@ -58,7 +64,7 @@ pub(crate) fn cancel_on_interrupt() -> Arc<AtomicBool> {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        eprintln!("stopping with the best plan so far (Ctrl-C again to quit at once)");
+        tell("stopping with the best plan so far (Ctrl-C again to quit at once)");
     });
     flag
 }

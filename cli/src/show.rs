@@ -1,32 +1,37 @@
 //! Results for people and for programs.
 
 use divvy_core::certificate::{self, Standing};
-use divvy_core::costs::CalibratedShare;
+use divvy_core::costs::{CalibratedShare, Origin};
 use divvy_core::outcome::{Outcome, Status};
 use divvy_core::plan::Plan;
 use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::score::Score;
-use divvy_core::units::{Time, show_bytes};
+use divvy_core::units::{Time, show_bytes, show_count, show_number};
 use divvy_io::plan_file::ReadingOptions;
 use divvy_search::{Baseline, Solved};
 use serde_json::{Map, Value, json};
 
+use crate::assemble::Assembled;
+
 /// The JSON object that `plan` and `bound` print.
-pub(crate) fn json(problem: &Problem, solved: &Solved, reading: &ReadingOptions, seconds: f64) -> Value {
-    let outcome = &solved.outcome;
+pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Value {
+    let (problem, outcome) = (&assembled.problem, &solved.outcome);
     let us = |time: Option<Time>| time.map(Time::as_us);
     let bounds: Map<String, Value> =
         outcome.certificates.iter().map(|c| (c.bound.clone(), json!(c.value_ps.as_us()))).collect();
+    let kept = limits_of_the_baseline(problem);
     let baseline = match &solved.baseline {
         Baseline::Device { device, value } => {
-            json!({"device": problem.hardware.device_name(*device), "value": value.as_us()})
+            json!({"device": problem.hardware.device_name(*device), "value": value.as_us(), "within": kept})
         }
-        Baseline::None { reason } => json!({"device": null, "value": null, "reason": reason}),
+        Baseline::None { reason } => json!({"device": null, "value": null, "reason": reason, "within": kept}),
     };
     let share = calibrated_share(problem, outcome);
+    let figures = Figures::of(problem);
     let mut object = json!({
         "objective": problem.objective.name(),
         "planner": solved.planner,
+        "found_by": outcome.found_by,
         "status": outcome.status().as_str(),
         "unit": "us",
         "value": us(outcome.value()),
@@ -41,8 +46,12 @@ pub(crate) fn json(problem: &Problem, solved: &Solved, reading: &ReadingOptions,
         "calibrated_share": {
             "measured": share.measured, "scaled": share.scaled, "estimated": share.estimated,
         },
+        "op_times": {
+            "measured": figures.measured, "scaled": figures.scaled, "estimated": figures.estimated,
+        },
+        "caveats": caveats(assembled),
     });
-    if let Some(granularity) = &reading.granularity {
+    if let Some(granularity) = &assembled.reading.granularity {
         object["granularity"] = json!(granularity);
     }
     if let Some(throughput) = outcome.value().and_then(|value| throughput(problem, value)) {
@@ -52,6 +61,43 @@ pub(crate) fn json(problem: &Problem, solved: &Solved, reading: &ReadingOptions,
         object["infeasible"] = json!(outcome.infeasible);
     }
     object
+}
+
+/// How many times of ops, over all devices and batch sizes, came about how.
+struct Figures {
+    measured: usize,
+    scaled: usize,
+    estimated: usize,
+}
+
+impl Figures {
+    fn of(problem: &Problem) -> Figures {
+        let mut figures = Figures { measured: 0, scaled: 0, estimated: 0 };
+        for cost in problem.costs().iter().flat_map(|class| class.costs.iter().flatten().flatten()) {
+            match cost.origin {
+                Origin::Measured => figures.measured += 1,
+                Origin::Scaled => figures.scaled += 1,
+                Origin::Estimated => figures.estimated += 1,
+            }
+        }
+        figures
+    }
+
+    /// How many were not measured, out of how many; none if all were.
+    fn uncertain(&self) -> Option<String> {
+        let (guessed, all) = (self.scaled + self.estimated, self.measured + self.scaled + self.estimated);
+        let count = |n: usize| show_count(n as u128);
+        (guessed > 0).then(|| format!("{} of {} op times", count(guessed), count(all)))
+    }
+}
+
+/// What the values and proofs are about, where that is not simply the model on the hardware.
+fn caveats(assembled: &Assembled) -> Vec<String> {
+    let times = Figures::of(&assembled.problem).uncertain().map(|uncertain| {
+        format!("{uncertain} are scaled or estimated: values and proofs hold for the times given")
+    });
+    let merged = granularity_caveat(&assembled.reading);
+    times.into_iter().chain(merged).chain(assembled.warnings.iter().cloned()).collect()
 }
 
 /// Inputs per second, where the objective is about more than one request.
@@ -75,27 +121,55 @@ fn calibrated_share(problem: &Problem, outcome: &Outcome) -> CalibratedShare {
 pub(crate) fn progress_line(outcome: &Outcome) -> String {
     let value = outcome.value().map_or("no plan yet".to_owned(), |value| format!("best {value}"));
     let bound = outcome.lower_bound().map_or(String::new(), |bound| format!(", bound {bound}"));
-    let gap = outcome.gap().map_or(String::new(), |gap| format!(", gap {}", percent(gap)));
+    let gap = outcome.gap().map_or(String::new(), |gap| format!(", gap {}", percent_at_most(gap)));
     format!("{value}{bound}{gap}")
 }
 
-fn percent(share: f64) -> String {
-    match share * 100.0 {
+/// A share, to the nearest digit shown; 0 % and 100 % are exact.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    let scale = percent_scale(percent);
+    let nearest = (percent * scale).round() / scale;
+    match percent {
         0.0 => "0 %".to_owned(),
-        p if p >= 100.0 => format!("{p:.0} %"),
-        p if p >= 0.1 => format!("{p:.1} %"),
-        p => format!("{p:.2e} %"),
+        _ if nearest == 0.0 => "<0.001 %".to_owned(),
+        p if p < 100.0 && nearest >= 100.0 => "99.9 %".to_owned(),
+        _ => show_percent(nearest),
     }
 }
 
+/// A share that is claimed not to be exceeded, so rounded up.
+fn percent_at_most(share: f64) -> String {
+    let scale = percent_scale(share * 100.0);
+    // What floating point adds to a round number is not worth a digit.
+    show_percent((share * 100.0 * scale - 1e-6).ceil() / scale)
+}
+
+/// Three digits, and no more than three decimals.
+fn percent_scale(percent: f64) -> f64 {
+    match percent {
+        p if p >= 100.0 => 1.0,
+        p if p >= 10.0 => 10.0,
+        p if p >= 1.0 => 100.0,
+        _ => 1000.0,
+    }
+}
+
+fn show_percent(percent: f64) -> String {
+    if percent >= 100.0 {
+        return format!("{} %", show_count(percent as u128));
+    }
+    format!("{percent:.*} %", percent_scale(percent).log10() as usize)
+}
+
 /// The result of a run, for people.
-pub(crate) fn text(problem: &Problem, solved: &Solved, reading: &ReadingOptions, planned: bool) -> String {
-    let outcome = &solved.outcome;
+pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> String {
+    let (problem, outcome) = (&assembled.problem, &solved.outcome);
     let mut lines = vec![format!(
         "{} of `{}` ({} ops) on `{}` ({} devices)",
         objective(problem),
         problem.graph.name(),
-        problem.graph.op_count(),
+        show_count(problem.graph.op_count() as u128),
         problem.hardware.name(),
         problem.hardware.device_count()
     )];
@@ -103,10 +177,14 @@ pub(crate) fn text(problem: &Problem, solved: &Solved, reading: &ReadingOptions,
         lines.push(verdict(problem, outcome));
     }
     lines.extend(outcome.infeasible.iter().map(|reason| format!("  because {reason}")));
+    lines.extend(outcome.found_by.iter().map(|name| format!("  found by      {name}")));
     lines.push(baseline_line(problem, solved, planned));
     lines.extend(bound_lines(problem, outcome));
-    lines.push(share_line(calibrated_share(problem, outcome)));
-    lines.extend(granularity_line(reading).map(|line| format!("  {line}")));
+    lines.push(share_line(problem, calibrated_share(problem, outcome)));
+    lines.extend(granularity_line(&assembled.reading).map(|line| format!("  {line}")));
+    if !assembled.warnings.is_empty() {
+        lines.push("  model         some of its sizes or costs are assumed: see the warnings".to_owned());
+    }
     if let Some((plan, score)) = &outcome.best {
         lines.push(String::new());
         lines.extend(device_table(problem, plan, score));
@@ -129,49 +207,74 @@ pub(crate) fn objective(problem: &Problem) -> String {
 }
 
 /// What merged ops mean for values and proofs; nothing where each op is one of the source's.
+fn granularity_caveat(reading: &ReadingOptions) -> Option<String> {
+    reading.granularity.as_deref().filter(|granularity| *granularity != "op")?;
+    Some("values and proofs are about plans that keep merged ops whole".to_owned())
+}
+
+/// The granularity and what it means.
 pub(crate) fn granularity_line(reading: &ReadingOptions) -> Option<String> {
-    let granularity = reading.granularity.as_deref().filter(|granularity| *granularity != "op")?;
-    Some(format!("granularity   {granularity}: values and proofs are about plans that keep merged ops whole"))
+    let granularity = reading.granularity.as_deref()?;
+    Some(format!("granularity   {granularity}: {}", granularity_caveat(reading)?))
 }
 
 fn verdict(problem: &Problem, outcome: &Outcome) -> String {
     let what = if problem.objective.is_period() { "period" } else { "finish" };
     let value = outcome.value().map_or(String::new(), |value| {
-        let rate =
-            throughput(problem, value).map_or(String::new(), |rate| format!(" ({rate:.1} per second)"));
+        let rate = throughput(problem, value)
+            .map_or(String::new(), |rate| format!(" ({} per second)", show_number(rate, 4)));
         format!("{what} {value}{rate}")
     });
     let verified = outcome.value().is_some() && outcome.verified_lower_bound() == outcome.value();
+    // An optimum over guessed times is one of the problem as given, not of the machine.
+    let given = match Figures::of(problem).uncertain() {
+        Some(_) => " for the op times given",
+        None => "",
+    };
+    let distance = || match outcome.gap() {
+        Some(gap) => format!("at most {} above the best possible{given}", percent_at_most(gap)),
+        None => "no bound says how far from the best possible".to_owned(),
+    };
     match outcome.status() {
-        Status::Optimal if verified => format!("{value}: optimal, proved"),
-        Status::Optimal => format!("{value}: optimal (attested)"),
-        Status::Feasible => match outcome.gap() {
-            Some(gap) => format!("{value}: at most {} above the best possible", percent(gap)),
-            None => format!("{value}: no bound says how far from the best possible"),
-        },
+        Status::Optimal if verified => format!("{value}: optimal, proved{given}"),
+        Status::Optimal => format!("{value}: optimal (attested){given}"),
+        Status::Feasible => format!("{value}: {}", distance()),
         Status::Infeasible => "no plan can exist".to_owned(),
         Status::NoPlan => "no plan was found; one may exist".to_owned(),
         Status::Cancelled if value.is_empty() => "stopped before a plan was found".to_owned(),
-        Status::Cancelled => format!("{value}: stopped early, the best so far"),
+        Status::Cancelled => format!("{value}: stopped early; {}", distance()),
     }
 }
 
+/// The constraints that the best single device keeps too, so that it may not be the best of all.
+fn limits_of_the_baseline(problem: &Problem) -> Vec<&'static str> {
+    let spec = problem.constraints.spec();
+    let limits = [
+        (!spec.pin.is_empty(), "pins"),
+        (!spec.forbid.is_empty(), "bans"),
+        (!spec.memory_limit.is_empty(), "memory limits"),
+        (spec.min_splits.is_some_and(|fewest| fewest > 0), "split limits"),
+    ];
+    limits.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
+}
+
 fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
+    let kept = match limits_of_the_baseline(problem).as_slice() {
+        [] => String::new(),
+        limits => format!(", {} kept", limits.join(" and ")),
+    };
     match &solved.baseline {
-        Baseline::None { reason } => format!("  one device    impossible: {reason}"),
+        Baseline::None { reason } => format!("  one device    impossible{kept}: {reason}"),
         Baseline::Device { device, value } => {
             let name = problem.hardware.device_name(*device);
+            let times = |more: Time, less: Time| show_number(more.0 as f64 / less.0.max(1) as f64, 3);
             let compared = match solved.outcome.value().filter(|_| planned) {
                 Some(plan) if plan == *value => "; the plan is no faster".to_owned(),
-                Some(plan) if plan < *value => {
-                    format!("; the plan is {:.2} times faster", value.0 as f64 / plan.0.max(1) as f64)
-                }
-                Some(plan) => {
-                    format!("; the plan is {:.2} times slower", plan.0 as f64 / value.0.max(1) as f64)
-                }
+                Some(plan) if plan < *value => format!("; the plan is {} times faster", times(*value, plan)),
+                Some(plan) => format!("; the plan is {} times slower", times(plan, *value)),
                 None => String::new(),
             };
-            format!("  one device    {value} on `{name}`{compared}")
+            format!("  one device    {value} on `{name}`{kept}{compared}")
         }
     }
 }
@@ -189,12 +292,15 @@ fn bound_lines(problem: &Problem, outcome: &Outcome) -> Vec<String> {
     sorted.iter().map(line).collect()
 }
 
-fn share_line(share: CalibratedShare) -> String {
+fn share_line(problem: &Problem, share: CalibratedShare) -> String {
     let parts = [(share.measured, "measured"), (share.scaled, "scaled"), (share.estimated, "estimated")];
     let parts: Vec<String> =
         parts.iter().filter(|(s, _)| *s > 0.0).map(|(s, name)| format!("{} {name}", percent(*s))).collect();
     let text = if parts.is_empty() { "all zero".to_owned() } else { parts.join(", ") };
-    format!("  op times      {text}")
+    match Figures::of(problem).uncertain() {
+        Some(uncertain) => format!("  op times      {text}; {uncertain} on these devices were not measured"),
+        None => format!("  op times      {text}"),
+    }
 }
 
 fn device_table(problem: &Problem, plan: &Plan, score: &Score) -> Vec<String> {
@@ -209,7 +315,8 @@ fn device_table(problem: &Problem, plan: &Plan, score: &Score) -> Vec<String> {
     for device in used.iter().take(MOST_ROWS) {
         let name = problem.hardware.device_name(*device);
         let (busy, memory) = (score.device_busy[device.index()], show_bytes(score.memory[device.index()]));
-        lines.push(format!("  {name:width$}  {:>7}  {busy:>10}  {memory:>10}", ops[device.index()]));
+        let ops = show_count(ops[device.index()] as u128);
+        lines.push(format!("  {name:width$}  {ops:>7}  {busy:>10}  {memory:>10}"));
     }
     let idle = problem.hardware.device_count() - used.len();
     if used.len() > MOST_ROWS || idle > 0 {
@@ -230,4 +337,40 @@ fn link_lines(problem: &Problem, score: &Score) -> Vec<String> {
         .collect();
     busy.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
     busy.iter().take(8).map(|(time, name)| format!("  link {name}: busy {time}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_at_a_glance() {
+        let shares = [
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (0.999_99, "99.9 %"),
+            (0.444, "44.4 %"),
+            (0.076_92, "7.69 %"),
+            (0.000_272, "0.027 %"),
+            (0.000_001, "<0.001 %"),
+        ];
+        for (share, text) in shares {
+            assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_exceeded_is_rounded_up() {
+        let gaps = [
+            (0.07, "7.00 %"),
+            (0.076_92, "7.70 %"),
+            (0.000_272, "0.028 %"),
+            (1e-9, "0.001 %"),
+            (0.999_999, "100 %"),
+            (123.456, "12,346 %"),
+        ];
+        for (gap, text) in gaps {
+            assert_eq!(percent_at_most(gap), text);
+        }
+    }
 }

@@ -27,6 +27,11 @@ fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
+    // Long names of one network mostly differ in a few letters in the middle.
+    let same_start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[same_start..], &b[same_start..]);
+    let same_end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - same_end], &b[..b.len() - same_end]);
     let mut before_last = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {

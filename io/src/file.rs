@@ -131,7 +131,7 @@ impl Loaded {
             errors: InputErrors::from(InputError::new(
                 Code::Format,
                 "file",
-                "it is not text",
+                "it is not UTF-8 text",
                 format!("divvy reads {}", crate::import::KNOWN_FORMATS),
             )),
         })?;

@@ -6,10 +6,9 @@ use crate::show;
 
 pub(crate) fn run(args: &SearchArgs) -> Result<String, Failure> {
     let (assembled, solved, seconds) = super::plan::search(args, None, true)?;
-    let (problem, reading) = (&assembled.problem, &assembled.reading);
     Ok(if args.json {
-        format!("{}\n", show::json(problem, &solved, reading, seconds))
+        format!("{}\n", show::json(&assembled, &solved, seconds))
     } else {
-        show::text(problem, &solved, reading, false)
+        show::text(&assembled, &solved, false)
     })
 }

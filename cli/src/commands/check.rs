@@ -9,11 +9,13 @@ use serde_json::json;
 
 use crate::Done;
 use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
-use crate::assemble::{assemble, same_reading};
+use crate::assemble::{assemble, read_once, same_reading};
 use crate::failure::Failure;
 use crate::show;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
+    let files = [Some(&args.plan), args.against.as_ref(), args.on.as_ref(), args.profile.as_ref()];
+    read_once(files.into_iter().flatten().map(String::as_str))?;
     let loaded = file::load(&args.plan)?;
     let plan = PlanFile::read(&loaded)?;
     let mut result = plan.check();
@@ -101,7 +103,7 @@ fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viol
                 plan.problem.graph.name(),
                 plan.problem.hardware.name(),
                 verdict.score.value,
-                plan.planner
+                plan.found_by.as_ref().unwrap_or(&plan.planner)
             );
             let bound = |name: &str, bound: Option<Time>| match bound {
                 Some(bound) => format!("  {name} {bound}\n"),

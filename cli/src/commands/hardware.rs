@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::args::{HardwareArgs, HardwareCommand};
 use crate::failure::Failure;
+use crate::tell;
 
 pub(crate) fn run(args: &HardwareArgs) -> Result<String, Failure> {
     match &args.command {
@@ -43,19 +44,19 @@ fn read_topo(path: &str) -> Result<HardwareSpec, Failure> {
 fn look_around() -> HardwareSpec {
     let detected = detect::this_machine();
     for what in &detected.not_found {
-        eprintln!("note: not found: {what}");
+        tell(&format!("note: not found: {what}"));
     }
     detected.spec
 }
 
 /// Says what was found and what is assumed, and writes or returns the hardware file.
 fn write_detected(spec: &HardwareSpec, output: Option<&Path>, json: bool) -> Result<String, Failure> {
-    eprintln!("note: found: {}", spec.description);
+    tell(&format!("note: found: {}", spec.description));
     for assumption in detect::assumptions(spec) {
-        eprintln!("note: assumed: {assumption}");
+        tell(&format!("note: assumed: {assumption}"));
     }
     for gap in detect::gaps(spec) {
-        eprintln!("note: fill in: {gap}");
+        tell(&format!("note: fill in: {gap}"));
     }
     let text = if json { format!("{}\n", detect::to_json(spec)) } else { detect::to_toml(spec) };
     match output {

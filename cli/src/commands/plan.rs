@@ -13,35 +13,58 @@ use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
 use crate::show;
+use crate::{Done, tell};
 
-pub(crate) fn run(args: &PlanArgs) -> Result<String, Failure> {
-    refuse_to_overwrite(args)?;
-    let (assembled, solved, seconds) = search(&args.search, args.planner.as_deref(), false)?;
-    let problem = &assembled.problem;
-    let reading = &assembled.reading;
-    let mut text = if args.search.json {
-        format!("{}\n", show::json(problem, &solved, reading, seconds))
-    } else {
-        show::text(problem, &solved, reading, true)
-    };
+pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     if let Some(path) = &args.output {
-        let written = write(path, &assembled, &solved)?;
-        if !written && !args.search.quiet {
-            eprintln!("note: there is no plan, so `{}` was not written", path.display());
-        } else if written && !args.search.json {
-            text.push_str(&format!(
-                "  written to {}; `divvy check {}` proves it\n",
-                path.display(),
-                path.display()
-            ));
-        }
+        refuse_to_overwrite(args, path)?;
+        // Better now than after minutes of planning.
+        file::check_writable(path)?;
     }
-    Ok(text)
+    let (assembled, solved, seconds) = search(&args.search, args.planner.as_deref(), false)?;
+    let mut text = if args.search.json {
+        format!("{}\n", show::json(&assembled, &solved, seconds))
+    } else {
+        show::text(&assembled, &solved, true)
+    };
+    let Some(path) = &args.output else { return Ok(Done { text, passed: true }) };
+    let passed = match write(path, &assembled, &solved) {
+        Ok(true) => {
+            if !args.search.json {
+                let path = path.display();
+                text.push_str(&format!("  written to {path}; `divvy check {path}` proves it\n"));
+            }
+            true
+        }
+        // Whoever goes on with the file must not take an old one for the answer, so this is said even if quiet.
+        Ok(false) => {
+            tell(&not_written(path));
+            false
+        }
+        // What was found is shown all the same.
+        Err(failure) => {
+            tell(failure.text().trim_end());
+            false
+        }
+    };
+    Ok(Done { text, passed })
+}
+
+/// Says that there is no plan to write, and what that means for the file.
+fn not_written(path: &Path) -> String {
+    let path_shown = path.display();
+    if path.exists() {
+        format!(
+            "warning: there is no plan to write: `{path_shown}` is from an earlier run and was left as it is\n  \
+             hint: remove it, or do not read it as the answer to this question"
+        )
+    } else {
+        format!("warning: there is no plan to write: `{path_shown}` was not made")
+    }
 }
 
 /// A plan written over the model it is for would destroy the model.
-fn refuse_to_overwrite(args: &PlanArgs) -> Result<(), Failure> {
-    let Some(output) = &args.output else { return Ok(()) };
+fn refuse_to_overwrite(args: &PlanArgs, output: &Path) -> Result<(), Failure> {
     let files =
         [Some(&args.search.file), args.search.problem.on.as_ref(), args.search.problem.profile.as_ref()];
     let same = |file: &String| match (std::fs::canonicalize(file), std::fs::canonicalize(output)) {
@@ -63,9 +86,10 @@ pub(super) fn search(
     bound_only: bool,
 ) -> Result<(Assembled, Solved, f64), Failure> {
     let start = Instant::now();
+    let progress = Progress::start(args.quiet, args.time);
     let assembled = assemble(&args.file, &args.problem)?;
     if !args.quiet {
-        assembled.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+        assembled.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));
     }
     let budget = Budget {
         start,
@@ -79,7 +103,6 @@ pub(super) fn search(
         bounds: (!args.bound.is_empty()).then(|| args.bound.clone()),
         bound_only,
     };
-    let progress = Progress::start(args.quiet, args.time);
     let solved = solve(&assembled.problem, &request, &budget, &mut |outcome| progress.update(outcome))?;
     drop(progress);
     Ok((assembled, solved, start.elapsed().as_secs_f64()))

@@ -130,8 +130,8 @@ impl Names<'_> {
     fn op(&mut self, place: &str, name: &str) -> Option<OpId> {
         let found = self.graph.op_named(name);
         if found.is_none() {
-            // Looking for a near name takes a walk over all ops, which is only worth it for faults that are shown.
-            let shown = self.errors.kept().len() < InputErrors::KEPT;
+            // Looking for a near name takes a walk over all ops, which is only worth it for the first faults.
+            let shown = self.errors.kept().len() < 10;
             let known = || self.graph.ops().map(|op| self.graph.op_name(op)).collect::<Vec<_>>();
             let close = shown.then(|| closest(name, &known())).flatten();
             let fix = close

@@ -118,7 +118,7 @@ pub(crate) fn not_files() -> Vec<Bad> {
         bad(
             "UTF-16",
             "{\"a\": 1}".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>(),
-            &[Code::Syntax],
+            &[Code::Format],
         ),
         bad("invalid UTF-8 in JSON", b"{\"divvy\": \"pro\xff\xfeblem\"}".to_vec(), &[Code::Format]),
         bad("a lone surrogate", r#"{"divvy": "\ud800"}"#, &[Code::Syntax]),

@@ -1,0 +1,110 @@
+//! What a shell, a script or a pipe relies on: exit codes, files left alone, results that name their origin.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+    command.args(arguments).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"));
+    command
+}
+
+fn divvy(arguments: &[&str]) -> Output {
+    command(arguments).output().expect("divvy starts")
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("behaviour");
+    std::fs::create_dir_all(&folder).expect("it can be made");
+    folder.join(name)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("paths here are text")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn an_old_plan_is_kept_but_not_taken_for_the_answer() {
+    let path = scratch("old.json");
+    assert_eq!(divvy(&["plan", "diamond.json", "-o", text(&path)]).status.code(), Some(0));
+    let before = std::fs::read(&path).expect("it was written");
+    let impossible = ["--memory-limit", "gpu=50", "--memory-limit", "cpu=10", "--quiet"];
+    let output = divvy(&[&["plan", "diamond.json", "-o", text(&path)][..], &impossible].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("is from an earlier run and was left as it is"), "{}", said(&output));
+    assert_eq!(std::fs::read(&path).expect("it is still there"), before);
+    let without_file = divvy(&[&["plan", "diamond.json"][..], &impossible].concat());
+    assert_eq!(without_file.status.code(), Some(0), "that no plan exists is an answer");
+}
+
+#[test]
+fn the_finder_of_the_plan_and_of_each_step_is_named() {
+    let path = scratch("named.json");
+    let pinned = ["plan", "diamond.json", "--pin", "right=cpu", "--json", "-o", text(&path)];
+    let result: Value = serde_json::from_slice(&divvy(&pinned).stdout).expect("one JSON object");
+    assert_eq!((&result["planner"], &result["baseline"]["within"][0]), (&"auto".into(), &"pins".into()));
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("it was written")).expect("it is JSON");
+    assert_eq!(file["found_by"], result["found_by"]);
+    let history = file["history"].as_array().expect("a list");
+    let last_value = history.iter().rfind(|point| point[1] == result["value_ps"]).expect("a step");
+    let first_with_value = history.iter().find(|point| point[1] == last_value[1]).expect("a step");
+    assert_eq!(first_with_value[3], result["found_by"]);
+    for pair in history.windows(2) {
+        assert!(pair[0][1] != pair[1][1] || pair[0][2] != pair[1][2], "every step changes something");
+    }
+}
+
+#[test]
+fn proofs_over_guessed_times_say_so() {
+    let result = |on: &[&str]| -> Value {
+        let output = divvy(&[&["plan", "../../../models/googlenet.json.gz", "--json"][..], on].concat());
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    };
+    let measured = result(&["--on", "h200-cpu"]);
+    assert_eq!((&measured["op_times"]["scaled"], &measured["caveats"]), (&0.into(), &Value::Array(vec![])));
+    let scaled = result(&["--on", "cpu-t4-a100"]);
+    assert_eq!(scaled["op_times"]["measured"], 0);
+    let caveat = scaled["caveats"][0].as_str().expect("a text");
+    assert!(caveat.contains("591 of 591 op times are scaled or estimated"), "{caveat}");
+}
+
+#[test]
+fn readers_that_have_had_enough_are_no_failure() {
+    for arguments in [&["hardware", "list"][..], &["generate", "gpt", "--name", "gpt2"], &["--help"]] {
+        let mut child =
+            command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("divvy starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()), "{arguments:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_reported_and_never_a_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
+    for arguments in [&["plan", "diamond.json"][..], &["--version"]] {
+        let output = command(arguments).stdout(full()).output().expect("divvy starts");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(said(&output).contains("cannot write the result"), "{}", said(&output));
+    }
+    let mute = command(&["plan", "no-such-file.json"]).stderr(full()).output().expect("divvy starts");
+    assert_eq!(mute.status.code(), Some(1));
+}
+
+#[cfg(unix)]
+#[test]
+fn names_that_are_not_text_are_refused_in_words() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"\xff.json");
+    let output = command(&["plan"]).arg(odd).output().expect("divvy starts");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("UTF-8"), "{}", said(&output));
+}
