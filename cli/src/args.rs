@@ -45,6 +45,9 @@ pub(crate) struct InspectArgs {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
+    /// List element type and shape of every value of an ONNX model
+    #[arg(long)]
+    pub(crate) values: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

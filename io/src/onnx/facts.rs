@@ -39,6 +39,42 @@ pub fn bits(element_type: i32) -> Option<u64> {
     }
 }
 
+/// The name of an element type, by its ONNX number, as ONNX names it.
+pub fn element_name(element_type: i32) -> &'static str {
+    const NAMES: [&str; 29] = [
+        "unknown",
+        "float",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "int32",
+        "int64",
+        "string",
+        "bool",
+        "float16",
+        "double",
+        "uint32",
+        "uint64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8e4m3fn",
+        "float8e4m3fnuz",
+        "float8e5m2",
+        "float8e5m2fnuz",
+        "uint4",
+        "int4",
+        "float4e2m1",
+        "float8e8m0",
+        "uint2",
+        "int2",
+        "float6e2m3",
+        "float6e3m2",
+    ];
+    usize::try_from(element_type).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"unknown")
+}
+
 /// What is known of a tensor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fact {
@@ -71,6 +107,17 @@ pub struct Facts {
     pub unset_dims: BTreeSet<String>,
     /// Nodes whose outputs could not be worked out, by their position, with the reason.
     pub unknown: Vec<(usize, String)>,
+    /// The bodies of nodes that hold graphs, by the position of the node, in the order of its attributes.
+    pub bodies: HashMap<usize, Vec<Body>>,
+}
+
+/// A graph inside a node.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// The facts of the values that it makes itself.
+    pub facts: Facts,
+    /// How often it runs when its node does; none where that depends on data.
+    pub runs: Option<u64>,
 }
 
 /// What a model itself says of its values: declared types with shapes in numbers, and weights.

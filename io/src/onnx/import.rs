@@ -15,7 +15,7 @@ use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
 use super::facts::{Fact, Facts, bits, element};
-use super::flops::flops;
+use super::flops::{Scope, work};
 use super::infer::infer;
 use super::proto::{self, Model, Node};
 
@@ -37,9 +37,7 @@ pub fn understand(
     dims: &BTreeMap<String, u64>,
 ) -> Result<Understood, InputErrors> {
     let facts = infer(model, dims);
-    let mut errors = InputErrors::default();
-    check_dims(model, &facts, dims, &mut errors);
-    errors.into_result(())?;
+    check_dims(model, &facts, dims)?;
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let mut builder = Builder::new(graph, &facts);
@@ -57,7 +55,8 @@ pub fn understand(
 }
 
 /// Symbolic dimensions that were not set, all at once; and set ones that the model does not have.
-fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors: &mut InputErrors) {
+pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) -> Result<(), InputErrors> {
+    let mut errors = InputErrors::default();
     if !facts.unset_dims.is_empty() {
         let names: Vec<&str> = facts.unset_dims.iter().map(String::as_str).collect();
         let example: Vec<String> = names.iter().map(|name| format!("--dim '{name}=1'")).collect();
@@ -79,6 +78,7 @@ fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors
         };
         errors.add(Code::Dangling, "--dim", format!("the model has no dimension `{name}`"), fix);
     }
+    errors.into_result(())
 }
 
 /// Names of the symbolic dimensions of a model's inputs and values; unnamed ones of inputs as `INPUT[axis]`.
@@ -148,11 +148,7 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
 pub fn reads(node: &Node) -> Vec<&str> {
     let mut names: Vec<&str> =
         node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    for attribute in &node.attribute {
-        for graph in attribute.g.iter().chain(&attribute.graphs) {
-            names.extend(captured(graph));
-        }
-    }
+    names.extend(bodies(node).flat_map(captured));
     names.sort_unstable();
     names.dedup();
     names
@@ -276,42 +272,57 @@ impl<'a> Builder<'a> {
 
     fn nodes(&mut self) {
         let names = op_names(self.graph);
-        for (node, name) in self.graph.node.iter().zip(names) {
+        for (position, (node, name)) in self.graph.node.iter().zip(names).enumerate() {
             if self.is_constant(node) {
                 self.constant(node);
                 continue;
             }
             let op = self.spec.ops.len() as u32;
             let fact = |name: &String| self.facts.values.get(name).filter(|_| !name.is_empty());
-            let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();
             let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
-            let flops = flops(node, &inputs, &outputs);
-            let has_subgraph = has_subgraph(node);
-            if has_subgraph || flops.is_none() {
+            let work = work(position, node, &Scope { facts: self.facts, around: None });
+            if let Some(why) = opacity(node, work.flops.is_some(), &work.assumed) {
                 self.opaque += 1;
                 if self.opaque <= MOST_WARNINGS {
-                    let why =
-                        if has_subgraph { "holds a subgraph" } else { "is of an operator divvy cannot cost" };
-                    self.warnings.push(format!("`{name}` ({}) {why}; it is kept whole", node.op_type()));
+                    self.warnings.push(format!("`{name}` ({}) {why}", node.op_type()));
                 }
             }
             let traffic = rows_only(node, &outputs);
             self.spec.ops.push(OpSpec {
                 name,
                 kind: node.op_type().to_owned(),
-                flops: flops.filter(|_| !has_subgraph),
+                flops: work.flops,
                 traffic,
                 in_place_bytes: traffic.map(|bytes| bytes / 2),
                 ..OpSpec::default()
             });
             self.free.push(is_view(node));
             self.op_nodes.push(node);
+            self.inner_weights(op, node);
             for output in node.output.iter().filter(|name| !name.is_empty()) {
                 if self.roles.contains_key(output.as_str()) {
                     let message = format!("`{output}` is made twice");
                     self.errors.add(Code::DuplicateName, "graph.node", message, "every value has one maker");
                 }
                 self.add_tensor(output, Some((op, node)));
+            }
+        }
+    }
+
+    /// Weights inside the bodies of a node: nobody else can read them.
+    fn inner_weights(&mut self, op: u32, node: &'a Node) {
+        let mut open: Vec<&proto::Graph> = bodies(node).collect();
+        while let Some(graph) = open.pop() {
+            open.extend(graph.node.iter().flat_map(bodies));
+            let constants = graph.node.iter().filter(|node| node.op_type() == "Constant");
+            let constants = constants.flat_map(|node| node.attribute.iter().filter_map(|a| a.t.as_ref()));
+            for tensor in graph.initializer.iter().chain(constants) {
+                let bytes = tensor_bytes(tensor);
+                if bytes > SMALL_CONSTANT {
+                    let at = self.spec.params.len();
+                    let name = format!("{}/{at}/{}", self.spec.ops[op as usize].name, tensor.name());
+                    self.spec.params.push(ParamSpec { name, bytes, readers: vec![op] });
+                }
             }
         }
     }
@@ -366,8 +377,24 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// The graphs inside a node.
+fn bodies(node: &Node) -> impl Iterator<Item = &proto::Graph> {
+    node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+}
+
 fn has_subgraph(node: &Node) -> bool {
-    node.attribute.iter().any(|attribute| attribute.g.is_some() || !attribute.graphs.is_empty())
+    bodies(node).next().is_some()
+}
+
+/// Why a node is kept whole, or its cost is a guess; none for plain ones.
+fn opacity(node: &Node, counted: bool, assumed: &[String]) -> Option<String> {
+    match (has_subgraph(node), counted) {
+        (false, true) => None,
+        (false, false) => Some("is of an operator divvy cannot cost; it is kept whole".to_owned()),
+        (true, false) => Some("holds a subgraph that cannot be counted; it is kept whole".to_owned()),
+        (true, true) if assumed.is_empty() => Some("holds a subgraph; it is kept whole".to_owned()),
+        (true, true) => Some(format!("holds a subgraph; it is kept whole, and {}", assumed.join("; "))),
+    }
 }
 
 /// Constants up to this many bytes are part of the program, not weights.

@@ -7,6 +7,7 @@
 //! | [`inline`] | replaces calls of local functions by their bodies |
 //! | [`facts`] | element types, shapes and small constants of values |
 //! | [`infer`] | works out the facts of every value of a graph |
+//! | [`values`] | lists what is known of every value |
 //! | [`import`] | makes divvy's graph of it |
 //! | [`pieces`] | says which nodes a plan puts together |
 //! | [`flops`] | counts the operations of a node |
@@ -22,4 +23,5 @@ pub mod inline;
 pub mod load;
 pub mod pieces;
 pub mod proto;
+pub mod values;
 pub mod weights;

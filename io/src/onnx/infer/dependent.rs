@@ -3,6 +3,7 @@
 //! The file may declare the shapes of their outputs; the walk looks there.
 
 use super::call::{Call, Shapes};
+use super::elementwise;
 
 /// The shapes of the outputs, if the operator is of this family.
 pub(super) fn shapes(call: &Call) -> Option<Shapes> {
@@ -11,9 +12,11 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
         "NonMaxSuppression" | "Unique" => "how much it keeps depends on the data",
         "ImageDecoder" => "the size of the image is in the data",
         "StringNormalizer" | "StringSplit" => "how many parts there are depends on the text",
-        "If" | "Loop" | "Scan" | "SequenceMap" => "graphs inside nodes are not entered",
+        "SequenceMap" => "sequences are not followed",
         "ConcatFromSequence" | "SequenceAt" | "SequenceConstruct" | "SequenceEmpty" | "SequenceErase"
         | "SequenceInsert" | "SplitToSequence" => "sequences are not followed",
+        // What is taken from a tensor is the tensor itself.
+        "OptionalGetElement" if call.shape(0).is_ok() => return Some(elementwise::same(call)),
         "Optional" | "OptionalGetElement" => "optional values are not followed",
         _ => return None,
     };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use crate::onnx::cut::CutPiece;
+use crate::onnx::facts::element_name;
 use crate::onnx::proto::{DimensionValue, TensorType, Type, TypeValue, ValueInfo};
 
 /// The name of the manifest in the folder of pieces.
@@ -172,40 +173,4 @@ fn shape(known: &Type) -> Option<Vec<Option<Dim>>> {
         DimensionValue::DimParam(symbol) => Dim::Symbol(symbol.clone()),
     };
     Some(tensor.shape.as_ref()?.dim.iter().map(|dimension| dimension.value.as_ref().map(dim)).collect())
-}
-
-/// Element types by their ONNX number, as ONNX names them.
-fn element_name(element_type: i32) -> &'static str {
-    const NAMES: [&str; 29] = [
-        "unknown",
-        "float",
-        "uint8",
-        "int8",
-        "uint16",
-        "int16",
-        "int32",
-        "int64",
-        "string",
-        "bool",
-        "float16",
-        "double",
-        "uint32",
-        "uint64",
-        "complex64",
-        "complex128",
-        "bfloat16",
-        "float8e4m3fn",
-        "float8e4m3fnuz",
-        "float8e5m2",
-        "float8e5m2fnuz",
-        "uint4",
-        "int4",
-        "float4e2m1",
-        "float8e8m0",
-        "uint2",
-        "int2",
-        "float6e2m3",
-        "float6e3m2",
-    ];
-    usize::try_from(element_type).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"unknown")
 }
