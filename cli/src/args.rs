@@ -146,7 +146,7 @@ pub(crate) enum WeightsName {
 
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
-    /// Plan file
+    /// Plan file; `-` reads standard input
     pub(crate) plan: String,
     /// What to write
     #[arg(long, value_enum)]
@@ -160,6 +160,9 @@ pub(crate) struct ExportArgs {
     /// What becomes of weights
     #[arg(long, value_enum, default_value = "inline")]
     pub(crate) weights: WeightsName,
+    /// Overwrite files that no earlier export wrote
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Objectives by name.

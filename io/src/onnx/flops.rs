@@ -190,7 +190,18 @@ impl Count<'_> {
         match self.operator() {
             "FusedConv" => self.convolution(1),
             "FusedGemm" | "FusedMatMul" | "TransposeMatMul" => self.product(self.int("transA", 0) != 0),
-            "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" | "MatMulNBits" => self.product(false),
+            "QGemm" => self.product(self.int("transA", 0) != 0),
+            "DynamicQuantizeMatMul" | "MatMulBnb4" | "MatMulIntegerToFloat" | "MatMulNBits" => {
+                self.product(false)
+            }
+            "QLinearConcat" | "Trilu" => Some(0),
+            "QLinearLeakyRelu" | "QLinearWhere" => self.per_output(1),
+            "QLinearSigmoid" => self.per_output(FUNCTION + 2),
+            "BiasSoftmax" | "QLinearSoftmax" => self.per_output(FUNCTION + 3),
+            "QLinearAveragePool" => self.pool(),
+            "QLinearGlobalAveragePool" => self.per_input(1),
+            "GatherBlockQuantized" => self.per_output(2),
+            "GroupNorm" => self.per_output(8),
             "Gelu" | "FastGelu" | "QuickGelu" => self.per_output(FUNCTION + 4),
             "BiasGelu" => self.per_output(FUNCTION + 5),
             "BiasAdd" | "QLinearAdd" | "QLinearMul" => self.per_output(1),
@@ -200,7 +211,8 @@ impl Count<'_> {
             "RotaryEmbedding" => self.per_output(3),
             "QuantizeLinear" => self.per_output(3),
             "DequantizeLinear" => self.per_output(2),
-            "Attention" => self.projected_attention(),
+            "Attention" => self.projected_attention(4),
+            "QAttention" => self.projected_attention(8),
             "MultiHeadAttention" | "GroupQueryAttention" => self.contributed_attention(),
             _ => None,
         }
@@ -304,14 +316,14 @@ impl Count<'_> {
         product(&[batch, length])?.checked_mul(each)
     }
 
-    /// Attention with the projections of its input inside.
-    fn projected_attention(&self) -> Option<u64> {
+    /// Attention with the projections of its input inside; `past` is the input with earlier keys and values.
+    fn projected_attention(&self, past: usize) -> Option<u64> {
         let (&[batch, length, hidden], &[_, projected]) = (self.input(0)?, self.input(1)?) else {
             return None;
         };
         let projections = product(&[2, batch, length, hidden, projected])?;
         let heads = u64::try_from(self.int("num_heads", 0)).ok()?;
-        let past = self.input(4).and_then(|past| past.get(3)).copied().unwrap_or(0);
+        let past = self.input(past).and_then(|past| past.get(3)).copied().unwrap_or(0);
         let pairs = product(&[batch, heads, length, length.checked_add(past)?])?;
         let size = (projected / 3).checked_div(heads)?;
         projections.checked_add(self.pairs(pairs, size, size)?)

@@ -43,6 +43,7 @@ mod quantised;
 mod recurrent;
 mod reduction;
 mod resampling;
+mod runtime_quantised;
 mod selection;
 mod tensor;
 

@@ -310,3 +310,135 @@ fn collected(each: &Value, shape: &[u64], axis: i64, runs: u64) -> Result<Value,
     shape.insert(axis, runs);
     Ok(Value { element: each.element, shape: Some(shape), content: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::facts::Facts;
+    use crate::onnx::flops::{Scope, Work, work};
+    use crate::onnx::infer::tests::{Bench, shape};
+    use crate::onnx::proto::{Attribute, ValueInfo};
+
+    fn node(operator: &str, inputs: &[&str], outputs: &[&str]) -> Node {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Node {
+            op_type: Some(operator.into()),
+            input: names(inputs),
+            output: names(outputs),
+            ..Node::default()
+        }
+    }
+
+    fn graph(inputs: &[&str], outputs: &[&str], nodes: Vec<Node>) -> Graph {
+        let value = |name: &&str| ValueInfo { name: Some((*name).to_owned()), ..ValueInfo::default() };
+        let values = |names: &[&str]| names.iter().map(value).collect();
+        Graph { node: nodes, input: values(inputs), output: values(outputs), ..Graph::default() }
+    }
+
+    fn with(mut node: Node, graphs: Vec<(&str, Graph)>) -> Node {
+        for (name, graph) in graphs {
+            let attribute = Attribute { name: Some(name.into()), g: Some(graph), ..Attribute::default() };
+            node.attribute.push(attribute);
+        }
+        node
+    }
+
+    fn add(mut bench: Bench, node: Node) -> Bench {
+        bench.graph().node.push(node);
+        bench
+    }
+
+    fn last_work(bench: &Bench) -> Work {
+        let facts: Facts = bench.facts();
+        let nodes = &bench.clone().graph().node.clone();
+        let last = nodes.len() - 1;
+        work(last, &nodes[last], &Scope { facts: &facts, around: None })
+    }
+
+    #[test]
+    fn branches_that_agree_tell_the_shape_and_the_larger_counts() {
+        let bench = Bench::new(13).input("x", &[4, 8]).input("w", &[8, 8]).typed_input("c", 9, &[]);
+        let product = || graph(&[], &["p"], vec![node("MatMul", &["x", "w"], &["p"])]);
+        let plain = graph(&[], &["q"], vec![node("Relu", &["x"], &["q"])]);
+        let choice = |condition: &str, other: Graph| {
+            let branches = vec![("then_branch", product()), ("else_branch", other)];
+            with(node("If", &[condition], &["y"]), branches)
+        };
+        let open = add(bench.clone(), choice("c", plain.clone()));
+        assert_eq!((open.shape_of("y"), open.fact("y").element), (shape(&[4, 8]), 1));
+        assert_eq!(last_work(&open), Work { flops: Some(2 * 4 * 8 * 8), assumed: vec![] });
+        let turned = graph(&[], &["q"], vec![node("Transpose", &["x"], &["q"])]);
+        let unlike = add(bench.clone(), choice("c", turned.clone()));
+        assert!(unlike.reason().contains("different shapes"), "{}", unlike.reason());
+        // A condition that is known settles it, and what is not taken costs nothing.
+        let settled = add(bench.numbers("no", &[0]), choice("no", turned));
+        assert_eq!(settled.shape_of("y"), shape(&[8, 4]));
+        assert_eq!(last_work(&settled).flops, Some(0));
+    }
+
+    fn looping(count: &str, condition: &str, last: Node) -> Node {
+        let nodes = vec![
+            node("MatMul", &["held", "w"], &["kept"]),
+            node("Neg", &["kept"], &["row"]),
+            node("Identity", &["go"], &["on"]),
+            last,
+        ];
+        let body = graph(&["round", "go", "held"], &["on", "next", "row"], nodes);
+        with(node("Loop", &[count, condition, "x"], &["y", "rows"]), vec![("body", body)])
+    }
+
+    #[test]
+    fn loops_run_as_often_as_is_known() {
+        let bench = Bench::new(13).input("x", &[2, 4]).input("w", &[4, 4]).scalar("five", 5);
+        let bench = bench.typed_input("n", 7, &[]).typed_input("c", 9, &[]);
+        let keep = || node("Identity", &["kept"], &["next"]);
+        let known = add(bench.clone(), looping("five", "", keep()));
+        assert_eq!((known.shape_of("y"), known.shape_of("rows")), (shape(&[2, 4]), shape(&[5, 2, 4])));
+        assert_eq!(last_work(&known).flops, Some(5 * (2 * 2 * 4 * 4 + 2 * 4)));
+        for (count, condition) in [("n", ""), ("five", "c"), ("", "c")] {
+            let open = add(bench.clone(), looping(count, condition, keep()));
+            assert_eq!((open.shape_of("y"), open.shape_of("rows")), (shape(&[2, 4]), None));
+            assert!(open.reason().contains("how often"), "{}", open.reason());
+            let work = last_work(&open);
+            assert_eq!(work.flops, Some(2 * 2 * 4 * 4 + 2 * 4));
+            assert!(work.assumed[0].contains("once"));
+        }
+        // What grows from round to round has no one shape.
+        let mut grow = node("Concat", &["kept", "held"], &["next"]);
+        grow.attribute.push(Attribute { name: Some("axis".into()), i: Some(0), ..Attribute::default() });
+        let growing = add(bench, looping("five", "", grow));
+        assert_eq!((growing.shape_of("y"), growing.shape_of("rows")), (None, None));
+        assert!(growing.reason().contains("changes"), "{}", growing.reason());
+    }
+
+    #[test]
+    fn scans_go_along_an_axis() {
+        let body = graph(
+            &["sum", "part"],
+            &["next", "row"],
+            vec![node("Add", &["sum", "part"], &["next"]), node("Neg", &["next"], &["row"])],
+        );
+        let scan = |inputs: &[&str]| with(node("Scan", inputs, &["y", "rows"]), vec![("body", body.clone())]);
+        let bench = Bench::new(11).input("x", &[3, 6]).input("s", &[3]);
+        let along = add(bench, scan(&["s", "x"])).int("num_scan_inputs", 1).ints("scan_input_axes", &[1]);
+        assert_eq!((along.shape_of("y"), along.shape_of("rows")), (shape(&[3]), shape(&[6, 3])));
+        assert_eq!(last_work(&along).flops, Some(6 * 6));
+        assert_eq!(along.ints("scan_output_axes", &[-1]).shape_of("rows"), shape(&[3, 6]));
+        // Before version 9 a batch comes first, and the lengths of its sequences before all.
+        let bench = Bench::new(8).input("x", &[2, 6, 3]).input("s", &[2, 3]);
+        let batched = add(bench, scan(&["", "s", "x"])).int("num_scan_inputs", 1);
+        assert_eq!((batched.shape_of("y"), batched.shape_of("rows")), (shape(&[2, 3]), shape(&[2, 6, 3])));
+        assert_eq!(last_work(&batched).flops, Some(2 * 6 * 6));
+    }
+
+    #[test]
+    fn bodies_nested_without_end_are_refused() {
+        let mut inner = graph(&[], &["y"], vec![node("Relu", &["x"], &["y"])]);
+        for _ in 0..MOST_DEPTH + 1 {
+            let branches = vec![("then_branch", inner.clone()), ("else_branch", Graph::default())];
+            inner = graph(&[], &["y"], vec![with(node("If", &["c"], &["y"]), branches)]);
+        }
+        let bench = Bench::new(13).input("x", &[2]).numbers("c", &[1]);
+        assert!(add(bench, inner.node.remove(0)).reason().contains("deep"));
+    }
+}

@@ -64,10 +64,14 @@ fn transpose(call: &Call) -> Shapes {
 }
 
 fn concat(call: &Call) -> Shapes {
-    let shapes = call.all_shapes()?;
-    let (first, others) = shapes.split_first().ok_or("it has no inputs")?;
     // Operator set 1 had a default.
-    let axis = axis_within(call.int("axis", 1), first.len())?;
+    Ok(vec![joined(&call.all_shapes()?, call.int("axis", 1))?])
+}
+
+/// The shape of tensors joined along an axis.
+pub(super) fn joined(shapes: &[&[u64]], axis: i64) -> Result<Shape, String> {
+    let (first, others) = shapes.split_first().ok_or("it has no inputs")?;
+    let axis = axis_within(axis, first.len())?;
     let mut joint = first.to_vec();
     for other in others {
         if other.len() != joint.len() {
@@ -81,7 +85,7 @@ fn concat(call: &Call) -> Shapes {
             }
         }
     }
-    Ok(vec![joint])
+    Ok(joint)
 }
 
 fn split(call: &Call) -> Shapes {
