@@ -21,6 +21,15 @@ IR_OF_OPSET = {7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8
 MICROSOFT = "com.microsoft"
 
 
+def random_values(generator, shape, element, below=2):
+    kind = ELEMENTS[element][1]
+    if kind is np.bool_:
+        return generator.integers(0, 2, shape).astype(kind)
+    if np.issubdtype(kind, np.integer):
+        return generator.integers(0, below, shape).astype(kind)
+    return generator.standard_normal(shape).astype(kind)
+
+
 class Network:
     """Nodes are added one after another; names of values are made up."""
 
@@ -31,6 +40,8 @@ class Network:
         self.sizes = dict(sizes or {})
         self.nodes, self.inputs, self.outputs, self.weights = [], [], [], []
         self.feeds, self.functions, self.domains = {}, [], {"": opset}
+        # What random inputs are made of: shape, element type, and a bound for whole numbers.
+        self.specs = {}
         self.made = 0
 
     def fresh(self, stem):
@@ -39,18 +50,13 @@ class Network:
 
     def values(self, shape, element="float", below=2):
         """Random values; whole numbers are below a bound."""
-        kind = ELEMENTS[element][1]
-        shape = [self.sizes.get(dim, dim) for dim in shape]
-        if kind is np.bool_:
-            return self.random.integers(0, 2, shape).astype(kind)
-        if np.issubdtype(kind, np.integer):
-            return self.random.integers(0, below, shape).astype(kind)
-        return self.random.standard_normal(shape).astype(kind)
+        return random_values(self.random, [self.sizes.get(dim, dim) for dim in shape], element, below)
 
     def input(self, shape, element="float", name=None, below=2):
         name = name or self.fresh("input")
         self.inputs.append(helper.make_tensor_value_info(name, ELEMENTS[element][0], shape))
         self.feeds[name] = self.values(shape, element, below)
+        self.specs[name] = (shape, element, below)
         return name
 
     def constant(self, values, element=None, name=None):
@@ -84,7 +90,7 @@ class Network:
         self.outputs += names
 
     def model(self):
-        """The model; outputs declare an element type and no shape, so that nothing is given away."""
+        """The model; outputs declare an element type and no shape."""
         graph = helper.make_graph(self.nodes, self.name, self.inputs, [], initializer=self.weights)
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in self.outputs)
         sets = [helper.make_opsetid(domain, version) for domain, version in self.domains.items()]
@@ -96,6 +102,19 @@ class Network:
                 model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         return with_output_types(model)
 
+    def model_with_ranks(self):
+        """The model with open dimensions for its outputs, as the checker wants them; found by running it."""
+        import onnxruntime
+
+        model = self.model()
+        session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        names = [output.name for output in model.graph.output]
+        for output, value in zip(model.graph.output, session.run(names, self.feeds)):
+            output.type.tensor_type.shape.SetInParent()
+            for _ in value.shape:
+                output.type.tensor_type.shape.dim.add()
+        return model
+
 
 def with_output_types(model):
     """Element types of outputs as ONNX Runtime finds them: the checker wants them declared."""
@@ -105,19 +124,12 @@ def with_output_types(model):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    types = {output.name: output for output in session.get_outputs()}
+    types = {output.name: output.type for output in session.get_outputs()}
     for output in model.graph.output:
-        text = types[output.name].type
+        text = types[output.name]
         if text.startswith("tensor("):
             number = TensorProto.DataType.Value(text[len("tensor(") : -1].upper())
             output.type.tensor_type.elem_type = number
-            output.type.tensor_type.shape.SetInParent()
-            for dim in types[output.name].shape:
-                entry = output.type.tensor_type.shape.dim.add()
-                if isinstance(dim, int):
-                    entry.dim_value = dim
-                elif isinstance(dim, str):
-                    entry.dim_param = dim
         else:
             inner = text[len("seq(tensor(") : -2]
             number = TensorProto.DataType.Value(inner.upper())

@@ -125,9 +125,9 @@ fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
         "warning: {} of the pieces cannot run yet: they refer to weights that are not here",
         needing.count()
     );
-    for (files, what) in [(nowhere, "put"), (there, "copy or link, from beside the model,")] {
+    for (files, what, from) in [(nowhere, "put", ""), (there, "copy", ", which is beside the model,")] {
         for file in files.iter().take(MOST_FILES) {
-            eprintln!("  hint: {what} {file} to {}", folder.join(file).display());
+            eprintln!("  hint: {what} {file}{from} to {}", folder.join(file).display());
         }
         if files.len() > MOST_FILES {
             let more = files.len() - MOST_FILES;

@@ -103,12 +103,33 @@ impl Fact {
 pub struct Facts {
     /// By the name of the value.
     pub values: HashMap<String, Fact>,
+    /// Those that are sequences of tensors, by name.
+    pub sequences: HashMap<String, Sequence>,
     /// Symbolic dimensions that were not set and stood in the way.
     pub unset_dims: BTreeSet<String>,
     /// Nodes whose outputs could not be worked out, by their position, with the reason.
     pub unknown: Vec<(usize, String)>,
     /// The bodies of nodes that hold graphs, by the position of the node, in the order of its attributes.
     pub bodies: HashMap<usize, Vec<Body>>,
+}
+
+/// A sequence of tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Element type of its members by its ONNX number; 0 where it is not known.
+    pub element: i32,
+    /// The shapes of its members, as far as they are known; none where not even their number is.
+    pub members: Option<Vec<Option<Vec<u64>>>>,
+}
+
+impl Sequence {
+    /// Bytes of all members; none where a shape or the element type is not known.
+    pub fn bytes(&self) -> Option<u64> {
+        let member = |shape: &Option<Vec<u64>>| {
+            Fact { element: self.element, shape: Some(shape.clone()?), content: None }.bytes()
+        };
+        self.members.as_ref()?.iter().try_fold(0u64, |sum, shape| sum.checked_add(member(shape)?))
+    }
 }
 
 /// A graph inside a node.

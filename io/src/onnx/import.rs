@@ -6,7 +6,7 @@
 //! folded into what they view. Nodes that hold subgraphs, and nodes of operators that divvy does not know, are opaque:
 //! they stay one op, with a warning where their cost or the size of what they make is a guess.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::coarsen::fold_free;
 use divvy_core::costs::Profile;
@@ -14,7 +14,7 @@ use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
-use super::facts::{Fact, Facts, bits, element};
+use super::facts::{Fact, Facts, Sequence, bits, element};
 use super::flops::{Scope, work};
 use super::infer::infer;
 use super::proto::{self, Model, Node};
@@ -44,6 +44,7 @@ pub fn understand(
     builder.weights();
     builder.nodes();
     builder.wire();
+    builder.order_derived();
     builder.finish();
     let Builder { mut spec, free, warnings, errors, .. } = builder;
     errors.into_result(())?;
@@ -187,6 +188,8 @@ struct Builder<'a> {
     errors: InputErrors,
     opaque: usize,
     unsized_values: usize,
+    /// Nodes that make what is known beforehand.
+    constant_nodes: Vec<&'a Node>,
 }
 
 impl<'a> Builder<'a> {
@@ -202,6 +205,7 @@ impl<'a> Builder<'a> {
             errors: InputErrors::default(),
             opaque: 0,
             unsized_values: 0,
+            constant_nodes: Vec::new(),
         }
     }
 
@@ -235,7 +239,9 @@ impl<'a> Builder<'a> {
         if name.is_empty() || self.roles.contains_key(name) {
             return;
         }
-        let bytes = self.facts.values.get(name).and_then(Fact::bytes).unwrap_or_else(|| {
+        let sequence = || self.facts.sequences.get(name).and_then(Sequence::bytes);
+        let known = self.facts.values.get(name).and_then(Fact::bytes).or_else(sequence);
+        let bytes = known.unwrap_or_else(|| {
             self.unsized_values += 1;
             let guess = producer.map_or(0, |(_, node)| self.largest_input(node));
             if self.unsized_values <= MOST_WARNINGS {
@@ -350,8 +356,75 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// What is known beforehand is still made as the network runs: shapes, and what is worked out from them, come after
+    /// the tensor that they are of. Ops that read such values, and would not wait for the tensor anyway, are made to.
+    fn order_derived(&mut self) {
+        let origins = self.origins();
+        let mut waiting: BTreeMap<(&'a str, usize), Vec<u32>> = BTreeMap::new();
+        for (op, node) in self.op_nodes.iter().enumerate() {
+            for value in reads(node) {
+                for &tensor in origins.get(value).into_iter().flatten() {
+                    waiting.entry((value, tensor)).or_default().push(op as u32);
+                }
+            }
+        }
+        let mut readers: Vec<Vec<u32>> = vec![Vec::new(); self.spec.ops.len()];
+        for tensor in &self.spec.tensors {
+            if let Some(producer) = tensor.producer {
+                readers[producer as usize].extend(&tensor.consumers);
+            }
+        }
+        for ((value, tensor), ops) in waiting {
+            let Some(producer) = self.spec.tensors[tensor].producer else { continue };
+            let reached = reached(&readers, producer);
+            let consumers: Vec<u32> = ops.into_iter().filter(|&op| !reached[op as usize]).collect();
+            if consumers.is_empty() {
+                continue;
+            }
+            readers[producer as usize].extend(&consumers);
+            let name = format!("{value} (from {})", self.spec.tensors[tensor].name);
+            let bytes = self.facts.values.get(value).and_then(Fact::bytes).unwrap_or(0);
+            self.spec.tensors.push(TensorSpec {
+                name,
+                bytes,
+                producer: Some(producer),
+                consumers,
+                ..TensorSpec::default()
+            });
+        }
+    }
+
+    /// For values that are known beforehand, the tensors made by ops that they are worked out from.
+    fn origins(&self) -> HashMap<&'a str, BTreeSet<usize>> {
+        let mut origins: HashMap<&str, BTreeSet<usize>> = HashMap::new();
+        // Once in the order of a sound file; again as long as nodes out of order bring news.
+        loop {
+            let mut news = false;
+            for node in &self.constant_nodes {
+                let mut from = BTreeSet::new();
+                for value in reads(node) {
+                    match self.roles.get(value) {
+                        Some(Role::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
+                            from.insert(*tensor);
+                        }
+                        _ => from.extend(origins.get(value).into_iter().flatten()),
+                    }
+                }
+                for output in node.output.iter().filter(|_| !from.is_empty()) {
+                    let known = origins.entry(output).or_default();
+                    news |= !from.is_subset(known);
+                    known.extend(&from);
+                }
+            }
+            if !news {
+                return origins;
+            }
+        }
+    }
+
     /// Large constants are weights; small ones are free.
     fn constant(&mut self, node: &'a Node) {
+        self.constant_nodes.push(node);
         for output in node.output.iter().filter(|name| !name.is_empty()) {
             let bytes = self.facts.values.get(output).and_then(Fact::bytes).unwrap_or(0);
             if bytes > SMALL_CONSTANT {
@@ -375,6 +448,18 @@ impl<'a> Builder<'a> {
             }
         }
     }
+}
+
+/// The ops behind an op, itself among them.
+fn reached(readers: &[Vec<u32>], start: u32) -> Vec<bool> {
+    let mut reached = vec![false; readers.len()];
+    let mut open = vec![start];
+    while let Some(op) = open.pop() {
+        if !std::mem::replace(&mut reached[op as usize], true) {
+            open.extend(&readers[op as usize]);
+        }
+    }
+    reached
 }
 
 /// The graphs inside a node.

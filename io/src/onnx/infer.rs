@@ -18,6 +18,7 @@
 //! | `declared` | types the file declares, with symbolic dimensions set |
 //! | `order` | topological order |
 //! | `bodies` | graphs inside nodes |
+//! | `sequences` | sequences of tensors |
 //! | `element` | element types of outputs |
 //! | `constants`, `arithmetic` | contents of small constants |
 //! | the others | shape rules, by family of operators |
@@ -38,13 +39,14 @@ mod generation;
 pub(super) mod matrix;
 mod movement;
 mod normalisation;
-mod order;
+pub(super) mod order;
 mod quantised;
 mod recurrent;
 mod reduction;
 mod resampling;
 mod runtime_quantised;
 mod selection;
+mod sequences;
 mod tensor;
 
 use std::cell::Cell;
@@ -52,7 +54,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use self::call::{Call, Shapes, Value};
 use self::declared::Declared;
-use super::facts::Facts;
+use super::facts::{Facts, Sequence};
 use super::proto::{Graph, Model, Node};
 
 /// The most numbers of content that are kept over all values.
@@ -86,6 +88,15 @@ const FAMILIES: [fn(&Call) -> Option<Shapes>; 14] = [
 ///
 /// A dimension without a name is known as `VALUE[AXIS]`, and `dims` may set it by that name.
 pub fn infer(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
+    walk(model, dims, None)
+}
+
+/// As [`infer`], with some count assumed wherever a shape depends on data: of such shapes only the rank is right.
+pub fn infer_ranks(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
+    walk(model, dims, Some(&[2; call::MAX_ASSUMED]))
+}
+
+fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<call::Assumed>) -> Facts {
     let Some(graph) = &model.graph else {
         return Facts::default();
     };
@@ -95,8 +106,10 @@ pub fn infer(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
         opsets: &opsets(model),
         dims,
         limits: &limits,
+        assumed,
         declared: Declared::new(graph, dims),
         values: HashMap::new(),
+        sequences: HashMap::new(),
         facts: Facts::default(),
         around: None,
     };
@@ -138,8 +151,10 @@ struct Walk<'w, 'a> {
     opsets: &'w HashMap<&'a str, i64>,
     dims: &'a BTreeMap<String, u64>,
     limits: &'w Limits,
+    assumed: Option<call::Assumed>,
     declared: Declared<'a>,
     values: HashMap<&'a str, Value>,
+    sequences: HashMap<&'a str, Sequence>,
     facts: Facts,
     around: Option<&'w Around<'w, 'a>>,
 }
@@ -209,11 +224,17 @@ impl<'a> Walk<'_, 'a> {
         let inputs = node.input.iter();
         let inputs =
             inputs.map(|name| (!name.is_empty()).then(|| self.value(name).unwrap_or(&NOTHING))).collect();
-        let call = Call { node, opset: self.opsets.get(domain).copied().unwrap_or(1), inputs };
+        let opset = self.opsets.get(domain).copied().unwrap_or(1);
+        let call = Call { node, opset, inputs, assumed: self.assumed };
         if domain.is_empty()
             && let Some((outputs, bodies)) = self.bodies(&call)
         {
             return self.keep_bodies(index, node, outputs, bodies);
+        }
+        if domain.is_empty()
+            && let Some(made) = self.sequences(&call)
+        {
+            return self.keep_sequence(index, node, made);
         }
         let known = match domain {
             "" => FAMILIES.iter().find_map(|family| family(&call)),
@@ -227,6 +248,8 @@ impl<'a> Walk<'_, 'a> {
             };
             return self.declare_outputs(index, node, &reason);
         };
+        // Nothing is worked out from what is only assumed.
+        let call = Call { assumed: None, ..call };
         let contents =
             shapes.as_ref().map_or_else(|_| Vec::new(), |shapes| constants::contents(&call, shapes));
         let elements: Vec<i32> = (0..node.output.len()).map(|output| element::of(&call, output)).collect();
@@ -324,6 +347,8 @@ impl<'a> Walk<'_, 'a> {
         self.facts.unknown.sort();
         let values = self.values.into_iter();
         self.facts.values = values.map(|(name, value)| (name.to_owned(), value.into_fact())).collect();
+        let sequences = self.sequences.into_iter();
+        self.facts.sequences = sequences.map(|(name, sequence)| (name.to_owned(), sequence)).collect();
         self.facts
     }
 }

@@ -5,11 +5,13 @@
 //! and each symbol by a factor of its own. A dimension that is the same every time is fixed; one that always equals a
 //! symbol bears its name; any other is open. Where one of the other sizes makes no sense to the model, the dimensions
 //! that could not be worked out are left open, which is always right.
+//!
+//! Shapes that depend on data have a rank nevertheless. ONNX wants it declared of what a piece takes and gives.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::facts::Facts;
-use super::infer::infer;
+use super::facts::{Fact, Facts, Sequence};
+use super::infer::{infer, infer_ranks};
 use super::proto::{DimensionValue, Graph, Model, TypeValue};
 
 /// What a dimension is when the symbolic ones are not set.
@@ -28,6 +30,8 @@ pub enum Size {
 pub struct Outline {
     /// Element type by its ONNX number; 0 where it is not known.
     pub element: i32,
+    /// Whether it is a sequence of tensors.
+    pub is_sequence: bool,
     /// Its shape for the sizes that were set; none where it is not known.
     pub planned: Option<Vec<u64>>,
     /// Its shape for any sizes; none where not even the rank is known.
@@ -44,11 +48,17 @@ pub struct Outlines {
 impl From<&Facts> for Outlines {
     /// Those of a model without symbolic dimensions.
     fn from(facts: &Facts) -> Outlines {
-        let outline = |(name, fact): (&String, &super::facts::Fact)| {
+        let outline = |(name, fact): (&String, &Fact)| {
             let shape = fact.shape.as_ref().map(|shape| shape.iter().map(|&dim| Size::Fixed(dim)).collect());
-            (name.clone(), Outline { element: fact.element, planned: fact.shape.clone(), shape })
+            let planned = fact.shape.clone();
+            (name.clone(), Outline { element: fact.element, is_sequence: false, planned, shape })
         };
-        Outlines { values: facts.values.iter().map(outline).collect() }
+        let sequence = |(name, sequence): (&String, &Sequence)| {
+            let outline = Outline { element: sequence.element, is_sequence: true, ..Outline::default() };
+            (name.clone(), outline)
+        };
+        let tensors = facts.values.iter().map(outline);
+        Outlines { values: tensors.chain(facts.sequences.iter().map(sequence)).collect() }
     }
 }
 
@@ -56,6 +66,9 @@ impl Outlines {
     /// Those of a model whose facts were worked out with `dims` set.
     pub fn new(model: &Model, dims: &BTreeMap<String, u64>, facts: &Facts) -> Outlines {
         let mut outlines = Outlines::from(facts);
+        if outlines.values.values().any(|outline| outline.shape.is_none()) {
+            outlines.rank_unknown(&infer_ranks(model, dims));
+        }
         if dims.is_empty() {
             return outlines;
         }
@@ -82,6 +95,14 @@ impl Outlines {
             };
         }
         outlines
+    }
+
+    /// Gives a rank to values whose shape depends on data.
+    fn rank_unknown(&mut self, ranked: &Facts) {
+        for (name, outline) in self.values.iter_mut().filter(|(_, outline)| outline.shape.is_none()) {
+            let shape = ranked.values.get(name).and_then(|fact| fact.shape.as_ref());
+            outline.shape = shape.map(|shape| vec![Size::Open; shape.len()]);
+        }
     }
 }
 
@@ -201,6 +222,12 @@ mod tests {
         let weights = vec![numbers("from", &[0]), numbers("to", &[4]), numbers("axis", &[0])];
         let whole = model(vec![node("Slice", &["x", "from", "to", "axis"], "y")], weights);
         assert_eq!(shape_of(&whole, "y").unwrap()[0], Size::Open);
+    }
+
+    #[test]
+    fn what_depends_on_data_has_a_rank() {
+        let nodes = vec![node("NonZero", &["x"], "places"), node("Transpose", &["places"], "turned")];
+        assert_eq!(shape_of(&model(nodes, vec![]), "turned"), Some(vec![Size::Open; 2]));
     }
 
     #[test]

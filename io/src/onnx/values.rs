@@ -12,8 +12,8 @@ use super::proto::Model;
 pub struct ValueFact {
     /// Its name.
     pub name: String,
-    /// The type of its elements, such as `float` or `int64`; `unknown` where it is not known or no tensor.
-    pub element: &'static str,
+    /// The type of its elements, such as `float`, or `sequence(float)`; `unknown` where it is not known.
+    pub element: String,
     /// Its shape; none where it is not known.
     pub shape: Option<Vec<u64>>,
     /// Why its shape is not known.
@@ -32,10 +32,14 @@ pub fn values(model: &Model, facts: &Facts) -> Vec<ValueFact> {
     named
         .map(|(name, node)| {
             let fact = facts.values.get(name).cloned().unwrap_or_default();
+            let element = match facts.sequences.get(name) {
+                Some(sequence) => format!("sequence({})", element_name(sequence.element)),
+                None => element_name(fact.element).to_owned(),
+            };
             let reason = node.and_then(|node| reasons.get(&node)).map(|reason| (*reason).clone());
             ValueFact {
                 name: name.to_owned(),
-                element: element_name(fact.element),
+                element,
                 reason: reason.filter(|_| fact.shape.is_none()),
                 shape: fact.shape,
             }

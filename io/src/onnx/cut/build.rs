@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::wiring::Wiring;
 use super::{CutPiece, Fault, PIECE_KEY, Piece};
 use crate::onnx::proto::{
-    Dimension, DimensionValue, Entry, Graph, Model, Shape, Tensor, TensorType, Type, TypeValue, ValueInfo,
+    Dimension, DimensionValue, ElementType, Entry, Graph, Model, Shape, Tensor, TensorType, Type, TypeValue,
+    ValueInfo,
 };
 use crate::onnx::symbolic::{Outline, Outlines, Size};
 
@@ -263,6 +264,15 @@ fn told(info: &ValueInfo) -> u8 {
 /// A declared type, with what it leaves open filled in; none where the element type stays unknown.
 fn complete(declared: Option<Type>, outline: Option<&Outline>) -> Option<Type> {
     let mut known = declared.unwrap_or_default();
+    if known.value.is_none()
+        && let Some(outline) = outline.filter(|outline| outline.is_sequence && outline.element != 0)
+    {
+        let tensor = TensorType { elem_type: Some(outline.element), shape: None };
+        let member = Type { value: Some(TypeValue::TensorType(tensor)), denotation: None };
+        let sequence = ElementType { elem_type: Some(Box::new(member)) };
+        known.value = Some(TypeValue::SequenceType(Box::new(sequence)));
+        return Some(known);
+    }
     let tensor = match known.value.get_or_insert_with(|| TypeValue::TensorType(TensorType::default())) {
         TypeValue::TensorType(tensor) => tensor,
         _ => return Some(known),
@@ -295,5 +305,5 @@ fn value_of(size: &Size) -> Option<DimensionValue> {
 fn of_tensor(tensor: &Tensor) -> Outline {
     let dims: Option<Vec<u64>> = tensor.dims.iter().map(|&dim| u64::try_from(dim).ok()).collect();
     let shape = dims.as_ref().map(|dims| dims.iter().map(|&dim| Size::Fixed(dim)).collect());
-    Outline { element: tensor.data_type(), planned: dims, shape }
+    Outline { element: tensor.data_type(), is_sequence: false, planned: dims, shape }
 }

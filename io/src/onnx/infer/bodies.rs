@@ -90,8 +90,10 @@ impl<'a> Walk<'_, 'a> {
             opsets: self.opsets,
             dims: self.dims,
             limits: self.limits,
+            assumed: self.assumed,
             declared: Declared::new(body, self.dims),
             values: HashMap::new(),
+            sequences: HashMap::new(),
             facts: Facts::default(),
             around: Some(&around),
         };
@@ -106,7 +108,8 @@ impl<'a> Walk<'_, 'a> {
 
     /// One of two branches; where the condition is not known, what they agree on.
     fn branches<'s>(&'s self, call: &Call<'s>) -> Result<(Vec<Output>, Vec<Body>), String> {
-        let taken = call.number(0).ok().map(|condition| condition != 0);
+        // To assume a branch would be to assume its shapes.
+        let taken = call.number(0).ok().filter(|_| !call.is_assumed(0)).map(|condition| condition != 0);
         // As often as a branch that may be taken is known to run.
         let runs = |branch: bool| taken.map(|taken| u64::from(taken == branch));
         let mut sides = Vec::new();
@@ -169,7 +172,7 @@ impl<'a> Walk<'_, 'a> {
         let runs = match (begins, call.has(0).then(|| call.number(0))) {
             (Some(false), _) => Some(0),
             (Some(true), Some(Ok(rounds))) if goes_on => Some(size(rounds.max(0))?),
-            _ => None,
+            _ => call.assumed_count("").ok(),
         };
         let mut outputs: Vec<Output> = states.into_iter().map(|state| (state, CHANGES.to_owned())).collect();
         for index in count..call.node.output.len() {

@@ -26,6 +26,9 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
 fn reshape(call: &Call) -> Shapes {
     let shape = call.shape(0)?;
     let wanted = call.numbers_or_ints(1, "shape")?.ok_or("the new shape is missing")?;
+    if call.is_assumed(1) {
+        return Ok(vec![wanted.iter().map(|&number| size(number)).collect::<Result<_, _>>()?]);
+    }
     let copies = call.int("allowzero", 0) == 0;
     let mut dims = Vec::with_capacity(wanted.len());
     let mut open = None;
@@ -162,7 +165,11 @@ fn flatten(call: &Call) -> Shapes {
 
 fn expand(call: &Call) -> Shapes {
     let shape = call.shape(0)?;
-    let wanted: Shape = call.numbers(1)?.iter().map(|&dim| size(dim)).collect::<Result<_, _>>()?;
+    let mut wanted: Shape = call.numbers(1)?.iter().map(|&dim| size(dim)).collect::<Result<_, _>>()?;
+    if call.is_assumed(1) {
+        wanted.resize(wanted.len().max(call.shape(0)?.len()), wanted.first().copied().unwrap_or(1));
+        return Ok(vec![wanted]);
+    }
     Ok(vec![super::call::broadcast(&[shape, &wanted])?])
 }
 

@@ -7,7 +7,7 @@ use crate::onnx::import::reads;
 use crate::onnx::proto::Node;
 
 /// Positions in topological order, and those of nodes that are in a cycle or behind one.
-pub(super) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
+pub(in crate::onnx) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         for output in node.output.iter().filter(|name| !name.is_empty()) {
