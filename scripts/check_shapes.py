@@ -11,7 +11,8 @@ Three collections, none of them stored here:
 * operators  the operator tests of the package `onnx`, one node or one expanded function each
 
 For each model every value that a node makes must have a known shape in divvy, and that must be what
-`onnx.shape_inference` (strict, with data propagation) finds, where it finds one, and what ONNX Runtime really makes.
+`onnx.shape_inference` (strict, with data propagation) finds, where it finds one, and what ONNX Runtime really makes. Of
+the families, every op must have its operations counted too.
 Values whose shape depends on data are counted apart; behind those ONNX must not know more than divvy. The last line is
 `N passed, N failed`, counted in models.
 
@@ -39,6 +40,9 @@ LIGHT = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "ligh
 
 # Operators whose output shape depends on what the data are, or whose outputs are no tensors.
 DATA_DEPENDENT = {"Compress", "NonMaxSuppression", "NonZero", "Unique", "StringNormalizer", "StringSplit", "ImageDecoder"}
+
+# Operators whose number of operations depends on what the data are.
+COSTS_DEPEND_ON_DATA = {"MaxRoiPool", "NonMaxSuppression", "Unique"}
 
 # divvy plans inference.
 TRAINING = "ai.onnx.preview.training"
@@ -141,6 +145,21 @@ def made_by_runtime(case):
         if types[name].startswith("tensor("):
             made[name] = (types[name][len("tensor(") : -1], list(value.shape()))
     return made
+
+
+def check_costs(program, case, folder):
+    """Raises where the operations of an op are not counted that do not depend on data."""
+    dims = [argument for name, size in case.dims.items() for argument in ("--dim", f"{name}={size}")]
+    path = folder / "model.onnx"
+    path.write_bytes(case.model.SerializeToString())
+    command = [program, "inspect", str(path), "--json", "--granularity", "op", *dims]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"divvy: {done.stderr.strip()}")
+    unknown = json.loads(done.stdout)["ops_of_unknown_flops"]
+    excused = sum(node.op_type in COSTS_DEPEND_ON_DATA for node in case.model.graph.node)
+    if unknown > excused:
+        raise RuntimeError(f"the operations of {unknown} ops are not counted: {done.stderr.strip()}")
 
 
 def compare(name_of_case, case, program, folder, tally):
@@ -268,7 +287,10 @@ def main():
                 if arguments.only not in name:
                     continue
                 try:
-                    wrong = compare(name, make(), arguments.divvy, pathlib.Path(folder), tally)
+                    case = make()
+                    wrong = compare(name, case, arguments.divvy, pathlib.Path(folder), tally)
+                    if collection == "families":
+                        check_costs(arguments.divvy, case, pathlib.Path(folder))
                 except Exception as error:  # noqa: BLE001: whatever goes wrong is a failure of the model
                     wrong = [f"{type(error).__name__}: {str(error)[:600]}"]
                 if wrong:

@@ -151,6 +151,7 @@ impl Count<'_> {
             "Det" => self.determinant(),
             "AveragePool" | "LpPool" | "MaxPool" => self.pool(),
             "GlobalAveragePool" | "GlobalLpPool" | "GlobalMaxPool" => self.per_input(1),
+            "RoiAlign" => self.regions(),
             "Attention" => self.attention(),
             "LinearAttention" => self.linear_attention(),
             "RNN" | "GRU" | "LSTM" => self.recurrent(),
@@ -194,6 +195,7 @@ impl Count<'_> {
             "DynamicQuantizeMatMul" | "MatMulBnb4" | "MatMulIntegerToFloat" | "MatMulNBits" => {
                 self.product(false)
             }
+            "Inverse" => self.per_input(self.input(0)?.last()?.checked_mul(2)?),
             "QLinearConcat" | "Trilu" => Some(0),
             "QLinearLeakyRelu" | "QLinearWhere" => self.per_output(1),
             "QLinearSigmoid" => self.per_output(FUNCTION + 2),
@@ -258,6 +260,12 @@ impl Count<'_> {
         let window =
             window.iter().try_fold(1u64, |window, &side| window.checked_mul(u64::try_from(side).ok()?))?;
         self.per_output(window)
+    }
+
+    /// Samples between four neighbours; how many, is in the attribute, or else depends on the regions.
+    fn regions(&self) -> Option<u64> {
+        let samples = u64::try_from(self.int("sampling_ratio", 0)).ok().filter(|&samples| samples > 0)?;
+        self.per_output(samples.checked_mul(samples)?.checked_mul(8)?)
     }
 
     fn resample(&self) -> Option<u64> {

@@ -1,10 +1,9 @@
 //! From an ONNX graph to divvy's: ops, tensors, parameters, with constants and shape arithmetic folded away.
 //!
 //! A node becomes an op unless everything it makes is known beforehand: constants, arithmetic on shapes, and what is
-//! worked out from weights alone, which is a weight itself. Weights
-//! are parameters, in the file or beside it; their data are never looked at. Views (reshape and its like) are free and
-//! folded into what they view. Nodes that hold subgraphs, and nodes of operators that divvy does not know, are opaque:
-//! they stay one op, with a warning where their cost or the size of what they make is a guess.
+//! worked out from weights alone, which is a weight itself. Weights are parameters, in the file or beside it; their data
+//! are never looked at. Views (reshape and its like) are free and folded into what they view. Nodes that hold subgraphs,
+//! and nodes of operators that divvy does not know, stay one op, with a warning.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,6 +16,7 @@ use divvy_core::problem::ProblemSpec;
 use super::facts::{Fact, Facts, Sequence, bits, element};
 use super::flops::{Scope, work};
 use super::infer::infer;
+use super::infer::order::order;
 use super::proto::{self, Model, Node};
 
 /// What an import found.
@@ -188,8 +188,8 @@ struct Builder<'a> {
     errors: InputErrors,
     opaque: usize,
     unsized_values: usize,
-    /// Nodes that make what is known beforehand.
-    constant_nodes: Vec<&'a Node>,
+    /// For each node, whether what it makes is known beforehand.
+    is_constant_node: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -205,7 +205,7 @@ impl<'a> Builder<'a> {
             errors: InputErrors::default(),
             opaque: 0,
             unsized_values: 0,
-            constant_nodes: Vec::new(),
+            is_constant_node: vec![false; graph.node.len()],
         }
     }
 
@@ -280,6 +280,7 @@ impl<'a> Builder<'a> {
         let names = op_names(self.graph);
         for (position, (node, name)) in self.graph.node.iter().zip(names).enumerate() {
             if self.is_constant(node) {
+                self.is_constant_node[position] = true;
                 self.constant(node);
                 continue;
             }
@@ -374,10 +375,12 @@ impl<'a> Builder<'a> {
                 readers[producer as usize].extend(&tensor.consumers);
             }
         }
+        let mut search = Search { seen_in: vec![0; readers.len()], round: 0, steps_left: MOST_STEPS };
         for ((value, tensor), ops) in waiting {
             let Some(producer) = self.spec.tensors[tensor].producer else { continue };
-            let reached = reached(&readers, producer);
-            let consumers: Vec<u32> = ops.into_iter().filter(|&op| !reached[op as usize]).collect();
+            let last = ops.iter().copied().max().unwrap_or(0);
+            search.from(&readers, producer, last);
+            let consumers: Vec<u32> = ops.into_iter().filter(|&op| !search.reached(op)).collect();
             if consumers.is_empty() {
                 continue;
             }
@@ -397,34 +400,31 @@ impl<'a> Builder<'a> {
     /// For values that are known beforehand, the tensors made by ops that they are worked out from.
     fn origins(&self) -> HashMap<&'a str, BTreeSet<usize>> {
         let mut origins: HashMap<&str, BTreeSet<usize>> = HashMap::new();
-        // Once in the order of a sound file; again as long as nodes out of order bring news.
-        loop {
-            let mut news = false;
-            for node in &self.constant_nodes {
-                let mut from = BTreeSet::new();
-                for value in reads(node) {
-                    match self.roles.get(value) {
-                        Some(Role::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
-                            from.insert(*tensor);
-                        }
-                        _ => from.extend(origins.get(value).into_iter().flatten()),
+        let mut left = MOST_ORIGINS;
+        for position in order(&self.graph.node).0.into_iter().filter(|at| self.is_constant_node[*at]) {
+            let node = &self.graph.node[position];
+            let mut from = BTreeSet::new();
+            for value in reads(node) {
+                match self.roles.get(value) {
+                    Some(Role::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
+                        from.insert(*tensor);
                     }
-                }
-                for output in node.output.iter().filter(|_| !from.is_empty()) {
-                    let known = origins.entry(output).or_default();
-                    news |= !from.is_subset(known);
-                    known.extend(&from);
+                    _ => from.extend(origins.get(value).into_iter().flatten()),
                 }
             }
-            if !news {
-                return origins;
+            for output in node.output.iter().filter(|_| !from.is_empty()) {
+                if left < from.len() {
+                    return origins;
+                }
+                left -= from.len();
+                origins.insert(output, from.clone());
             }
         }
+        origins
     }
 
     /// Large constants are weights; small ones are free.
     fn constant(&mut self, node: &'a Node) {
-        self.constant_nodes.push(node);
         for output in node.output.iter().filter(|name| !name.is_empty()) {
             let bytes = self.facts.values.get(output).and_then(Fact::bytes).unwrap_or(0);
             if bytes > SMALL_CONSTANT {
@@ -450,16 +450,40 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The ops behind an op, itself among them.
-fn reached(readers: &[Vec<u32>], start: u32) -> Vec<bool> {
-    let mut reached = vec![false; readers.len()];
-    let mut open = vec![start];
-    while let Some(op) = open.pop() {
-        if !std::mem::replace(&mut reached[op as usize], true) {
+/// Most tensors that all derived values together are followed to; real models stay far below.
+const MOST_ORIGINS: usize = 4_000_000;
+
+/// Most steps of all searches for ops that come after another anyway. An edge too many does no harm.
+const MOST_STEPS: usize = 50_000_000;
+
+/// Which ops come after another.
+struct Search {
+    /// The round in which an op was last found.
+    seen_in: Vec<u32>,
+    round: u32,
+    steps_left: usize,
+}
+
+impl Search {
+    /// Finds the ops behind one, itself among them; those past `last` in the file are not looked for.
+    fn from(&mut self, readers: &[Vec<u32>], start: u32, last: u32) {
+        self.round += 1;
+        let mut open = vec![start];
+        while let Some(op) = open.pop() {
+            let seen = &mut self.seen_in[op as usize];
+            if *seen == self.round || op > last || self.steps_left == 0 {
+                continue;
+            }
+            *seen = self.round;
+            self.steps_left = self.steps_left.saturating_sub(readers[op as usize].len() + 1);
             open.extend(&readers[op as usize]);
         }
     }
-    reached
+
+    /// Whether the last round found an op.
+    fn reached(&self, op: u32) -> bool {
+        self.seen_in[op as usize] == self.round
+    }
 }
 
 /// The graphs inside a node.

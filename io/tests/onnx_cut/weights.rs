@@ -294,7 +294,10 @@ fn an_earlier_export_is_replaced_and_other_files_are_left_alone() {
     let target = folder.join("out");
     write_pieces(&cut, &source, &target, &Weights::External.into()).unwrap();
     fs::write(target.join("notes.txt"), "mine").unwrap();
-    assert_eq!(files(&target), ["manifest.json", "notes.txt", "p0.onnx", "p0.onnx.data", "p1.onnx"]);
+    assert_eq!(
+        files(&target),
+        ["manifest.json", "notes.txt", "p0.onnx", "p0.onnx.data", "p1.onnx", "p1.onnx.data"]
+    );
     // Fewer pieces under other names: nothing of the first export stays.
     cut.truncate(1);
     cut[0].name = "q".into();
