@@ -62,6 +62,9 @@ pub(crate) struct InspectArgs {
     pub(crate) top: usize,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
+    /// List element type and shape of every value of an ONNX model
+    #[arg(long)]
+    pub(crate) values: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -160,7 +163,7 @@ pub(crate) enum WeightsName {
 
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
-    /// Plan file
+    /// Plan file; `-` reads standard input
     pub(crate) plan: String,
     /// What to write
     #[arg(long, value_enum)]
@@ -174,6 +177,9 @@ pub(crate) struct ExportArgs {
     /// What becomes of weights
     #[arg(long, value_enum, default_value = "inline")]
     pub(crate) weights: WeightsName,
+    /// Overwrite files that no earlier export wrote
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Objectives by name.

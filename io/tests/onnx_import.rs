@@ -69,7 +69,9 @@ fn codes(error: &Error) -> Vec<Code> {
     }
 }
 
-/// Multiply-adds of convolutions and matrix products, as torchvision's model pages give them.
+/// Multiply-adds of convolutions and matrix products. The published figures are those of torchvision: `_ops` of the
+/// weights in `torchvision/models/{resnet,googlenet,mobilenetv2}.py`, in billions, a multiply-add counted once. Its table
+/// of classification models shows them rounded as "GFLOPS" (<https://pytorch.org/vision/stable/models.html>).
 #[test]
 fn multiply_adds_are_the_published_ones() {
     for (name, published) in [("resnet50", 4.089e9), ("googlenet", 1.498e9), ("mobilenet_v2", 0.301e9)] {
@@ -143,6 +145,60 @@ fn nodes_in_any_order_are_joined_alike() {
         graph.order().iter().map(|&op| graph.op(op).kind.as_str()).collect::<Vec<_>>(),
         ["Neg", "Relu"]
     );
+}
+
+#[test]
+fn ops_wait_for_the_tensors_whose_shapes_they_read() {
+    let nodes = vec![
+        node("Relu", "", &["x"], &["late"]),
+        node("Shape", "", &["late"], &["s"]),
+        node("Expand", "", &["b", "s"], &["wide"]),
+        node("Add", "", &["wide", "late"], &["y"]),
+    ];
+    let inputs = vec![value("x", &[Some("4"), Some("5")]), value("b", &[Some("1"), Some("5")])];
+    let made = model(nodes, inputs, vec![value("y", &[])]);
+    let (graph, _) = understood(&loaded(&made), &Dims::new()).expect("it imports");
+    let wait = graph.tensors.iter().find(|tensor| tensor.name == "s (from late)").expect("there is an edge");
+    let kind = |op: u32| graph.ops[op as usize].kind.as_str();
+    assert_eq!((wait.bytes, wait.producer.map(kind)), (16, Some("Relu")));
+    assert_eq!(wait.consumers.iter().map(|&op| kind(op)).collect::<Vec<_>>(), ["Expand"]);
+}
+
+#[test]
+fn bodies_are_counted_and_their_weights_belong_to_the_node() {
+    let inner = proto::Tensor {
+        name: Some("w".into()),
+        dims: vec![64, 64],
+        data_type: Some(1),
+        ..proto::Tensor::default()
+    };
+    let branch = |op: &str, inputs: &[&str], weights: Vec<proto::Tensor>| proto::Graph {
+        node: vec![node(op, "", inputs, &["out"])],
+        initializer: weights,
+        output: vec![proto::ValueInfo { name: Some("out".into()), ..Default::default() }],
+        ..proto::Graph::default()
+    };
+    let mut choice = node("If", "", &["c"], &["y"]);
+    for (name, graph) in [
+        ("then_branch", branch("MatMul", &["x", "w"], vec![inner])),
+        ("else_branch", branch("Relu", &["x"], vec![])),
+    ] {
+        let attribute = proto::Attribute { name: Some(name.into()), g: Some(graph), ..Default::default() };
+        choice.attribute.push(attribute);
+    }
+    let mut condition = value("c", &[]);
+    if let Some(proto::TypeValue::TensorType(tensor)) =
+        condition.r#type.as_mut().and_then(|kind| kind.value.as_mut())
+    {
+        tensor.elem_type = Some(9);
+    }
+    let made =
+        model(vec![choice], vec![value("x", &[Some("2"), Some("64")]), condition], vec![value("y", &[])]);
+    let (graph, warnings) = understood(&loaded(&made), &Dims::new()).expect("it imports");
+    assert_eq!(graph.ops[0].flops, Some(2 * 2 * 64 * 64));
+    assert_eq!((graph.params.len(), graph.params[0].bytes), (1, 64 * 64 * 4));
+    assert!(warnings.iter().any(|warning| warning.contains("holds a subgraph")), "{warnings:?}");
+    assert!(!warnings.iter().any(|warning| warning.contains("size of")), "{warnings:?}");
 }
 
 #[test]

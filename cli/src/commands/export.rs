@@ -1,14 +1,17 @@
 //! `divvy export`: the model of a plan, cut into pieces that run, or marked with what runs where.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use divvy_core::input_error::{Code, InputError};
 use divvy_io::file;
+use divvy_io::import::onnx_model;
 use divvy_io::onnx::cut::{Piece, annotate, cut};
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::proto::Model;
-use divvy_io::onnx::weights::{Weights, write_pieces};
-use divvy_io::onnx::{inline, load, pieces};
+use divvy_io::onnx::symbolic::Outlines;
+use divvy_io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
+use divvy_io::onnx::{load, pieces};
 use divvy_io::plan_file::PlanFile;
 
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
@@ -35,7 +38,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
     })?;
     match args.format {
         ExportFormat::Onnx => write_cut(&model, &pieces, Path::new(&path), args, &plan),
-        ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, args),
+        ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, Path::new(&path), args),
     }
 }
 
@@ -45,11 +48,15 @@ fn fault(path: &str, code: Code, message: String, fix: &str) -> Failure {
 
 /// The model file: as given, else where the plan was made from.
 fn model_path(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
-    let recorded =
-        plan.sources.iter().find(|source| source.role == "model").map(|source| source.path.clone());
-    args.model.clone().or(recorded).ok_or_else(|| {
-        Failure::option("--model", "the plan does not say which model it is for", "name it with --model FILE")
-    })
+    let recorded = plan.sources.iter().find(|source| source.role == "model");
+    let why = match (&args.model, recorded.map(|source| source.path.as_str())) {
+        (Some(given), _) if given == "-" => "a model is cut from its file, not from standard input",
+        (Some(given), _) => return Ok(given.clone()),
+        (None, Some("-")) => "the plan was made from a model on standard input",
+        (None, Some(path)) => return Ok(path.to_owned()),
+        (None, None) => "the plan does not say which model it is for",
+    };
+    Err(Failure::option("--model", why, "name it with --model FILE"))
 }
 
 fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, Failure> {
@@ -68,9 +75,7 @@ fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, F
         let message = format!("`{}` was not made from an ONNX model", args.plan);
         return Err(fault(path, Code::Format, message, "only ONNX models can be cut"));
     }
-    let model = load::decode(path, loaded.bytes)?.model;
-    inline::inline(model)
-        .map_err(|reason| fault(path, Code::Range, reason, "export the model without functions"))
+    Ok(onnx_model(&loaded)?)
 }
 
 fn write_cut(
@@ -80,35 +85,72 @@ fn write_cut(
     args: &ExportArgs,
     plan: &PlanFile,
 ) -> Result<String, Failure> {
-    let facts = infer(model, &plan.reading.dims);
-    let cut = cut(model, pieces, &facts).map_err(|error| {
+    let dims = &plan.reading.dims;
+    let outlines = Outlines::new(model, dims, &infer(model, dims));
+    let cut = cut(model, pieces, &outlines).map_err(|error| {
         fault(&source.display().to_string(), Code::Contradiction, error.to_string(), "choose another plan")
     })?;
-    let how = match args.weights {
+    let weights = match args.weights {
         WeightsName::Inline => Weights::Inline,
         WeightsName::External => Weights::External,
         WeightsName::Keep => Weights::KeepReference,
     };
+    let how = Writing { weights, dims: dims.clone(), overwrite: args.force };
     let manifest =
-        write_pieces(&cut, source, &args.output, how).map_err(|e| Failure::Environment(e.to_string()))?;
+        write_pieces(&cut, source, &args.output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
     let mut text =
         format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), args.output.display());
     for (piece, entry) in cut.iter().zip(&manifest.pieces) {
         let nodes = piece.model.graph.as_ref().map_or(0, |graph| graph.node.len());
         text.push_str(&format!("  {}  on {}: {nodes} nodes\n", entry.file, piece.device));
     }
-    let missing: usize = manifest.pieces.iter().map(|piece| piece.missing_weights.len()).sum();
-    if missing > 0 {
-        text.push_str(&format!(
-            "  {missing} weights are not on disk; the pieces refer to them as the model does\n"
-        ));
-    }
     text.push_str("  manifest.json says what feeds what\n");
+    warn_of_absent_weights(&manifest, source, &args.output);
     Ok(text)
 }
 
-fn write_annotated(model: &Model, pieces: &[Piece], args: &ExportArgs) -> Result<String, Failure> {
+/// Says which files of weights the pieces refer to, if they are not beside the pieces, and how to get them there.
+fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
+    let referred: BTreeSet<&String> = manifest.pieces.iter().flat_map(|piece| &piece.weight_files).collect();
+    let absent: Vec<&String> = referred.into_iter().filter(|file| !folder.join(file).exists()).collect();
+    if absent.is_empty() {
+        return;
+    }
+    let needing =
+        manifest.pieces.iter().filter(|piece| piece.weight_files.iter().any(|f| absent.contains(&f)));
+    let beside = source.parent().unwrap_or(Path::new(""));
+    let (there, nowhere): (Vec<&String>, Vec<&String>) =
+        absent.iter().partition(|file| beside.join(file).exists());
+    eprintln!(
+        "warning: {} of the pieces cannot run yet: they refer to weights that are not here",
+        needing.count()
+    );
+    for (files, what, from) in [(nowhere, "put", ""), (there, "copy", ", which is beside the model,")] {
+        for file in files.iter().take(MOST_FILES) {
+            eprintln!("  hint: {what} {file}{from} to {}", folder.join(file).display());
+        }
+        if files.len() > MOST_FILES {
+            let more = files.len() - MOST_FILES;
+            eprintln!("  hint: and {more} more files; `weight_files` in manifest.json lists them");
+        }
+    }
+}
+
+/// Most files of weights that are named one by one.
+const MOST_FILES: usize = 5;
+
+fn write_annotated(
+    model: &Model,
+    pieces: &[Piece],
+    source: &Path,
+    args: &ExportArgs,
+) -> Result<String, Failure> {
     use prost::Message;
+    let there = args.output.canonicalize();
+    if there.is_ok_and(|there| source.canonicalize().is_ok_and(|source| source == there)) {
+        let message = "the annotated model would overwrite the model itself";
+        return Err(Failure::option("--output", message, "give it another name"));
+    }
     let bytes = annotate(model, pieces, "divvy").encode_to_vec();
     file::write_bytes(&args.output, &bytes)?;
     Ok(format!(

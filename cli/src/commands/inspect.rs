@@ -23,6 +23,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     let loaded = file::load(&args.file)?;
     let dims = dims(&args.reading.dim)?;
     let about = |errors| Failure::Input(args.file.clone(), errors);
+    if args.values {
+        return super::values::list(&loaded, &dims, args.json);
+    }
     match import_with(&loaded, &dims)? {
         Imported::Hardware(spec) => {
             if args.on.is_some() {

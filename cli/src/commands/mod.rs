@@ -7,3 +7,4 @@ pub(crate) mod generate;
 pub(crate) mod hardware;
 pub(crate) mod inspect;
 pub(crate) mod plan;
+mod values;

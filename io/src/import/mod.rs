@@ -102,15 +102,19 @@ pub fn import_with(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
     finish(loaded, imported, errors)
 }
 
+/// The ONNX model that a file holds, with its local functions inlined.
+pub fn onnx_model(loaded: &Loaded) -> Result<onnx::proto::Model, Error> {
+    let model = onnx::load::decode(&loaded.path, loaded.bytes.clone())?.model;
+    onnx::inline::inline(model).map_err(|message| {
+        let fix = "export the model without local functions";
+        let error = InputError::new(Code::Range, "functions", message, fix);
+        Error::Input { path: loaded.path.clone(), errors: error.into() }
+    })
+}
+
 fn import_onnx(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
     let input = |errors| Error::Input { path: loaded.path.clone(), errors };
-    let model = onnx::load::decode(&loaded.path, loaded.bytes.clone())?.model;
-    let model = onnx::inline::inline(model).map_err(|message| {
-        input(
-            InputError::new(Code::Range, "functions", message, "export the model without local functions")
-                .into(),
-        )
-    })?;
+    let model = onnx_model(loaded)?;
     let file = Path::new(&loaded.path).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy());
     let understood = onnx::import::understand(&model, &file, dims).map_err(input)?;
     let (spec, warnings) = (Box::new(understood.spec), understood.warnings);

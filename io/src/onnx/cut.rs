@@ -20,15 +20,15 @@ mod build;
 mod order;
 mod wiring;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 pub use annotate::annotate;
 
 use self::build::Builder;
 use self::wiring::Wiring;
-use super::facts::Facts;
 use super::proto::{Graph, Model};
+use super::symbolic::Outlines;
 
 /// The metadata key under which a piece carries its name.
 pub const PIECE_KEY: &str = "divvy.piece";
@@ -62,6 +62,8 @@ pub struct CutPiece {
     pub outputs: Vec<String>,
     /// Those of its outputs that are outputs of the whole.
     pub results: Vec<String>,
+    /// Shapes of its inputs and outputs for the sizes that the plan was made for, where they are known.
+    pub planned: BTreeMap<String, Vec<u64>>,
 }
 
 /// One reason why a model cannot be cut as asked.
@@ -183,9 +185,9 @@ impl From<Fault> for CutError {
 /// Cuts a model into `pieces`, returned in an order in which they can run.
 ///
 /// The types of values that enter or leave a piece are those that the model declares; what it leaves open comes from
-/// `facts`. A shape that neither knows stays open. Shapes from `facts` hold for the symbolic dimensions they were
-/// worked out with: a model cut with a set batch size runs with that one, unless it declares its values itself.
-pub fn cut(model: &Model, pieces: &[Piece], facts: &Facts) -> Result<Vec<CutPiece>, CutError> {
+/// `outlines`. A shape that neither knows stays open, and so do dimensions that depend on symbolic ones: a piece accepts
+/// whatever sizes the whole accepts.
+pub fn cut(model: &Model, pieces: &[Piece], outlines: &Outlines) -> Result<Vec<CutPiece>, CutError> {
     let graph = model.graph.as_ref().ok_or(Fault::NoGraph)?;
     let (owner, wiring) = match (place(graph, pieces), Wiring::new(graph)) {
         (Ok(owner), Ok(wiring)) => (owner, wiring),
@@ -197,7 +199,7 @@ pub fn cut(model: &Model, pieces: &[Piece], facts: &Facts) -> Result<Vec<CutPiec
     let order = order::order(&wiring.feeds(&owner, pieces.len())).map_err(|circle| Fault::PieceCycle {
         pieces: circle.into_iter().map(|piece| pieces[piece].name.clone()).collect(),
     })?;
-    let builder = Builder::new(model, graph, facts, wiring, &owner, &order.sequence)?;
+    let builder = Builder::new(model, graph, outlines, wiring, &owner, &order.sequence)?;
     let mut faults = Vec::new();
     let mut cut = Vec::with_capacity(pieces.len());
     for &position in &order.sequence {

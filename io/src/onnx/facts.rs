@@ -39,6 +39,42 @@ pub fn bits(element_type: i32) -> Option<u64> {
     }
 }
 
+/// The name of an element type, by its ONNX number, as ONNX names it.
+pub fn element_name(element_type: i32) -> &'static str {
+    const NAMES: [&str; 29] = [
+        "unknown",
+        "float",
+        "uint8",
+        "int8",
+        "uint16",
+        "int16",
+        "int32",
+        "int64",
+        "string",
+        "bool",
+        "float16",
+        "double",
+        "uint32",
+        "uint64",
+        "complex64",
+        "complex128",
+        "bfloat16",
+        "float8e4m3fn",
+        "float8e4m3fnuz",
+        "float8e5m2",
+        "float8e5m2fnuz",
+        "uint4",
+        "int4",
+        "float4e2m1",
+        "float8e8m0",
+        "uint2",
+        "int2",
+        "float6e2m3",
+        "float6e3m2",
+    ];
+    usize::try_from(element_type).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"unknown")
+}
+
 /// What is known of a tensor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fact {
@@ -67,10 +103,42 @@ impl Fact {
 pub struct Facts {
     /// By the name of the value.
     pub values: HashMap<String, Fact>,
+    /// Those that are sequences of tensors, by name.
+    pub sequences: HashMap<String, Sequence>,
     /// Symbolic dimensions that were not set and stood in the way.
     pub unset_dims: BTreeSet<String>,
     /// Nodes whose outputs could not be worked out, by their position, with the reason.
     pub unknown: Vec<(usize, String)>,
+    /// The bodies of nodes that hold graphs, by the position of the node, in the order of its attributes.
+    pub bodies: HashMap<usize, Vec<Body>>,
+}
+
+/// A sequence of tensors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sequence {
+    /// Element type of its members by its ONNX number; 0 where it is not known.
+    pub element: i32,
+    /// The shapes of its members, as far as they are known; none where not even their number is.
+    pub members: Option<Vec<Option<Vec<u64>>>>,
+}
+
+impl Sequence {
+    /// Bytes of all members; none where a shape or the element type is not known.
+    pub fn bytes(&self) -> Option<u64> {
+        let member = |shape: &Option<Vec<u64>>| {
+            Fact { element: self.element, shape: Some(shape.clone()?), content: None }.bytes()
+        };
+        self.members.as_ref()?.iter().try_fold(0u64, |sum, shape| sum.checked_add(member(shape)?))
+    }
+}
+
+/// A graph inside a node.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// The facts of the values that it makes itself.
+    pub facts: Facts,
+    /// How often it runs when its node does; none where that depends on data.
+    pub runs: Option<u64>,
 }
 
 /// What a model itself says of its values: declared types with shapes in numbers, and weights.

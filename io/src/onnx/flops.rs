@@ -3,15 +3,93 @@
 //! A multiplication and the addition of its result count as two; a bias is where a sum starts and costs nothing.
 //! Element by element, arithmetic and comparisons count as one, and functions that a device evaluates as a short
 //! polynomial as a few. Moving data counts as nothing. What depends on data, or is not known, is `None`.
+//!
+//! A node with bodies counts what they hold: `If` the larger of its branches, `Loop` and `Scan` their body as often as
+//! it runs, or once where that depends on data.
 
-use super::facts::Fact;
+use super::facts::{Body, Fact, Facts};
 use super::infer::{attribute, matrix};
 use super::proto::Node;
 
 /// Operations of an exponential, a logarithm or a trigonometric function.
 const FUNCTION: u64 = 4;
 
-/// Operations of a node; none where they are not known.
+/// The facts of a graph, and of the graphs that it is inside of.
+#[derive(Clone, Copy)]
+pub struct Scope<'a> {
+    /// Those of the graph itself.
+    pub facts: &'a Facts,
+    /// Those around it, for a body.
+    pub around: Option<&'a Scope<'a>>,
+}
+
+impl<'a> Scope<'a> {
+    fn fact(&self, name: &str) -> Option<&'a Fact> {
+        let mut scope = Some(self);
+        while let Some(here) = scope {
+            if let Some(fact) = here.facts.values.get(name) {
+                return Some(fact);
+            }
+            scope = here.around;
+        }
+        None
+    }
+}
+
+/// The operations of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// How many; none where they are not known.
+    pub flops: Option<u64>,
+    /// What was assumed, or left out, to count those of bodies.
+    pub assumed: Vec<String>,
+}
+
+/// The operations of the node at a position of the graph that `scope` is about, with those of its bodies.
+pub fn work(index: usize, node: &Node, scope: &Scope) -> Work {
+    let fact = |name: &String| scope.fact(name).filter(|_| !name.is_empty());
+    let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
+    let graphs: Vec<_> = graphs.collect();
+    if graphs.is_empty() {
+        let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();
+        let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
+        return Work { flops: flops(node, &inputs, &outputs), assumed: Vec::new() };
+    }
+    let bodies = scope.facts.bodies.get(&index).map_or(&[][..], Vec::as_slice);
+    if bodies.len() != graphs.len() {
+        return Work::default();
+    }
+    let mut assumed = Vec::new();
+    let each = graphs.iter().zip(bodies).map(|(graph, body)| once(&graph.node, body, scope, &mut assumed));
+    let each: Vec<u64> = each.collect();
+    let branches = node.op_type() == "If";
+    if !branches && bodies.iter().any(|body| body.runs.is_none()) {
+        assumed.push("how often its body runs depends on data, and is counted as once".to_owned());
+    }
+    let runs = bodies.iter().map(|body| body.runs.unwrap_or(1));
+    let flops = each.iter().zip(runs).map(|(flops, runs)| flops.saturating_mul(runs)).max();
+    Work { flops, assumed }
+}
+
+/// The operations of one run of a body.
+fn once(nodes: &[Node], body: &Body, around: &Scope, assumed: &mut Vec<String>) -> u64 {
+    let scope = Scope { facts: &body.facts, around: Some(around) };
+    let (mut total, mut unknown) = (0u64, 0);
+    for (index, node) in nodes.iter().enumerate() {
+        let work = work(index, node, &scope);
+        assumed.extend(work.assumed);
+        match work.flops {
+            Some(flops) => total = total.saturating_add(flops),
+            None => unknown += 1,
+        }
+    }
+    if unknown > 0 {
+        assumed.push(format!("{unknown} nodes of its body cannot be counted"));
+    }
+    total
+}
+
+/// Operations of a node without its bodies; none where they are not known.
 pub fn flops(node: &Node, inputs: &[Option<&Fact>], outputs: &[Option<&Fact>]) -> Option<u64> {
     let count = Count { node, inputs, outputs };
     match node.domain.as_deref().unwrap_or_default() {
@@ -73,6 +151,7 @@ impl Count<'_> {
             "Det" => self.determinant(),
             "AveragePool" | "LpPool" | "MaxPool" => self.pool(),
             "GlobalAveragePool" | "GlobalLpPool" | "GlobalMaxPool" => self.per_input(1),
+            "RoiAlign" => self.regions(),
             "Attention" => self.attention(),
             "LinearAttention" => self.linear_attention(),
             "RNN" | "GRU" | "LSTM" => self.recurrent(),
@@ -112,7 +191,19 @@ impl Count<'_> {
         match self.operator() {
             "FusedConv" => self.convolution(1),
             "FusedGemm" | "FusedMatMul" | "TransposeMatMul" => self.product(self.int("transA", 0) != 0),
-            "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" | "MatMulNBits" => self.product(false),
+            "QGemm" => self.product(self.int("transA", 0) != 0),
+            "DynamicQuantizeMatMul" | "MatMulBnb4" | "MatMulIntegerToFloat" | "MatMulNBits" => {
+                self.product(false)
+            }
+            "Inverse" => self.per_input(self.input(0)?.last()?.checked_mul(2)?),
+            "QLinearConcat" | "Trilu" => Some(0),
+            "QLinearLeakyRelu" | "QLinearWhere" => self.per_output(1),
+            "QLinearSigmoid" => self.per_output(FUNCTION + 2),
+            "BiasSoftmax" | "QLinearSoftmax" => self.per_output(FUNCTION + 3),
+            "QLinearAveragePool" => self.pool(),
+            "QLinearGlobalAveragePool" => self.per_input(1),
+            "GatherBlockQuantized" => self.per_output(2),
+            "GroupNorm" => self.per_output(8),
             "Gelu" | "FastGelu" | "QuickGelu" => self.per_output(FUNCTION + 4),
             "BiasGelu" => self.per_output(FUNCTION + 5),
             "BiasAdd" | "QLinearAdd" | "QLinearMul" => self.per_output(1),
@@ -122,7 +213,8 @@ impl Count<'_> {
             "RotaryEmbedding" => self.per_output(3),
             "QuantizeLinear" => self.per_output(3),
             "DequantizeLinear" => self.per_output(2),
-            "Attention" => self.projected_attention(),
+            "Attention" => self.projected_attention(4),
+            "QAttention" => self.projected_attention(8),
             "MultiHeadAttention" | "GroupQueryAttention" => self.contributed_attention(),
             _ => None,
         }
@@ -168,6 +260,12 @@ impl Count<'_> {
         let window =
             window.iter().try_fold(1u64, |window, &side| window.checked_mul(u64::try_from(side).ok()?))?;
         self.per_output(window)
+    }
+
+    /// Samples between four neighbours; how many, is in the attribute, or else depends on the regions.
+    fn regions(&self) -> Option<u64> {
+        let samples = u64::try_from(self.int("sampling_ratio", 0)).ok().filter(|&samples| samples > 0)?;
+        self.per_output(samples.checked_mul(samples)?.checked_mul(8)?)
     }
 
     fn resample(&self) -> Option<u64> {
@@ -226,14 +324,14 @@ impl Count<'_> {
         product(&[batch, length])?.checked_mul(each)
     }
 
-    /// Attention with the projections of its input inside.
-    fn projected_attention(&self) -> Option<u64> {
+    /// Attention with the projections of its input inside; `past` is the input with earlier keys and values.
+    fn projected_attention(&self, past: usize) -> Option<u64> {
         let (&[batch, length, hidden], &[_, projected]) = (self.input(0)?, self.input(1)?) else {
             return None;
         };
         let projections = product(&[2, batch, length, hidden, projected])?;
         let heads = u64::try_from(self.int("num_heads", 0)).ok()?;
-        let past = self.input(4).and_then(|past| past.get(3)).copied().unwrap_or(0);
+        let past = self.input(past).and_then(|past| past.get(3)).copied().unwrap_or(0);
         let pairs = product(&[batch, heads, length, length.checked_add(past)?])?;
         let size = (projected / 3).checked_div(heads)?;
         projections.checked_add(self.pairs(pairs, size, size)?)

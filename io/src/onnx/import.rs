@@ -1,12 +1,11 @@
 //! From an ONNX graph to divvy's: ops, tensors, parameters, with constants and shape arithmetic folded away.
 //!
 //! A node becomes an op unless everything it makes is known beforehand: constants, arithmetic on shapes, and what is
-//! worked out from weights alone, which is a weight itself. Weights
-//! are parameters, in the file or beside it; their data are never looked at. Views (reshape and its like) are free and
-//! folded into what they view. Nodes that hold subgraphs, and nodes of operators that divvy does not know, are opaque:
-//! they stay one op, with a warning where their cost or the size of what they make is a guess.
+//! worked out from weights alone, which is a weight itself. Weights are parameters, in the file or beside it; their data
+//! are never looked at. Views (reshape and its like) are free and folded into what they view. Nodes that hold subgraphs,
+//! and nodes of operators that divvy does not know, stay one op, with a warning.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::coarsen::fold_free;
 use divvy_core::costs::Profile;
@@ -14,9 +13,10 @@ use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
-use super::facts::{Fact, Facts, bits, element};
-use super::flops::flops;
+use super::facts::{Fact, Facts, Sequence, bits, element};
+use super::flops::{Scope, work};
 use super::infer::infer;
+use super::infer::order::order;
 use super::proto::{self, Model, Node};
 
 /// What an import found.
@@ -37,15 +37,14 @@ pub fn understand(
     dims: &BTreeMap<String, u64>,
 ) -> Result<Understood, InputErrors> {
     let facts = infer(model, dims);
-    let mut errors = InputErrors::default();
-    check_dims(model, &facts, dims, &mut errors);
-    errors.into_result(())?;
+    check_dims(model, &facts, dims)?;
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let mut builder = Builder::new(graph, &facts);
     builder.weights();
     builder.nodes();
     builder.wire();
+    builder.order_derived();
     builder.finish();
     let Builder { mut spec, free, warnings, errors, .. } = builder;
     errors.into_result(())?;
@@ -57,7 +56,8 @@ pub fn understand(
 }
 
 /// Symbolic dimensions that were not set, all at once; and set ones that the model does not have.
-fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors: &mut InputErrors) {
+pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) -> Result<(), InputErrors> {
+    let mut errors = InputErrors::default();
     if !facts.unset_dims.is_empty() {
         let names: Vec<&str> = facts.unset_dims.iter().map(String::as_str).collect();
         let example: Vec<String> = names.iter().map(|name| format!("--dim '{name}=1'")).collect();
@@ -79,6 +79,7 @@ fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors
         };
         errors.add(Code::Dangling, "--dim", format!("the model has no dimension `{name}`"), fix);
     }
+    errors.into_result(())
 }
 
 /// Names of the symbolic dimensions of a model's inputs and values; unnamed ones of inputs as `INPUT[axis]`.
@@ -148,11 +149,7 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
 pub fn reads(node: &Node) -> Vec<&str> {
     let mut names: Vec<&str> =
         node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    for attribute in &node.attribute {
-        for graph in attribute.g.iter().chain(&attribute.graphs) {
-            names.extend(captured(graph));
-        }
-    }
+    names.extend(bodies(node).flat_map(captured));
     names.sort_unstable();
     names.dedup();
     names
@@ -191,6 +188,8 @@ struct Builder<'a> {
     errors: InputErrors,
     opaque: usize,
     unsized_values: usize,
+    /// For each node, whether what it makes is known beforehand.
+    is_constant_node: Vec<bool>,
 }
 
 impl<'a> Builder<'a> {
@@ -206,6 +205,7 @@ impl<'a> Builder<'a> {
             errors: InputErrors::default(),
             opaque: 0,
             unsized_values: 0,
+            is_constant_node: vec![false; graph.node.len()],
         }
     }
 
@@ -239,7 +239,9 @@ impl<'a> Builder<'a> {
         if name.is_empty() || self.roles.contains_key(name) {
             return;
         }
-        let bytes = self.facts.values.get(name).and_then(Fact::bytes).unwrap_or_else(|| {
+        let sequence = || self.facts.sequences.get(name).and_then(Sequence::bytes);
+        let known = self.facts.values.get(name).and_then(Fact::bytes).or_else(sequence);
+        let bytes = known.unwrap_or_else(|| {
             self.unsized_values += 1;
             let guess = producer.map_or(0, |(_, node)| self.largest_input(node));
             if self.unsized_values <= MOST_WARNINGS {
@@ -276,42 +278,58 @@ impl<'a> Builder<'a> {
 
     fn nodes(&mut self) {
         let names = op_names(self.graph);
-        for (node, name) in self.graph.node.iter().zip(names) {
+        for (position, (node, name)) in self.graph.node.iter().zip(names).enumerate() {
             if self.is_constant(node) {
+                self.is_constant_node[position] = true;
                 self.constant(node);
                 continue;
             }
             let op = self.spec.ops.len() as u32;
             let fact = |name: &String| self.facts.values.get(name).filter(|_| !name.is_empty());
-            let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();
             let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
-            let flops = flops(node, &inputs, &outputs);
-            let has_subgraph = has_subgraph(node);
-            if has_subgraph || flops.is_none() {
+            let work = work(position, node, &Scope { facts: self.facts, around: None });
+            if let Some(why) = opacity(node, work.flops.is_some(), &work.assumed) {
                 self.opaque += 1;
                 if self.opaque <= MOST_WARNINGS {
-                    let why =
-                        if has_subgraph { "holds a subgraph" } else { "is of an operator divvy cannot cost" };
-                    self.warnings.push(format!("`{name}` ({}) {why}; it is kept whole", node.op_type()));
+                    self.warnings.push(format!("`{name}` ({}) {why}", node.op_type()));
                 }
             }
             let traffic = rows_only(node, &outputs);
             self.spec.ops.push(OpSpec {
                 name,
                 kind: node.op_type().to_owned(),
-                flops: flops.filter(|_| !has_subgraph),
+                flops: work.flops,
                 traffic,
                 in_place_bytes: traffic.map(|bytes| bytes / 2),
                 ..OpSpec::default()
             });
             self.free.push(is_view(node));
             self.op_nodes.push(node);
+            self.inner_weights(op, node);
             for output in node.output.iter().filter(|name| !name.is_empty()) {
                 if self.roles.contains_key(output.as_str()) {
                     let message = format!("`{output}` is made twice");
                     self.errors.add(Code::DuplicateName, "graph.node", message, "every value has one maker");
                 }
                 self.add_tensor(output, Some((op, node)));
+            }
+        }
+    }
+
+    /// Weights inside the bodies of a node: nobody else can read them.
+    fn inner_weights(&mut self, op: u32, node: &'a Node) {
+        let mut open: Vec<&proto::Graph> = bodies(node).collect();
+        while let Some(graph) = open.pop() {
+            open.extend(graph.node.iter().flat_map(bodies));
+            let constants = graph.node.iter().filter(|node| node.op_type() == "Constant");
+            let constants = constants.flat_map(|node| node.attribute.iter().filter_map(|a| a.t.as_ref()));
+            for tensor in graph.initializer.iter().chain(constants) {
+                let bytes = tensor_bytes(tensor);
+                if bytes > SMALL_CONSTANT {
+                    let at = self.spec.params.len();
+                    let name = format!("{}/{at}/{}", self.spec.ops[op as usize].name, tensor.name());
+                    self.spec.params.push(ParamSpec { name, bytes, readers: vec![op] });
+                }
             }
         }
     }
@@ -337,6 +355,72 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+    }
+
+    /// What is known beforehand is still made as the network runs: shapes, and what is worked out from them, come after
+    /// the tensor that they are of. Ops that read such values, and would not wait for the tensor anyway, are made to.
+    fn order_derived(&mut self) {
+        let origins = self.origins();
+        let mut waiting: BTreeMap<(&'a str, usize), Vec<u32>> = BTreeMap::new();
+        for (op, node) in self.op_nodes.iter().enumerate() {
+            for value in reads(node) {
+                for &tensor in origins.get(value).into_iter().flatten() {
+                    waiting.entry((value, tensor)).or_default().push(op as u32);
+                }
+            }
+        }
+        let mut readers: Vec<Vec<u32>> = vec![Vec::new(); self.spec.ops.len()];
+        for tensor in &self.spec.tensors {
+            if let Some(producer) = tensor.producer {
+                readers[producer as usize].extend(&tensor.consumers);
+            }
+        }
+        let mut search = Search { seen_in: vec![0; readers.len()], round: 0, steps_left: MOST_STEPS };
+        for ((value, tensor), ops) in waiting {
+            let Some(producer) = self.spec.tensors[tensor].producer else { continue };
+            let last = ops.iter().copied().max().unwrap_or(0);
+            search.from(&readers, producer, last);
+            let consumers: Vec<u32> = ops.into_iter().filter(|&op| !search.reached(op)).collect();
+            if consumers.is_empty() {
+                continue;
+            }
+            readers[producer as usize].extend(&consumers);
+            let name = format!("{value} (from {})", self.spec.tensors[tensor].name);
+            let bytes = self.facts.values.get(value).and_then(Fact::bytes).unwrap_or(0);
+            self.spec.tensors.push(TensorSpec {
+                name,
+                bytes,
+                producer: Some(producer),
+                consumers,
+                ..TensorSpec::default()
+            });
+        }
+    }
+
+    /// For values that are known beforehand, the tensors made by ops that they are worked out from.
+    fn origins(&self) -> HashMap<&'a str, BTreeSet<usize>> {
+        let mut origins: HashMap<&str, BTreeSet<usize>> = HashMap::new();
+        let mut left = MOST_ORIGINS;
+        for position in order(&self.graph.node).0.into_iter().filter(|at| self.is_constant_node[*at]) {
+            let node = &self.graph.node[position];
+            let mut from = BTreeSet::new();
+            for value in reads(node) {
+                match self.roles.get(value) {
+                    Some(Role::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
+                        from.insert(*tensor);
+                    }
+                    _ => from.extend(origins.get(value).into_iter().flatten()),
+                }
+            }
+            for output in node.output.iter().filter(|_| !from.is_empty()) {
+                if left < from.len() {
+                    return origins;
+                }
+                left -= from.len();
+                origins.insert(output, from.clone());
+            }
+        }
+        origins
     }
 
     /// Large constants are weights; small ones are free.
@@ -366,8 +450,60 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Most tensors that all derived values together are followed to; real models stay far below.
+const MOST_ORIGINS: usize = 4_000_000;
+
+/// Most steps of all searches for ops that come after another anyway. An edge too many does no harm.
+const MOST_STEPS: usize = 50_000_000;
+
+/// Which ops come after another.
+struct Search {
+    /// The round in which an op was last found.
+    seen_in: Vec<u32>,
+    round: u32,
+    steps_left: usize,
+}
+
+impl Search {
+    /// Finds the ops behind one, itself among them; those past `last` in the file are not looked for.
+    fn from(&mut self, readers: &[Vec<u32>], start: u32, last: u32) {
+        self.round += 1;
+        let mut open = vec![start];
+        while let Some(op) = open.pop() {
+            let seen = &mut self.seen_in[op as usize];
+            if *seen == self.round || op > last || self.steps_left == 0 {
+                continue;
+            }
+            *seen = self.round;
+            self.steps_left = self.steps_left.saturating_sub(readers[op as usize].len() + 1);
+            open.extend(&readers[op as usize]);
+        }
+    }
+
+    /// Whether the last round found an op.
+    fn reached(&self, op: u32) -> bool {
+        self.seen_in[op as usize] == self.round
+    }
+}
+
+/// The graphs inside a node.
+fn bodies(node: &Node) -> impl Iterator<Item = &proto::Graph> {
+    node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+}
+
 fn has_subgraph(node: &Node) -> bool {
-    node.attribute.iter().any(|attribute| attribute.g.is_some() || !attribute.graphs.is_empty())
+    bodies(node).next().is_some()
+}
+
+/// Why a node is kept whole, or its cost is a guess; none for plain ones.
+fn opacity(node: &Node, counted: bool, assumed: &[String]) -> Option<String> {
+    match (has_subgraph(node), counted) {
+        (false, true) => None,
+        (false, false) => Some("is of an operator divvy cannot cost; it is kept whole".to_owned()),
+        (true, false) => Some("holds a subgraph that cannot be counted; it is kept whole".to_owned()),
+        (true, true) if assumed.is_empty() => Some("holds a subgraph; it is kept whole".to_owned()),
+        (true, true) => Some(format!("holds a subgraph; it is kept whole, and {}", assumed.join("; "))),
+    }
 }
 
 /// Constants up to this many bytes are part of the program, not weights.

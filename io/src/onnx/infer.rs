@@ -5,8 +5,10 @@
 //! constant (`constants`), because shapes are often computed by the graph itself. A question that has no answer
 //! falls back on what the file declares, and else ends in [`Facts::unknown`] with a reason.
 //!
-//! Whatever the file claims, nothing here panics, recurses, or takes memory by a claimed count; data outside the
-//! file are never read. Graphs inside nodes are not entered.
+//! Bodies of `If`, `Loop` and `Scan` are walked with what the node hands them (`bodies`).
+//!
+//! Whatever the file claims, nothing here panics, recurses without bound, or takes memory by a claimed count; data
+//! outside the file are never read.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -15,6 +17,8 @@
 //! | `tensor` | tensors of the file |
 //! | `declared` | types the file declares, with symbolic dimensions set |
 //! | `order` | topological order |
+//! | `bodies` | graphs inside nodes |
+//! | `sequences` | sequences of tensors |
 //! | `element` | element types of outputs |
 //! | `constants`, `arithmetic` | contents of small constants |
 //! | the others | shape rules, by family of operators |
@@ -22,6 +26,7 @@
 mod arithmetic;
 mod attention;
 pub(super) mod attribute;
+mod bodies;
 mod call;
 mod constants;
 mod contributed;
@@ -34,23 +39,29 @@ mod generation;
 pub(super) mod matrix;
 mod movement;
 mod normalisation;
-mod order;
+pub(super) mod order;
 mod quantised;
 mod recurrent;
 mod reduction;
 mod resampling;
+mod runtime_quantised;
 mod selection;
+mod sequences;
 mod tensor;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use self::call::{Call, Shapes, Value};
 use self::declared::Declared;
-use super::facts::Facts;
+use super::facts::{Facts, Sequence};
 use super::proto::{Graph, Model, Node};
 
 /// The most numbers of content that are kept over all values.
 const CONTENT_BUDGET: usize = 8 << 20;
+
+/// The most nodes of bodies that are walked: a body is walked again where its shapes change from round to round.
+const BODY_NODES_BUDGET: usize = 1 << 20;
 
 /// What is known of a value that nothing makes.
 const NOTHING: Value = Value { element: 0, shape: None, content: None };
@@ -77,24 +88,33 @@ const FAMILIES: [fn(&Call) -> Option<Shapes>; 14] = [
 ///
 /// A dimension without a name is known as `VALUE[AXIS]`, and `dims` may set it by that name.
 pub fn infer(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
+    walk(model, dims, None)
+}
+
+/// As [`infer`], with some count assumed wherever a shape depends on data: of such shapes only the rank is right.
+pub fn infer_ranks(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
+    walk(model, dims, Some(&[2; call::MAX_ASSUMED]))
+}
+
+fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<call::Assumed>) -> Facts {
     let Some(graph) = &model.graph else {
         return Facts::default();
     };
+    let limits =
+        Limits { content_left: Cell::new(CONTENT_BUDGET), body_nodes_left: Cell::new(BODY_NODES_BUDGET) };
     let mut walk = Walk {
-        opsets: opsets(model),
+        opsets: &opsets(model),
+        dims,
+        limits: &limits,
+        assumed,
         declared: Declared::new(graph, dims),
         values: HashMap::new(),
+        sequences: HashMap::new(),
         facts: Facts::default(),
-        content_left: CONTENT_BUDGET,
+        around: None,
     };
-    walk.seed(graph);
-    let (order, cyclic) = order::order(&graph.node);
-    for index in order {
-        walk.visit(index, &graph.node[index]);
-    }
-    for index in cyclic {
-        walk.declare_outputs(index, &graph.node[index], "it is part of a cycle");
-    }
+    walk.seed(graph, None);
+    walk.all(graph);
     walk.finish()
 }
 
@@ -112,18 +132,36 @@ fn domain(name: Option<&str>) -> &str {
     }
 }
 
-/// The state of the walk over the nodes.
-struct Walk<'a> {
-    opsets: HashMap<&'a str, i64>,
-    declared: Declared<'a>,
-    values: HashMap<&'a str, Value>,
-    facts: Facts,
-    content_left: usize,
+/// What all walks over a model and its bodies may still use.
+struct Limits {
+    content_left: Cell<usize>,
+    body_nodes_left: Cell<usize>,
 }
 
-impl<'a> Walk<'a> {
-    /// Starts with the values that no node makes.
-    fn seed(&mut self, graph: &'a Graph) {
+/// Values that a body sees around it.
+#[derive(Clone, Copy)]
+struct Around<'w, 'a> {
+    values: &'w HashMap<&'a str, Value>,
+    around: Option<&'w Around<'w, 'a>>,
+    depth: usize,
+}
+
+/// The state of the walk over the nodes.
+struct Walk<'w, 'a> {
+    opsets: &'w HashMap<&'a str, i64>,
+    dims: &'a BTreeMap<String, u64>,
+    limits: &'w Limits,
+    assumed: Option<call::Assumed>,
+    declared: Declared<'a>,
+    values: HashMap<&'a str, Value>,
+    sequences: HashMap<&'a str, Sequence>,
+    facts: Facts,
+    around: Option<&'w Around<'w, 'a>>,
+}
+
+impl<'a> Walk<'_, 'a> {
+    /// Starts with the values that no node makes; a body's inputs are `given`.
+    fn seed(&mut self, graph: &'a Graph, given: Option<Vec<Value>>) {
         for tensor in &graph.initializer {
             let value = tensor::value(tensor);
             self.insert(tensor.name.as_deref().unwrap_or_default(), value);
@@ -136,25 +174,68 @@ impl<'a> Walk<'a> {
                 self.insert(values.name.as_deref().unwrap_or_default(), value);
             }
         }
+        let mut given = given.into_iter().flatten();
         for input in &graph.input {
             let name = input.name.as_deref().unwrap_or_default();
+            let given = given.next();
             // Old files name every initializer as an input too; what it holds says more.
             if !self.values.contains_key(name) {
-                let (value, unset) = self.declared.resolve(name, input.r#type.as_ref());
-                self.facts.unset_dims.extend(unset);
+                let (declared, unset) = self.declared.resolve(name, input.r#type.as_ref());
+                let value = match given {
+                    None => {
+                        self.facts.unset_dims.extend(unset);
+                        declared
+                    }
+                    Some(given) => Value {
+                        element: if given.element == 0 { declared.element } else { given.element },
+                        ..given
+                    },
+                };
                 self.insert(name, value);
             }
         }
+    }
+
+    /// Visits every node.
+    fn all(&mut self, graph: &'a Graph) {
+        let (order, cyclic) = order::order(&graph.node);
+        for index in order {
+            self.visit(index, &graph.node[index]);
+        }
+        for index in cyclic {
+            self.declare_outputs(index, &graph.node[index], "it is part of a cycle");
+        }
+    }
+
+    /// What is known of a value that a node reads.
+    fn value(&self, name: &str) -> Option<&Value> {
+        let mut around = self.around;
+        let mut found = self.values.get(name);
+        while let (None, Some(outer)) = (found, around) {
+            found = outer.values.get(name);
+            around = outer.around;
+        }
+        found
     }
 
     /// Works out the outputs of a node.
     fn visit(&mut self, index: usize, node: &'a Node) {
         let domain = domain(node.domain.as_deref());
         let inputs = node.input.iter();
-        let inputs = inputs
-            .map(|name| (!name.is_empty()).then(|| self.values.get(name.as_str()).unwrap_or(&NOTHING)))
-            .collect();
-        let call = Call { node, opset: self.opsets.get(domain).copied().unwrap_or(1), inputs };
+        let inputs =
+            inputs.map(|name| (!name.is_empty()).then(|| self.value(name).unwrap_or(&NOTHING))).collect();
+        let opset = self.opsets.get(domain).copied().unwrap_or(1);
+        let call = Call { node, opset, inputs, assumed: self.assumed };
+        if domain.is_empty()
+            && let Some((outputs, bodies)) = self.bodies(&call)
+        {
+            return self.keep_bodies(index, node, outputs, bodies);
+        }
+        if domain.is_empty()
+            && let Some(made) = self.sequences(&call)
+        {
+            return self.keep_sequence(index, node, made);
+        }
         let known = match domain {
             "" => FAMILIES.iter().find_map(|family| family(&call)),
             _ => contributed::shapes(domain, &call),
@@ -167,6 +248,8 @@ impl<'a> Walk<'a> {
             };
             return self.declare_outputs(index, node, &reason);
         };
+        // Nothing is worked out from what is only assumed.
+        let call = Call { assumed: None, ..call };
         let contents =
             shapes.as_ref().map_or_else(|_| Vec::new(), |shapes| constants::contents(&call, shapes));
         let elements: Vec<i32> = (0..node.output.len()).map(|output| element::of(&call, output)).collect();
@@ -240,7 +323,7 @@ impl<'a> Walk<'a> {
 
     fn knows_inputs(&self, node: &Node) -> bool {
         let mut inputs = node.input.iter().filter(|name| !name.is_empty());
-        inputs.all(|name| self.values.get(name.as_str()).is_some_and(|value| value.shape.is_some()))
+        inputs.all(|name| self.value(name).is_some_and(|value| value.shape.is_some()))
     }
 
     fn report(&mut self, index: usize, node: &Node, reason: &str) {
@@ -253,8 +336,8 @@ impl<'a> Walk<'a> {
             return;
         }
         let length = value.content.as_ref().map_or(0, call::Content::len);
-        match self.content_left.checked_sub(length) {
-            Some(left) => self.content_left = left,
+        match self.limits.content_left.get().checked_sub(length) {
+            Some(left) => self.limits.content_left.set(left),
             None => value.content = None,
         }
         self.values.entry(name).or_insert(value);
@@ -264,6 +347,8 @@ impl<'a> Walk<'a> {
         self.facts.unknown.sort();
         let values = self.values.into_iter();
         self.facts.values = values.map(|(name, value)| (name.to_owned(), value.into_fact())).collect();
+        let sequences = self.sequences.into_iter();
+        self.facts.sequences = sequences.map(|(name, sequence)| (name.to_owned(), sequence)).collect();
         self.facts
     }
 }

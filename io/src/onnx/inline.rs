@@ -48,7 +48,7 @@ struct Inliner<'a> {
 impl Inliner<'_> {
     fn nodes(&mut self, nodes: Vec<Node>, depth: usize) -> Result<Vec<Node>, String> {
         let mut inlined = Vec::with_capacity(nodes.len());
-        for node in nodes {
+        for mut node in nodes {
             // Calls count too: functions that only call others would unfold for ever without making a node.
             self.made += 1;
             if self.made > MOST_NODES {
@@ -56,7 +56,10 @@ impl Inliner<'_> {
             }
             let key = (node.domain().to_owned(), node.op_type().to_owned(), node.overload().to_owned());
             match self.table.get(&key).copied() {
-                None => inlined.push(node),
+                None => {
+                    self.bodies(&mut node, depth)?;
+                    inlined.push(node);
+                }
                 Some(_) if depth >= MOST_DEPTH => {
                     return Err(format!("function `{}` calls itself, or calls go too deep", key.1));
                 }
@@ -68,6 +71,16 @@ impl Inliner<'_> {
             }
         }
         Ok(inlined)
+    }
+
+    /// Inlines what the bodies of a node call.
+    fn bodies(&mut self, node: &mut Node, depth: usize) -> Result<(), String> {
+        for attribute in &mut node.attribute {
+            for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+                graph.node = self.nodes(std::mem::take(&mut graph.node), depth)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -106,10 +119,21 @@ fn body(call: &Node, function: &Function, number: usize) -> Vec<Node> {
             };
             node.name = Some(format!("{prefix}/{label}"));
             renamer.rename(&mut node);
-            node.attribute = node.attribute.into_iter().filter_map(|a| settle(a, &value)).collect();
+            settle_all(&mut node, &value);
             node
         })
         .collect()
+}
+
+/// Settles the attributes of a node, and of the nodes of its bodies.
+fn settle_all<'a>(node: &mut Node, value: &impl Fn(&str) -> Option<&'a Attribute>) {
+    let attributes = std::mem::take(&mut node.attribute);
+    node.attribute = attributes.into_iter().filter_map(|attribute| settle(attribute, value)).collect();
+    for attribute in &mut node.attribute {
+        for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            graph.node.iter_mut().for_each(|node| settle_all(node, value));
+        }
+    }
 }
 
 /// An attribute with its reference, if it is one, replaced by the value; none if that was left out.
@@ -217,6 +241,22 @@ mod tests {
         let flat = inline(model(vec![call], vec![function("F", vec![inner])])).unwrap();
         let attribute = &flat.graph.unwrap().node[0].attribute[0];
         assert_eq!((attribute.name(), attribute.f()), ("alpha", 0.5));
+    }
+
+    #[test]
+    fn calls_inside_bodies_are_inlined_too() {
+        let mut branch = node("If", "", &["c"], &["out"]);
+        let calls = vec![node("F", "local", &["in"], &["y"])];
+        branch.attribute.push(Attribute {
+            name: Some("then_branch".into()),
+            g: Some(Graph { node: calls, ..Graph::default() }),
+            ..Attribute::default()
+        });
+        let body = vec![node("Relu", "", &["x"], &["y"])];
+        let flat = inline(model(vec![branch], vec![function("F", body)])).unwrap();
+        let nodes = flat.graph.unwrap().node;
+        let inner = &nodes[0].attribute[0].g.as_ref().unwrap().node[0];
+        assert_eq!((inner.op_type(), inner.input[0].as_str(), inner.output[0].as_str()), ("Relu", "in", "y"));
     }
 
     #[test]

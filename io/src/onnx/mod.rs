@@ -7,7 +7,9 @@
 //! | [`inline`] | replaces calls of local functions by their bodies |
 //! | [`facts`] | element types, shapes and small constants of values |
 //! | [`infer`] | works out the facts of every value of a graph |
+//! | [`values`] | lists what is known of every value |
 //! | [`import`] | makes divvy's graph of it |
+//! | [`symbolic`] | tells which sizes depend on symbolic dimensions |
 //! | [`pieces`] | says which nodes a plan puts together |
 //! | [`flops`] | counts the operations of a node |
 //! | [`cut`] | cuts a model into pieces that run one after another |
@@ -22,4 +24,6 @@ pub mod inline;
 pub mod load;
 pub mod pieces;
 pub mod proto;
+pub mod symbolic;
+pub mod values;
 pub mod weights;

@@ -4,7 +4,8 @@
 //! open piece of its device unless something it needs depends on that piece from outside, in which case a new piece
 //! begins. So every device has as few pieces as this order permits, and no two pieces wait for each other.
 //!
-//! Nodes that have no op of their own (constants, shape arithmetic, views of inputs) go where they are first needed.
+//! Nodes that have no op of their own stay with what they are worked out from (shapes of tensors, and arithmetic on
+//! them), or go where they are first needed (constants, what depends on inputs of the network alone).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,6 +15,7 @@ use divvy_core::problem::Problem;
 
 use super::cut::Piece;
 use super::import::{op_names, reads};
+use super::infer::order::order as node_order;
 use super::proto::Graph;
 
 /// The pieces of a model under a plan. Fails, with the reason, where the plan cannot be cut.
@@ -165,7 +167,14 @@ fn place_nodes(problem: &Problem, graph: &Graph, piece_of: &[usize]) -> Result<V
     let maker: HashMap<&str, usize> = (graph.node.iter().enumerate())
         .flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i)))
         .collect();
-    // Pieces are numbered in an order in which they can run, so the smallest number among consumers comes first.
+    // Pieces are numbered in an order in which they can run: the last of those that a node reads from can hold it.
+    for i in node_order(&graph.node).0 {
+        if placed[i].is_none() {
+            let sources = reads(&graph.node[i]).into_iter().filter_map(|value| maker.get(value));
+            placed[i] = sources.filter_map(|&source| placed[source]).max();
+        }
+    }
+    // The smallest number among consumers comes first.
     for i in (0..graph.node.len()).rev() {
         let Some(piece) = placed[i] else { continue };
         claim(graph, &maker, &mut placed, &by_name, &names, i, piece);

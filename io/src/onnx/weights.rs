@@ -23,7 +23,7 @@ use std::path::{Component, Path, PathBuf};
 use bytes::Bytes;
 
 pub use self::manifest::{Dim, Feed, MANIFEST, Manifest, MissingWeights, PieceEntry, Source, Value};
-pub use self::write::{Weights, write_pieces};
+pub use self::write::{Weights, Writing, write_pieces};
 use super::facts::bits;
 use super::proto::Tensor;
 
@@ -119,6 +119,14 @@ pub enum WeightsError {
         "{path} would be overwritten, and the pieces need it\n  hint: write to another folder, or rename the piece"
     )]
     Overwrites {
+        /// The file.
+        path: String,
+    },
+    /// A file to write is there, and no earlier run wrote it.
+    #[error(
+        "{path} is there, and was not written by an earlier export\n  hint: write to another folder, or overwrite it with --force"
+    )]
+    Foreign {
         /// The file.
         path: String,
     },

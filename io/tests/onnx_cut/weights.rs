@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use divvy_io::onnx::cut::{CutPiece, cut};
-use divvy_io::onnx::facts::Facts;
 use divvy_io::onnx::proto::{Model, Tensor};
-use divvy_io::onnx::weights::{Manifest, Weights, WeightsError, is_external, read, resolve, write_pieces};
+use divvy_io::onnx::symbolic::Outlines;
+use divvy_io::onnx::weights::{
+    Manifest, Weights, WeightsError, Writing, is_external, read, resolve, write_pieces,
+};
 use prost::Message;
 
 use crate::build::{entry, graph, model, pieces};
@@ -142,7 +144,7 @@ fn weighted(folder: &Path) -> (Vec<CutPiece>, PathBuf) {
     let whole = model(whole);
     let source = folder.join("whole.onnx");
     fs::write(&source, whole.encode_to_vec()).unwrap();
-    (cut(&whole, &pieces(&[&[0, 1], &[2]]), &Facts::default()).unwrap(), source)
+    (cut(&whole, &pieces(&[&[0, 1], &[2]]), &Outlines::default()).unwrap(), source)
 }
 
 fn load(path: &Path) -> Model {
@@ -180,7 +182,7 @@ fn weights_go_into_the_piece() {
     let folder = folder("inline");
     let (cut, source) = weighted(&folder);
     let target = folder.join("out");
-    let manifest = write_pieces(&cut, &source, &target, Weights::Inline).unwrap();
+    let manifest = write_pieces(&cut, &source, &target, &Weights::Inline.into()).unwrap();
     assert_eq!(files(&target), ["manifest.json", "p0.onnx", "p1.onnx"]);
     let written = assert_same_weights(&cut[0], &source, &target, "p0.onnx");
     assert_eq!(written.iter().filter(|tensor| is_external(tensor)).count(), 1);
@@ -193,7 +195,7 @@ fn weights_go_beside_the_piece_at_whole_pages() {
     let folder = folder("external");
     let (cut, source) = weighted(&folder);
     let target = folder.join("out");
-    write_pieces(&cut, &source, &target, Weights::External).unwrap();
+    write_pieces(&cut, &source, &target, &Weights::External.into()).unwrap();
     assert_eq!(files(&target), ["manifest.json", "p0.onnx", "p0.onnx.data", "p1.onnx", "p1.onnx.data"]);
     let written = assert_same_weights(&cut[0], &source, &target, "p0.onnx");
     assert_same_weights(&cut[1], &source, &target, "p1.onnx");
@@ -208,7 +210,7 @@ fn weights_go_beside_the_piece_at_whole_pages() {
 fn weights_stay_where_they_are() {
     let folder = folder("keep");
     let (cut, source) = weighted(&folder);
-    let manifest = write_pieces(&cut, &source, &folder, Weights::KeepReference).unwrap();
+    let manifest = write_pieces(&cut, &source, &folder, &Weights::KeepReference.into()).unwrap();
     assert_eq!(load(&folder.join("p0.onnx")), cut[0].model);
     assert_eq!(manifest.pieces[0].weight_files, ["gone.bin", "w.bin"]);
 }
@@ -218,7 +220,7 @@ fn the_manifest_tells_all() {
     let folder = folder("manifest");
     let (cut, source) = weighted(&folder);
     let target = folder.join("out");
-    let manifest = write_pieces(&cut, &source, &target, Weights::External).unwrap();
+    let manifest = write_pieces(&cut, &source, &target, &Weights::External.into()).unwrap();
     let text = fs::read_to_string(target.join("manifest.json")).unwrap();
     assert_eq!(serde_json::from_str::<Manifest>(&text).unwrap(), manifest);
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -246,7 +248,7 @@ fn nothing_is_written_when_something_is_refused() {
     let evil = external("evil", 3, &[("location", "../w.bin")]);
     cut[1].model.graph.as_mut().unwrap().initializer.push(evil);
     for how in [Weights::Inline, Weights::External, Weights::KeepReference] {
-        let refused = write_pieces(&cut, &source, &target, how);
+        let refused = write_pieces(&cut, &source, &target, &how.into());
         assert!(matches!(refused, Err(WeightsError::Outside { .. })), "{refused:?}");
     }
     assert!(!target.exists());
@@ -257,7 +259,7 @@ fn nothing_is_written_when_something_is_refused() {
     let (mut cut, _) = weighted(&folder);
     let tensor = external("huge", 3 << 30, &[("location", "huge.bin")]);
     cut[1].model.graph.as_mut().unwrap().initializer.push(tensor);
-    let refused = write_pieces(&cut, &source, &target, Weights::Inline).unwrap_err();
+    let refused = write_pieces(&cut, &source, &target, &Weights::Inline.into()).unwrap_err();
     assert!(matches!(&refused, WeightsError::PieceTooLarge { piece, .. } if piece == "p1"), "{refused}");
     assert!(refused.to_string().contains("hint: "));
     assert!(!target.exists());
@@ -266,7 +268,7 @@ fn nothing_is_written_when_something_is_refused() {
     // A file that cannot be put in place leaves no half-written ones behind.
     fs::create_dir_all(target.join("p1.onnx")).unwrap();
     let (cut, source) = weighted(&folder);
-    assert!(write_pieces(&cut, &source, &target, Weights::Inline).is_err());
+    assert!(write_pieces(&cut, &source, &target, &Weights::Inline.into()).is_err());
     assert!(!files(&target).iter().any(|name| name.ends_with(".part") || name == "manifest.json"));
 }
 
@@ -275,14 +277,55 @@ fn sources_are_never_overwritten() {
     let folder = folder("overwrite");
     let (mut cut, source) = weighted(&folder);
     cut[0].name = "whole".into();
-    let refused = write_pieces(&cut, &source, &folder, Weights::Inline);
+    let refused = write_pieces(&cut, &source, &folder, &Weights::Inline.into());
     assert!(matches!(refused, Err(WeightsError::Overwrites { .. })), "{refused:?}");
     // Nor does a new file take the place of one that is missing.
     cut[0].name = "p0".into();
     let missing = &mut cut[0].model.graph.as_mut().unwrap().initializer[4];
     missing.external_data = vec![entry("location", "./p0.onnx.data")];
-    let refused = write_pieces(&cut, &source, &folder.join("out"), Weights::External);
+    let refused = write_pieces(&cut, &source, &folder.join("out"), &Weights::External.into());
     assert!(matches!(refused, Err(WeightsError::Overwrites { .. })), "{refused:?}");
+}
+
+#[test]
+fn an_earlier_export_is_replaced_and_other_files_are_left_alone() {
+    let folder = folder("again");
+    let (mut cut, source) = weighted(&folder);
+    let target = folder.join("out");
+    write_pieces(&cut, &source, &target, &Weights::External.into()).unwrap();
+    fs::write(target.join("notes.txt"), "mine").unwrap();
+    assert_eq!(
+        files(&target),
+        ["manifest.json", "notes.txt", "p0.onnx", "p0.onnx.data", "p1.onnx", "p1.onnx.data"]
+    );
+    // Fewer pieces under other names: nothing of the first export stays.
+    cut.truncate(1);
+    cut[0].name = "q".into();
+    write_pieces(&cut, &source, &target, &Weights::Inline.into()).unwrap();
+    assert_eq!(files(&target), ["manifest.json", "notes.txt", "q.onnx"]);
+
+    // A file that no export wrote is in the way.
+    cut[0].name = "r".into();
+    fs::write(target.join("r.onnx"), "mine too").unwrap();
+    let refused = write_pieces(&cut, &source, &target, &Weights::Inline.into()).unwrap_err();
+    assert!(matches!(refused, WeightsError::Foreign { .. }), "{refused}");
+    assert!(refused.to_string().contains("hint: "));
+    assert_eq!(files(&target), ["manifest.json", "notes.txt", "q.onnx", "r.onnx"]);
+    let forced = Writing { overwrite: true, ..Weights::Inline.into() };
+    write_pieces(&cut, &source, &target, &forced).unwrap();
+    assert_eq!(files(&target), ["manifest.json", "notes.txt", "r.onnx"]);
+
+    // Another tool's manifest is not taken for ours, and an edited one does not lead outside.
+    fs::write(target.join("manifest.json"), "{}").unwrap();
+    let refused = write_pieces(&cut, &source, &target, &Weights::Inline.into()).unwrap_err();
+    assert!(matches!(refused, WeightsError::Foreign { .. }), "{refused}");
+    let mut manifest = write_pieces(&cut, &source, &target, &forced).unwrap();
+    let victim = folder.join("victim.onnx");
+    fs::write(&victim, "precious").unwrap();
+    manifest.pieces[0].file = "../victim.onnx".into();
+    fs::write(target.join("manifest.json"), serde_json::to_vec(&manifest).unwrap()).unwrap();
+    write_pieces(&cut, &source, &target, &forced).unwrap();
+    assert!(victim.exists());
 }
 
 #[test]
@@ -291,8 +334,8 @@ fn names_of_pieces_become_plain_and_unlike_file_names() {
     let (mut cut, source) = weighted(&folder);
     cut[0].name = "../cuda:0".into();
     cut[1].name = "../CUDA 0".into();
-    let manifest = write_pieces(&cut, &source, &folder.join("out"), Weights::Inline).unwrap();
+    let manifest = write_pieces(&cut, &source, &folder.join("out"), &Weights::Inline.into()).unwrap();
     let names: Vec<&str> = manifest.pieces.iter().map(|piece| piece.file.as_str()).collect();
     assert_eq!(names, ["_cuda_0.onnx", "_CUDA_0-2.onnx"]);
-    write_pieces(&cut, &source, &folder.join("out"), Weights::Inline).unwrap();
+    write_pieces(&cut, &source, &folder.join("out"), &Weights::Inline.into()).unwrap();
 }

@@ -7,16 +7,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::wiring::Wiring;
 use super::{CutPiece, Fault, PIECE_KEY, Piece};
-use crate::onnx::facts::{Fact, Facts};
 use crate::onnx::proto::{
-    Dimension, DimensionValue, Entry, Graph, Model, Shape, Tensor, TensorType, Type, TypeValue, ValueInfo,
+    Dimension, DimensionValue, ElementType, Entry, Graph, Model, Shape, Tensor, TensorType, Type, TypeValue,
+    ValueInfo,
 };
+use crate::onnx::symbolic::{Outline, Outlines, Size};
 
 /// What all pieces share.
 pub(super) struct Builder<'m> {
     model: &'m Model,
     graph: &'m Graph,
-    facts: &'m Facts,
+    outlines: &'m Outlines,
     wiring: Wiring<'m>,
     /// Values that one piece makes and another reads.
     crossing: HashSet<&'m str>,
@@ -49,7 +50,7 @@ impl<'m> Builder<'m> {
     pub(super) fn new(
         model: &'m Model,
         graph: &'m Graph,
-        facts: &'m Facts,
+        outlines: &'m Outlines,
         wiring: Wiring<'m>,
         owner: &[usize],
         sequence: &[usize],
@@ -98,7 +99,7 @@ impl<'m> Builder<'m> {
         Ok(Builder {
             model,
             graph,
-            facts,
+            outlines,
             wiring,
             crossing,
             results,
@@ -159,7 +160,9 @@ impl<'m> Builder<'m> {
         };
         let model = self.wrap(graph, &piece.name);
         let (name, device) = (piece.name.clone(), piece.device.clone());
-        Ok(CutPiece { name, device, stage, model, inputs, outputs, results })
+        let shape = |name: &String| Some((name.clone(), self.outlines.values.get(name)?.planned.clone()?));
+        let planned = inputs.iter().chain(&outputs).filter_map(shape).collect();
+        Ok(CutPiece { name, device, stage, model, inputs, outputs, results, planned })
     }
 
     /// What a piece with these nodes, in running order, takes from the whole.
@@ -238,8 +241,8 @@ impl<'m> Builder<'m> {
         let mut info = self.declared.get(name).copied().cloned().unwrap_or_default();
         info.name = Some(name.to_owned());
         let weight = self.wiring.initializers.get(name).map(|&at| of_tensor(&self.graph.initializer[at]));
-        let fact = weight.as_ref().or_else(|| self.facts.values.get(name));
-        let known = complete(info.r#type.take(), fact);
+        let outline = weight.as_ref().or_else(|| self.outlines.values.get(name));
+        let known = complete(info.r#type.take(), outline);
         info.r#type = Some(known.ok_or(Fault::NoType { value: name.to_owned(), piece: piece.to_owned() })?);
         Ok(info)
     }
@@ -259,22 +262,31 @@ fn told(info: &ValueInfo) -> u8 {
 }
 
 /// A declared type, with what it leaves open filled in; none where the element type stays unknown.
-fn complete(declared: Option<Type>, fact: Option<&Fact>) -> Option<Type> {
+fn complete(declared: Option<Type>, outline: Option<&Outline>) -> Option<Type> {
     let mut known = declared.unwrap_or_default();
+    if known.value.is_none()
+        && let Some(outline) = outline.filter(|outline| outline.is_sequence && outline.element != 0)
+    {
+        let tensor = TensorType { elem_type: Some(outline.element), shape: None };
+        let member = Type { value: Some(TypeValue::TensorType(tensor)), denotation: None };
+        let sequence = ElementType { elem_type: Some(Box::new(member)) };
+        known.value = Some(TypeValue::SequenceType(Box::new(sequence)));
+        return Some(known);
+    }
     let tensor = match known.value.get_or_insert_with(|| TypeValue::TensorType(TensorType::default())) {
         TypeValue::TensorType(tensor) => tensor,
         _ => return Some(known),
     };
     if tensor.elem_type() == 0 {
-        tensor.elem_type = Some(fact.map(|fact| fact.element).filter(|&element| element != 0)?);
+        tensor.elem_type = Some(outline.map(|known| known.element).filter(|&element| element != 0)?);
     }
-    if let Some(dims) = fact.and_then(|fact| fact.shape.as_ref()) {
-        let open = || Shape { dim: vec![Dimension::default(); dims.len()] };
+    if let Some(sizes) = outline.and_then(|outline| outline.shape.as_ref()) {
+        let open = || Shape { dim: vec![Dimension::default(); sizes.len()] };
         let shape = tensor.shape.get_or_insert_with(open);
-        if shape.dim.len() == dims.len() {
-            for (dimension, &dim) in shape.dim.iter_mut().zip(dims) {
+        if shape.dim.len() == sizes.len() {
+            for (dimension, size) in shape.dim.iter_mut().zip(sizes) {
                 if dimension.value.is_none() {
-                    dimension.value = i64::try_from(dim).ok().map(DimensionValue::DimValue);
+                    dimension.value = value_of(size);
                 }
             }
         }
@@ -282,7 +294,16 @@ fn complete(declared: Option<Type>, fact: Option<&Fact>) -> Option<Type> {
     Some(known)
 }
 
-fn of_tensor(tensor: &Tensor) -> Fact {
-    let shape = tensor.dims.iter().map(|&dim| u64::try_from(dim).ok()).collect();
-    Fact { element: tensor.data_type(), shape, content: None }
+fn value_of(size: &Size) -> Option<DimensionValue> {
+    match size {
+        Size::Fixed(dim) => i64::try_from(*dim).ok().map(DimensionValue::DimValue),
+        Size::Symbol(name) => Some(DimensionValue::DimParam(name.clone())),
+        Size::Open => None,
+    }
+}
+
+fn of_tensor(tensor: &Tensor) -> Outline {
+    let dims: Option<Vec<u64>> = tensor.dims.iter().map(|&dim| u64::try_from(dim).ok()).collect();
+    let shape = dims.as_ref().map(|dims| dims.iter().map(|&dim| Size::Fixed(dim)).collect());
+    Outline { element: tensor.data_type(), is_sequence: false, planned: dims, shape }
 }

@@ -19,6 +19,12 @@ pub(super) const MAX_RANK: usize = 32;
 /// The most elements whose content is followed.
 pub(super) const MAX_CONTENT: usize = 4096;
 
+/// The most elements that an assumption covers: sizes and counts are short lists.
+pub(super) const MAX_ASSUMED: usize = 64;
+
+/// What to take for whole numbers that depend on data.
+pub(super) type Assumed = &'static [i64; MAX_ASSUMED];
+
 /// The elements of a small tensor that does not depend on the network's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
@@ -67,6 +73,8 @@ pub(super) struct Call<'a> {
     pub(super) opset: i64,
     /// One for each input; none where an optional input is left out.
     pub(super) inputs: Vec<Option<&'a Value>>,
+    /// What to take for numbers that depend on data; none where such things are to stay unknown.
+    pub(super) assumed: Option<Assumed>,
 }
 
 impl<'a> Call<'a> {
@@ -110,13 +118,26 @@ impl<'a> Call<'a> {
     /// The content of an input of whole numbers.
     pub(super) fn numbers(&self, index: usize) -> Result<&'a [i64], String> {
         let input = self.input(index).ok_or_else(|| format!("input {index} is missing"))?;
-        match &input.content {
-            Some(Content::Whole(numbers)) => Ok(numbers),
+        match (&input.content, self.assumed, input.shape.as_deref().map(product)) {
+            (Some(Content::Whole(numbers)), _, _) => Ok(numbers),
+            (None, Some(assumed), Some(Ok(count))) if count <= MAX_ASSUMED as u64 => {
+                Ok(&assumed[..count as usize])
+            }
             _ => Err(format!(
                 "the outcome depends on the content of input `{}`, which is not a known constant",
                 self.node.input[index]
             )),
         }
+    }
+
+    /// Whether the content of an input is only assumed.
+    pub(super) fn is_assumed(&self, index: usize) -> bool {
+        self.assumed.is_some() && self.input(index).is_some_and(|input| input.content.is_none())
+    }
+
+    /// A count that depends on data, where one is to be assumed.
+    pub(super) fn assumed_count(&self, reason: &str) -> Result<u64, String> {
+        self.assumed.map(|[count, ..]| count.unsigned_abs()).ok_or_else(|| reason.to_owned())
     }
 
     /// The content of an input of one whole number.

@@ -1,9 +1,9 @@
 //! Shapes of operators outside ONNX itself: those of ONNX Runtime that are met in exported transformers, and the
 //! plain ones of `ai.onnx.ml`.
 
-use super::call::{Call, Shape, Shapes, axis_within, broadcast, divided, plus, product, size, times};
+use super::call::{Call, Shape, Shapes, axis_within, divided, plus, product, size, times};
 use super::elementwise::{same, together};
-use super::{convolution, matrix, normalisation, quantised};
+use super::{convolution, matrix, normalisation, quantised, runtime_quantised};
 
 /// The shapes of the outputs, if the operator of a domain is known.
 pub(super) fn shapes(domain: &str, call: &Call) -> Option<Shapes> {
@@ -17,25 +17,23 @@ pub(super) fn shapes(domain: &str, call: &Call) -> Option<Shapes> {
 
 fn runtime(call: &Call) -> Option<Shapes> {
     Some(match call.operator() {
-        "BiasGelu" | "FastGelu" | "Gelu" | "GroupNorm" | "QLinearLeakyRelu" | "QLinearSigmoid"
-        | "QLinearSoftmax" | "QuickGelu" | "RotaryEmbedding" => same(call),
+        "BiasGelu" | "BiasSoftmax" | "FastGelu" | "Gelu" | "GroupNorm" | "Inverse" | "MoE" | "QMoE"
+        | "QuickGelu" | "RotaryEmbedding" | "Trilu" => same(call),
         "BiasAdd" => together(call),
-        "QLinearAdd" | "QLinearMul" => {
-            call.shape(0).and_then(|left| Ok(vec![broadcast(&[left, call.shape(3)?])?]))
-        }
         "QuantizeLinear" | "DequantizeLinear" => return quantised::shapes(call),
         "FusedConv" => convolution::convolution(call, 1),
-        "FusedGemm" => matrix::gemm(call),
+        "FusedGemm" => matrix::gemm(call, 1),
         "DynamicQuantizeMatMul" | "MatMulIntegerToFloat" => matrix::two(call, 0, 1),
         "FusedMatMul" | "TransposeMatMul" => turned_product(call),
-        "MatMulNBits" => narrow_product(call),
+        "MatMulBnb4" | "MatMulNBits" => narrow_product(call),
         "SimplifiedLayerNormalization" => normalisation::layer(call),
         "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization" => skip(call),
         "EmbedLayerNormalization" => embed(call),
-        "Attention" => attention(call),
+        "Attention" => attention(call, 4),
+        "QAttention" => attention(call, 8),
         "MultiHeadAttention" => heads(call),
         "GroupQueryAttention" => groups(call),
-        _ => return None,
+        _ => return runtime_quantised::shapes(call),
     })
 }
 
@@ -77,15 +75,15 @@ fn embed(call: &Call) -> Shapes {
     Ok(vec![vec![batch, length, hidden], vec![batch], vec![batch, length, hidden]])
 }
 
-/// Attention with the projections of its input inside.
-fn attention(call: &Call) -> Shapes {
+/// Attention with the projections of its input inside; `past` is the input with earlier keys and values.
+fn attention(call: &Call, past: usize) -> Shapes {
     let [batch, length, _] = call.shape_of::<3>(0)?;
     let hidden = match call.ints("qkv_hidden_sizes") {
         Some([_, _, values]) => size(*values)?,
         _ => divided(call.shape_of::<2>(1)?[1], 3)?,
     };
     let heads = size(call.required_int("num_heads")?)?;
-    let past = if call.has(4) { call.shape_of::<5>(4)?[3] } else { 0 };
+    let past = if call.has(past) { call.shape_of::<5>(past)?[3] } else { 0 };
     let present = vec![2, batch, heads, plus(past, length)?, divided(hidden, heads)?];
     Ok(vec![vec![batch, length, hidden], present])
 }
@@ -113,16 +111,21 @@ fn heads(call: &Call) -> Shapes {
     ])
 }
 
-/// Attention with groups of queries for one key; the length of the cache depends on data, so it is left open.
+/// Attention with groups of queries for one key. The caches are as long as the whole sequence, or as the buffer of the
+/// earlier ones where that is longer.
 fn groups(call: &Call) -> Shapes {
     let [batch, length, hidden] = call.shape_of::<3>(0)?;
-    if call.has(1) {
-        return Ok(vec![vec![batch, length, hidden]]);
-    }
     let (queries, others) =
         (size(call.required_int("num_heads")?)?, size(call.required_int("kv_num_heads")?)?);
-    let all = plus(queries, times(2, others)?)?;
-    Ok(vec![vec![batch, length, times(queries, divided(hidden, all)?)?]])
+    let all = if call.has(1) { queries } else { plus(queries, times(2, others)?)? };
+    let width = divided(hidden, all)?;
+    let output = vec![batch, length, times(queries, width)?];
+    let before = if call.has(3) { call.shape_of::<4>(3)?[2] } else { 0 };
+    let Ok(total) = call.number(6) else {
+        return Ok(vec![output]);
+    };
+    let cache = vec![batch, others, size(total)?.max(before), width];
+    Ok(vec![output, cache.clone(), cache])
 }
 
 fn flexible(call: &Call) -> Shapes {

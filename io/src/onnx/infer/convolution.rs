@@ -12,9 +12,13 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
         "QLinearConv" => convolution(call, 3),
         "ConvTranspose" => transposed(call),
         "CausalConvWithState" => causal(call),
-        "AveragePool" | "LpPool" => pool(call),
-        "MaxPool" => pool(call).map(|shapes| [shapes.as_slice(), shapes.as_slice()].concat()),
-        "GlobalAveragePool" | "GlobalLpPool" | "GlobalMaxPool" => global(call),
+        "AveragePool" | "LpPool" => call.shape(0).and_then(|shape| Ok(vec![pool(call, shape)?])),
+        "MaxPool" => {
+            call.shape(0).and_then(|shape| pool(call, shape)).map(|shape| vec![shape.clone(), shape])
+        }
+        "GlobalAveragePool" | "GlobalLpPool" | "GlobalMaxPool" => {
+            call.shape(0).and_then(|shape| Ok(vec![global(shape)?]))
+        }
         "MaxUnpool" => unpool(call),
         "MaxRoiPool" => regions(call, call.ints("pooled_shape").unwrap_or_default()),
         "RoiAlign" => regions(call, &[call.int("output_height", 1), call.int("output_width", 1)]),
@@ -189,20 +193,20 @@ fn causal(call: &Call) -> Shapes {
     Ok(vec![vec![batch, channels, length], vec![batch, channels, state]])
 }
 
-fn pool(call: &Call) -> Shapes {
-    let (batch, channels, space) = spatial(call.shape(0)?)?;
+pub(super) fn pool(call: &Call, shape: &[u64]) -> Result<Shape, String> {
+    let (batch, channels, space) = spatial(shape)?;
     let kernel = call.ints("kernel_shape").ok_or("attribute `kernel_shape` is missing")?;
     let kernel: Shape = kernel.iter().map(|&number| size(number)).collect::<Result<_, _>>()?;
     let mut shape = vec![batch, channels];
     shape.extend(slid(call, space, &kernel, call.int("ceil_mode", 0) != 0)?);
-    Ok(vec![shape])
+    Ok(shape)
 }
 
-fn global(call: &Call) -> Shapes {
-    let (batch, channels, space) = spatial(call.shape(0)?)?;
+pub(super) fn global(shape: &[u64]) -> Result<Shape, String> {
+    let (batch, channels, space) = spatial(shape)?;
     let mut shape = vec![batch, channels];
     shape.extend(space.iter().map(|_| 1));
-    Ok(vec![shape])
+    Ok(shape)
 }
 
 fn unpool(call: &Call) -> Shapes {

@@ -2,22 +2,42 @@
 //!
 //! The file may declare the shapes of their outputs; the walk looks there.
 
-use super::call::{Call, Shapes};
+use super::call::{Call, Shapes, axis_within, product};
+use super::elementwise;
 
 /// The shapes of the outputs, if the operator is of this family.
 pub(super) fn shapes(call: &Call) -> Option<Shapes> {
     let reason = match call.operator() {
-        "OptionalHasElement" | "SequenceLength" => return Some(Ok(vec![Vec::new()])),
-        "NonMaxSuppression" | "Unique" => "how much it keeps depends on the data",
+        "OptionalHasElement" => return Some(Ok(vec![Vec::new()])),
+        "NonMaxSuppression" => return Some(call.assumed_count(KEEPS).map(|count| vec![vec![count, 3]])),
+        "Unique" => return Some(unique(call)),
         "ImageDecoder" => "the size of the image is in the data",
         "StringNormalizer" | "StringSplit" => "how many parts there are depends on the text",
-        "If" | "Loop" | "Scan" | "SequenceMap" => "graphs inside nodes are not entered",
-        "ConcatFromSequence" | "SequenceAt" | "SequenceConstruct" | "SequenceEmpty" | "SequenceErase"
-        | "SequenceInsert" | "SplitToSequence" => "sequences are not followed",
+        "SequenceMap" => "bodies that make sequences are not followed",
+        // What is taken from a tensor is the tensor itself.
+        "OptionalGetElement" if call.shape(0).is_ok() => return Some(elementwise::same(call)),
         "Optional" | "OptionalGetElement" => "optional values are not followed",
         _ => return None,
     };
     Some(Err(reason.to_owned()))
+}
+
+const KEEPS: &str = "how much it keeps depends on the data";
+
+/// The distinct elements or slices, where each is found first, which one each element is, and how often each comes.
+fn unique(call: &Call) -> Shapes {
+    let count = call.assumed_count(KEEPS)?;
+    let shape = call.shape(0)?;
+    let (kept, all) = match super::attribute::int(call.node, "axis") {
+        None => (vec![count], product(shape)?),
+        Some(axis) => {
+            let axis = axis_within(axis, shape.len())?;
+            let mut kept = shape.to_vec();
+            kept[axis] = count;
+            (kept, shape[axis])
+        }
+    };
+    Ok(vec![kept, vec![count], vec![all], vec![count]])
 }
 
 #[cfg(test)]

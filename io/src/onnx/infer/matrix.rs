@@ -7,7 +7,7 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
     Some(match call.operator() {
         "MatMul" | "MatMulInteger" => two(call, 0, 1),
         "QLinearMatMul" => two(call, 0, 3),
-        "Gemm" => gemm(call),
+        "Gemm" => gemm(call, 1),
         "Einsum" => einsum(call),
         "Det" => determinant(call),
         _ => return None,
@@ -40,12 +40,13 @@ pub(super) fn product_of(left: &[u64], right: &[u64]) -> Result<Shape, String> {
     Ok(shape)
 }
 
-pub(super) fn gemm(call: &Call) -> Shapes {
+/// A product of matrices, the second of which is input `second`.
+pub(super) fn gemm(call: &Call, second: usize) -> Shapes {
     let turned = |name: &str, [rows, columns]: [u64; 2]| {
         if call.int(name, 0) != 0 { [columns, rows] } else { [rows, columns] }
     };
     let left = turned("transA", call.shape_of::<2>(0)?);
-    let right = turned("transB", call.shape_of::<2>(1)?);
+    let right = turned("transB", call.shape_of::<2>(second)?);
     Ok(vec![product_of(&left, &right)?])
 }
 

@@ -26,6 +26,9 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
 fn reshape(call: &Call) -> Shapes {
     let shape = call.shape(0)?;
     let wanted = call.numbers_or_ints(1, "shape")?.ok_or("the new shape is missing")?;
+    if call.is_assumed(1) {
+        return Ok(vec![wanted.iter().map(|&number| size(number)).collect::<Result<_, _>>()?]);
+    }
     let copies = call.int("allowzero", 0) == 0;
     let mut dims = Vec::with_capacity(wanted.len());
     let mut open = None;
@@ -64,10 +67,14 @@ fn transpose(call: &Call) -> Shapes {
 }
 
 fn concat(call: &Call) -> Shapes {
-    let shapes = call.all_shapes()?;
-    let (first, others) = shapes.split_first().ok_or("it has no inputs")?;
     // Operator set 1 had a default.
-    let axis = axis_within(call.int("axis", 1), first.len())?;
+    Ok(vec![joined(&call.all_shapes()?, call.int("axis", 1))?])
+}
+
+/// The shape of tensors joined along an axis.
+pub(super) fn joined(shapes: &[&[u64]], axis: i64) -> Result<Shape, String> {
+    let (first, others) = shapes.split_first().ok_or("it has no inputs")?;
+    let axis = axis_within(axis, first.len())?;
     let mut joint = first.to_vec();
     for other in others {
         if other.len() != joint.len() {
@@ -81,7 +88,7 @@ fn concat(call: &Call) -> Shapes {
             }
         }
     }
-    Ok(vec![joint])
+    Ok(joint)
 }
 
 fn split(call: &Call) -> Shapes {
@@ -158,7 +165,11 @@ fn flatten(call: &Call) -> Shapes {
 
 fn expand(call: &Call) -> Shapes {
     let shape = call.shape(0)?;
-    let wanted: Shape = call.numbers(1)?.iter().map(|&dim| size(dim)).collect::<Result<_, _>>()?;
+    let mut wanted: Shape = call.numbers(1)?.iter().map(|&dim| size(dim)).collect::<Result<_, _>>()?;
+    if call.is_assumed(1) {
+        wanted.resize(wanted.len().max(call.shape(0)?.len()), wanted.first().copied().unwrap_or(1));
+        return Ok(vec![wanted]);
+    }
     Ok(vec![super::call::broadcast(&[shape, &wanted])?])
 }
 

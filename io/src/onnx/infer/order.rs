@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::onnx::import::reads;
 use crate::onnx::proto::Node;
 
 /// Positions in topological order, and those of nodes that are in a cycle or behind one.
-pub(super) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
+pub(in crate::onnx) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
     let mut makers: HashMap<&str, usize> = HashMap::new();
     for (index, node) in nodes.iter().enumerate() {
         for output in node.output.iter().filter(|name| !name.is_empty()) {
@@ -16,7 +17,7 @@ pub(super) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
     let mut waits_for = vec![0usize; nodes.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (index, node) in nodes.iter().enumerate() {
-        for maker in node.input.iter().filter_map(|name| makers.get(name.as_str())) {
+        for maker in reads(node).into_iter().filter_map(|name| makers.get(name)) {
             readers[*maker].push(index);
             waits_for[index] += 1;
         }

@@ -1,14 +1,19 @@
 //! `manifest.json`: what the pieces of a model are, in the order in which they run, and how they hang together.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::onnx::cut::CutPiece;
+use crate::onnx::facts::element_name;
 use crate::onnx::proto::{DimensionValue, TensorType, Type, TypeValue, ValueInfo};
 
 /// The name of the manifest in the folder of pieces.
 pub const MANIFEST: &str = "manifest.json";
+
+/// What tells a manifest from other files.
+const MARK: &str = "pieces";
 
 /// The version of the format.
 const VERSION: u64 = 1;
@@ -22,6 +27,9 @@ pub struct Manifest {
     pub version: u64,
     /// The model that was cut.
     pub source: Source,
+    /// Sizes of symbolic dimensions that the plan was made for. The pieces accept others too.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dims: BTreeMap<String, u64>,
     /// Inputs of the whole that some piece reads.
     pub inputs: Vec<String>,
     /// Outputs of the whole.
@@ -71,8 +79,11 @@ pub struct Value {
     pub name: String,
     /// The type of its elements, such as `float` or `int64`; `sequence(float)` and such for what is not a tensor.
     pub element: String,
-    /// Its shape; none where it is not known.
+    /// Its shape, for any sizes of the symbolic dimensions; none where it is not known.
     pub shape: Option<Vec<Option<Dim>>>,
+    /// Its shape for the sizes that the plan was made for, where that says more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<Vec<u64>>,
 }
 
 /// A dimension that is known.
@@ -106,8 +117,32 @@ pub struct MissingWeights {
 }
 
 impl Manifest {
+    /// The manifest of an earlier run in a folder; none where there is none, or it is something else.
+    pub(super) fn earlier(folder: &Path) -> Option<Manifest> {
+        let text = std::fs::read(folder.join(MANIFEST)).ok()?;
+        serde_json::from_slice(&text).ok().filter(|manifest: &Manifest| manifest.divvy == MARK)
+    }
+
+    /// The files that come with a manifest: it, the pieces, and the files of weights that were written for them.
+    pub(super) fn files(&self) -> BTreeSet<String> {
+        let mut files = BTreeSet::from([MANIFEST.to_owned()]);
+        for piece in &self.pieces {
+            let data = format!("{}.data", piece.file);
+            let own = piece.weight_files.contains(&data);
+            files.extend([piece.file.clone()].into_iter().chain(own.then_some(data)));
+        }
+        // A manifest may have been edited: nothing outside the folder is any of ours.
+        files.retain(|file| Path::new(file).file_name().is_some_and(|name| name == file.as_str()));
+        files
+    }
+
     /// The manifest of pieces, with an entry for each.
-    pub(super) fn new(pieces: &[CutPiece], entries: Vec<PieceEntry>, source: Source) -> Manifest {
+    pub(super) fn new(
+        pieces: &[CutPiece],
+        entries: Vec<PieceEntry>,
+        source: Source,
+        dims: BTreeMap<String, u64>,
+    ) -> Manifest {
         // What a piece only passes on, it does not make.
         let mut maker: HashMap<&str, usize> = HashMap::new();
         for (position, piece) in pieces.iter().enumerate() {
@@ -127,9 +162,10 @@ impl Manifest {
         let name = |piece: usize| pieces[piece].name.clone();
         let feed = |((from, to), values)| Feed { from: name(from), to: name(to), values };
         Manifest {
-            divvy: "pieces".into(),
+            divvy: MARK.into(),
             version: VERSION,
             source,
+            dims,
             inputs: inputs.into_iter().collect(),
             outputs: pieces.iter().flat_map(|piece| &piece.results).cloned().collect(),
             pieces: entries,
@@ -138,12 +174,20 @@ impl Manifest {
     }
 }
 
-/// The values of these names, as their piece declares them.
-pub(super) fn values(names: &[String], declared: &[ValueInfo]) -> Vec<Value> {
+/// The values of these names, as their piece declares them, with their planned shapes.
+pub(super) fn values(
+    names: &[String],
+    declared: &[ValueInfo],
+    planned: &BTreeMap<String, Vec<u64>>,
+) -> Vec<Value> {
     let by_name: HashMap<&str, &ValueInfo> = declared.iter().map(|info| (info.name(), info)).collect();
     let value = |name: &String| {
         let known = by_name.get(name.as_str()).and_then(|info| info.r#type.as_ref());
-        Value { name: name.clone(), element: element(known), shape: known.and_then(shape) }
+        let shape = known.and_then(shape);
+        let settled = |dim: &Option<Dim>| matches!(dim, Some(Dim::Size(_)));
+        let is_settled = shape.as_ref().is_some_and(|dims| dims.iter().all(settled));
+        let planned = planned.get(name).filter(|_| !is_settled).cloned();
+        Value { name: name.clone(), element: element(known), shape, planned }
     };
     names.iter().map(value).collect()
 }
@@ -172,40 +216,4 @@ fn shape(known: &Type) -> Option<Vec<Option<Dim>>> {
         DimensionValue::DimParam(symbol) => Dim::Symbol(symbol.clone()),
     };
     Some(tensor.shape.as_ref()?.dim.iter().map(|dimension| dimension.value.as_ref().map(dim)).collect())
-}
-
-/// Element types by their ONNX number, as ONNX names them.
-fn element_name(element_type: i32) -> &'static str {
-    const NAMES: [&str; 29] = [
-        "unknown",
-        "float",
-        "uint8",
-        "int8",
-        "uint16",
-        "int16",
-        "int32",
-        "int64",
-        "string",
-        "bool",
-        "float16",
-        "double",
-        "uint32",
-        "uint64",
-        "complex64",
-        "complex128",
-        "bfloat16",
-        "float8e4m3fn",
-        "float8e4m3fnuz",
-        "float8e5m2",
-        "float8e5m2fnuz",
-        "uint4",
-        "int4",
-        "float4e2m1",
-        "float8e8m0",
-        "uint2",
-        "int2",
-        "float6e2m3",
-        "float6e3m2",
-    ];
-    usize::try_from(element_type).ok().and_then(|number| NAMES.get(number)).unwrap_or(&"unknown")
 }

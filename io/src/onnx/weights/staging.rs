@@ -33,12 +33,16 @@ impl Staging {
         Ok(file)
     }
 
-    /// Puts all files in place, in the order in which they were begun; `last` is taken away first.
-    pub(super) fn commit(mut self, last: &str) -> Result<(), WeightsError> {
-        let last = self.folder.join(last);
-        match fs::remove_file(&last) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(unwritable(&last, cause)),
-            _ => {}
+    /// Puts all files in place, in the order in which they were begun; `last` and the `stale` ones are taken away first.
+    pub(super) fn commit(mut self, last: &str, stale: &[String]) -> Result<(), WeightsError> {
+        for name in [last].into_iter().chain(stale.iter().map(String::as_str)) {
+            let path = self.folder.join(name);
+            match fs::remove_file(&path) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    return Err(unwritable(&path, cause));
+                }
+                _ => {}
+            }
         }
         while let Some((part, path)) = self.files.first() {
             fs::rename(part, path).map_err(|cause| unwritable(path, cause))?;

@@ -3,7 +3,7 @@
 //! Everything that can be refused is refused before the first byte is written. Weights are copied from file to file in
 //! small steps; only those that go into a piece's own file pass through memory.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,23 @@ pub enum Weights {
     KeepReference,
 }
 
+/// How pieces are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writing {
+    /// Where weights go.
+    pub weights: Weights,
+    /// Sizes of symbolic dimensions that the plan was made for, for the manifest.
+    pub dims: BTreeMap<String, u64>,
+    /// Whether files that no earlier run wrote may be overwritten.
+    pub overwrite: bool,
+}
+
+impl From<Weights> for Writing {
+    fn from(weights: Weights) -> Writing {
+        Writing { weights, dims: BTreeMap::new(), overwrite: false }
+    }
+}
+
 /// Protocol buffers end at 2 GiB.
 const MOST_FILE_BYTES: u64 = (1 << 31) - 1;
 
@@ -43,12 +60,16 @@ const FEWEST_EXTERNAL_BYTES: u64 = 1024;
 /// Writes the pieces of the model file `source` to the folder `target`, with their weights and a manifest; all of it
 /// or, if something fails on the way, nothing. Weights that are not there stay references, which the manifest lists.
 /// Data in typed fields (`float_data` and its like) stay in the piece's file whatever is asked.
+///
+/// Pieces of an earlier run in the same folder are replaced, and those that have no successor go. Other files are left
+/// alone; where one is in the way, nothing is written unless `how` says so.
 pub fn write_pieces(
     pieces: &[CutPiece],
     source: &Path,
     target: &Path,
-    how: Weights,
+    how: &Writing,
 ) -> Result<Manifest, WeightsError> {
+    let Writing { weights: how, dims, overwrite } = how.clone();
     let folder = source.parent().unwrap_or(Path::new(""));
     let names = file_names(pieces);
     let mut models: Vec<Model> = pieces.iter().map(|piece| piece.model.clone()).collect();
@@ -59,7 +80,12 @@ pub fn write_pieces(
         check_size(piece, (model.encoded_len() as u64).saturating_add(embedded))?;
         surveys.push(survey);
     }
+    let earlier = Manifest::earlier(target).map(|manifest| manifest.files()).unwrap_or_default();
     check_overwrites(source, target, &names, &surveys)?;
+    if !overwrite {
+        check_foreign(target, &names, how, &earlier)?;
+    }
+    let sources = sources(source, &surveys);
     let source = Source { path: source.display().to_string(), sha256: fingerprint(source)? };
 
     let mut staging = Staging::new(target)?;
@@ -85,8 +111,16 @@ pub fn write_pieces(
             file: name.clone(),
             device: piece.device.clone(),
             stage: piece.stage,
-            inputs: manifest::values(&piece.inputs, declared.map_or(&[], |graph| &graph.input)),
-            outputs: manifest::values(&piece.outputs, declared.map_or(&[], |graph| &graph.output)),
+            inputs: manifest::values(
+                &piece.inputs,
+                declared.map_or(&[], |graph| &graph.input),
+                &piece.planned,
+            ),
+            outputs: manifest::values(
+                &piece.outputs,
+                declared.map_or(&[], |graph| &graph.output),
+                &piece.planned,
+            ),
             weight_bytes: survey.bytes,
             weight_files: weight_files.into_iter().collect(),
             missing_weights: survey.missing,
@@ -94,7 +128,7 @@ pub fn write_pieces(
         // One piece's weights at a time.
         *model = Model::default();
     }
-    let manifest = Manifest::new(pieces, entries, source);
+    let manifest = Manifest::new(pieces, entries, source, dims);
     let write_manifest = |file: File| {
         let mut text = serde_json::to_vec_pretty(&manifest)?;
         text.push(b'\n');
@@ -102,7 +136,15 @@ pub fn write_pieces(
     };
     let file = staging.create(MANIFEST)?;
     write_manifest(file).map_err(|cause| unwritable(&target.join(MANIFEST), cause))?;
-    staging.commit(MANIFEST)?;
+    // What an earlier run wrote and this one does not, unless this one was made from it.
+    let ours = manifest.files();
+    let in_use = |file: &String| {
+        target.join(file).canonicalize().is_ok_and(|path| sources.contains(&path))
+            || manifest.pieces.iter().any(|piece| piece.weight_files.contains(file))
+    };
+    let stale: Vec<String> =
+        earlier.into_iter().filter(|file| !ours.contains(file) && !in_use(file)).collect();
+    staging.commit(MANIFEST, &stale)?;
     Ok(manifest)
 }
 
@@ -151,6 +193,12 @@ fn check_size(piece: &CutPiece, bytes: u64) -> Result<(), WeightsError> {
     Err(WeightsError::PieceTooLarge { piece: piece.name.clone(), bytes })
 }
 
+/// The files that pieces are made from.
+fn sources(source: &Path, surveys: &[Survey]) -> HashSet<PathBuf> {
+    let weights = surveys.iter().flat_map(|survey| survey.sources.iter().cloned());
+    source.canonicalize().ok().into_iter().chain(weights).collect()
+}
+
 /// No file to write may be one that is read, nor one that a piece goes on to refer to.
 fn check_overwrites(
     source: &Path,
@@ -159,17 +207,32 @@ fn check_overwrites(
     surveys: &[Survey],
 ) -> Result<(), WeightsError> {
     let written = names.iter().flat_map(|name| [name.clone(), format!("{name}.data")]);
-    let source = source.canonicalize().ok();
+    let sources = sources(source, surveys);
     let kept: HashSet<PathBuf> =
         surveys.iter().flat_map(|survey| &survey.kept).filter_map(|location| inside(location).ok()).collect();
     for name in written.chain([MANIFEST.to_owned()]) {
         let path = target.join(&name);
-        let there = path.canonicalize().ok();
-        let is_read = |path: &PathBuf| {
-            source.as_ref() == Some(path) || surveys.iter().any(|survey| survey.sources.contains(path))
-        };
-        if kept.contains(Path::new(&name)) || there.as_ref().is_some_and(is_read) {
+        let is_read = path.canonicalize().is_ok_and(|path| sources.contains(&path));
+        if kept.contains(Path::new(&name)) || is_read {
             return Err(WeightsError::Overwrites { path: path.display().to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// No file to write may be one that is there and that no earlier run wrote.
+fn check_foreign(
+    target: &Path,
+    names: &[String],
+    how: Weights,
+    earlier: &BTreeSet<String>,
+) -> Result<(), WeightsError> {
+    let data = names.iter().filter(|_| how == Weights::External).map(|name| format!("{name}.data"));
+    let written = names.iter().cloned().chain(data).chain([MANIFEST.to_owned()]);
+    for name in written.filter(|name| !earlier.contains(name)) {
+        let path = target.join(&name);
+        if path.symlink_metadata().is_ok() {
+            return Err(WeightsError::Foreign { path: path.display().to_string() });
         }
     }
     Ok(())

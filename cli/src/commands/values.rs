@@ -1,0 +1,35 @@
+//! `divvy inspect --values`: element type and shape of every value of an ONNX model.
+
+use divvy_io::file::Loaded;
+use divvy_io::import::{Dims, onnx_model};
+use divvy_io::onnx::import::check_dims;
+use divvy_io::onnx::infer::infer;
+use divvy_io::onnx::load::looks_like_onnx;
+use divvy_io::onnx::values::values;
+use serde_json::json;
+
+use crate::failure::Failure;
+
+pub(super) fn list(loaded: &Loaded, dims: &Dims, as_json: bool) -> Result<String, Failure> {
+    if !looks_like_onnx(&loaded.bytes) {
+        let message = "only ONNX models have element types and shapes";
+        return Err(Failure::option("--values", message, "drop --values, or give an ONNX model"));
+    }
+    let model = onnx_model(loaded)?;
+    let facts = infer(&model, dims);
+    check_dims(&model, &facts, dims).map_err(|errors| Failure::Input(loaded.path.clone(), errors))?;
+    let values = values(&model, &facts);
+    if as_json {
+        return Ok(format!("{}\n", json!({"format": "ONNX model", "values": values})));
+    }
+    let mut text = String::new();
+    for value in values {
+        let shape = match (value.shape, value.reason) {
+            (Some(shape), _) => format!("{shape:?}"),
+            (None, Some(reason)) => format!("shape not known ({reason})"),
+            (None, None) => "shape not known".to_owned(),
+        };
+        text.push_str(&format!("{}  {} {shape}\n", value.name, value.element));
+    }
+    Ok(text)
+}
