@@ -14,6 +14,10 @@ pub trait Planner: Sync {
     fn about(&self) -> &'static str;
     /// Why it cannot work on a problem, if it cannot.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Whether `auto` may choose it.
+    fn in_auto(&self) -> bool {
+        true
+    }
     /// Offers plans to the run until it has no better one or the budget is spent.
     fn plan(&self, run: &mut Run<'_>) -> StopReason;
 }
@@ -26,6 +30,10 @@ pub trait Bound: Sync {
     fn about(&self) -> &'static str;
     /// Why it says nothing of a problem, if it does not.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Whether it runs unless it is asked for by name.
+    fn in_auto(&self) -> bool {
+        true
+    }
     /// Proves what it can.
     fn bound(&self, run: &mut Run<'_>);
 }

@@ -15,6 +15,7 @@ pub struct Run<'a> {
     pub budget: &'a Budget,
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
+    inner: Option<&'a str>,
 }
 
 impl<'a> Run<'a> {
@@ -25,7 +26,18 @@ impl<'a> Run<'a> {
         outcome: &'a mut Outcome,
         watch: &'a mut dyn FnMut(&Outcome),
     ) -> Run<'a> {
-        Run { problem, budget, outcome, watch }
+        Run { problem, budget, outcome, watch, inner: None }
+    }
+
+    /// The same run, with parts of the problem solved by the solver of that name.
+    #[must_use]
+    pub fn with_inner(self, inner: Option<&'a str>) -> Run<'a> {
+        Run { inner, ..self }
+    }
+
+    /// Which solver is to solve parts of the problem, where the user says so.
+    pub fn inner(&self) -> Option<&str> {
+        self.inner
     }
 
     /// The best found so far.
@@ -50,6 +62,24 @@ impl<'a> Run<'a> {
         let before = self.outcome.lower_bound();
         let accepted = self.outcome.accept(self.problem, certificate, self.budget);
         debug_assert!(accepted.is_ok(), "what was proven is verified");
+        if self.outcome.lower_bound() != before {
+            (self.watch)(self.outcome);
+        }
+    }
+
+    /// Claims a bound that only a search vouches for. A claim above the value of a plan at hand is false: it is a bug of
+    /// that search, and not kept.
+    pub fn attest(&mut self, bound: &str, value: Time, by: String) {
+        let is_false = self.outcome.value().is_some_and(|best| value > best);
+        debug_assert!(!is_false, "{by} claims a bound above the value of a plan");
+        if is_false || value == Time::ZERO {
+            return;
+        }
+        let evidence = Evidence::Attested { by };
+        let certificate = Certificate { bound: bound.to_owned(), value_ps: value, evidence };
+        let before = self.outcome.lower_bound();
+        let accepted = self.outcome.accept(self.problem, certificate, self.budget);
+        debug_assert!(accepted.is_ok(), "an attestation has nothing to verify");
         if self.outcome.lower_bound() != before {
             (self.watch)(self.outcome);
         }

@@ -77,6 +77,7 @@ pub(super) fn search(
     let request = Request {
         planner: planner.map(str::to_owned),
         bounds: (!args.bound.is_empty()).then(|| args.bound.clone()),
+        inner: args.inner.clone(),
         bound_only,
     };
     let progress = Progress::start(args.quiet, args.time);
