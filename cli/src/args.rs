@@ -276,9 +276,12 @@ pub(crate) struct SearchArgs {
         value_parser = clap::value_parser!(u32).range(1..=1024)
     )]
     pub(crate) threads: u32,
-    /// Bound by name; may be repeated [default: all that apply]
+    /// Bound by name; may be repeated [default: all that apply and are quick]
     #[arg(long, value_name = "NAME")]
     pub(crate) bound: Vec<String>,
+    /// Solver for the modules that `milp-split` and `lbound` split a network into [default: milp]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) inner: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -30,6 +30,10 @@ pub trait Bound: Sync {
     fn about(&self) -> &'static str;
     /// Why it says nothing of a problem, if it does not.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
+    /// Whether it runs unless it is asked for by name.
+    fn in_auto(&self) -> bool {
+        true
+    }
     /// Proves what it can.
     fn bound(&self, run: &mut Run<'_>);
 }

@@ -1,6 +1,6 @@
 //! What a planner or bound works with while it runs.
 
-use divvy_core::certificate::{self, Evidence, Proven};
+use divvy_core::certificate::{self, Certificate, Evidence, Proven};
 use divvy_core::check::Violation;
 use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::plan::Plan;
@@ -16,6 +16,7 @@ pub struct Run<'a> {
     planner: &'static str,
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
+    inner: Option<&'a str>,
 }
 
 impl<'a> Run<'a> {
@@ -26,12 +27,23 @@ impl<'a> Run<'a> {
         outcome: &'a mut Outcome,
         watch: &'a mut dyn FnMut(&Outcome),
     ) -> Run<'a> {
-        Run { problem, budget, planner: "unknown", outcome, watch }
+        Run { problem, budget, planner: "unknown", outcome, watch, inner: None }
     }
 
     /// Names the planner whose plans are offered from now on, for whoever asks later where a plan came from.
     pub fn set_planner(&mut self, name: &'static str) {
         self.planner = name;
+    }
+
+    /// The same run, with parts of the problem solved by the solver of that name.
+    #[must_use]
+    pub fn with_inner(self, inner: Option<&'a str>) -> Run<'a> {
+        Run { inner, ..self }
+    }
+
+    /// Which solver is to solve parts of the problem, where the user says so.
+    pub fn inner(&self) -> Option<&str> {
+        self.inner
     }
 
     /// The best found so far.
@@ -71,6 +83,24 @@ impl<'a> Run<'a> {
     /// Whether the best plan is known to be the best there is.
     pub fn is_solved(&self) -> bool {
         self.outcome.value().is_some() && self.outcome.value() <= self.outcome.lower_bound()
+    }
+
+    /// Claims a bound that only a search vouches for. A claim above the value of a plan at hand is false: it is a bug of
+    /// that search, and not kept.
+    pub fn attest(&mut self, bound: &str, value: Time, by: String) {
+        let is_false = self.outcome.value().is_some_and(|best| value > best);
+        debug_assert!(!is_false, "{by} claims a bound above the value of a plan");
+        if is_false || value == Time::ZERO {
+            return;
+        }
+        let evidence = Evidence::Attested { by };
+        let certificate = Certificate { bound: bound.to_owned(), value_ps: value, evidence };
+        let before = self.outcome.lower_bound();
+        let accepted = self.outcome.accept(self.problem, certificate, self.budget);
+        debug_assert!(accepted.is_ok(), "an attestation has nothing to verify");
+        if self.outcome.lower_bound() != before {
+            (self.watch)(self.outcome);
+        }
     }
 
     /// What `evidence` would prove.

@@ -5,6 +5,7 @@ use divvy_core::outcome::{Budget, Outcome, StopReason};
 use divvy_core::problem::Problem;
 
 use crate::baseline::{Baseline, baseline};
+use crate::makespan;
 use crate::registry::{Bound, Planner, bounds, planners};
 use crate::run::Run;
 
@@ -13,8 +14,10 @@ use crate::run::Run;
 pub struct Request {
     /// A planner by name; `auto` and none: the best for the problem.
     pub planner: Option<String>,
-    /// Bounds by name; none: all that apply.
+    /// Bounds by name; none: all that apply and are quick.
     pub bounds: Option<Vec<String>>,
+    /// Who solves the parts of a problem that is split, by name; none: the best there is.
+    pub inner: Option<String>,
     /// Whether to plan at all, or only to bound.
     pub bound_only: bool,
 }
@@ -50,11 +53,15 @@ pub fn solve(
 ) -> Result<Solved, Refused> {
     let chosen_planners = choose_planners(problem, request)?;
     let chosen_bounds = choose_bounds(problem, request)?;
+    let inner = choose_inner(request)?;
     let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
+    // A bound that could go on for ever leaves half the time to the planner.
+    let bounding =
+        if request.bound_only { budget.clone() } else { Budget { time: budget.time / 2, ..budget.clone() } };
     if outcome.infeasible.is_empty() {
-        let mut run = Run::new(problem, budget, &mut outcome, watch);
+        let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
         let keep = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
         if let Some(plan) = baseline_plan.filter(|_| keep) {
@@ -67,6 +74,7 @@ pub fn solve(
                 bound.bound(&mut run);
             }
         }
+        let mut run = Run::new(problem, budget, &mut outcome, watch).with_inner(inner);
         let mut stop = StopReason::Finished;
         for planner in chosen_planners.into_iter().filter(|_| !request.bound_only) {
             if run.budget.is_spent() && run.outcome().best.is_some() {
@@ -106,7 +114,8 @@ fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<&'static 
 fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Bound>, Refused> {
     let all = bounds(problem);
     let Some(names) = &request.bounds else {
-        return Ok(all.iter().copied().filter(|b| b.supports(problem).is_ok()).collect());
+        let chosen = all.iter().copied().filter(|b| b.in_auto() && b.supports(problem).is_ok());
+        return Ok(chosen.collect());
     };
     let find = |name: &String| {
         let known: Vec<&str> = all.iter().map(|b| b.name()).collect();
@@ -116,6 +125,18 @@ fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dy
         Ok(*bound)
     };
     names.iter().map(find).collect()
+}
+
+fn choose_inner(request: &Request) -> Result<Option<&str>, Refused> {
+    let known = makespan::inner_names();
+    match request.inner.as_deref() {
+        Some(name) if !known.contains(&name) => Err(Refused {
+            message: format!("there is no inner solver `{name}`"),
+            fix: format!("use one of {}", known.join(", ")),
+            exists: false,
+        }),
+        inner => Ok(inner),
+    }
 }
 
 fn unknown(problem: &Problem, what: &str, name: &str, known: &[&str]) -> Refused {

@@ -101,6 +101,7 @@ pub(super) fn search(
     let request = Request {
         planner: planner.map(str::to_owned),
         bounds: (!args.bound.is_empty()).then(|| args.bound.clone()),
+        inner: args.inner.clone(),
         bound_only,
     };
     let solved = solve(&assembled.problem, &request, &budget, &mut |outcome| progress.update(outcome))?;

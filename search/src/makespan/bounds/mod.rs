@@ -1,6 +1,8 @@
 //! Bounds for objectives whose value is a finish.
 
 mod critical_path;
+mod lbound;
+mod milp;
 mod transfers;
 
 use crate::registry::Bound;
@@ -20,4 +22,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.
     &Area,
+    // By name only: it takes all the time it is given.
+    &milp::Milp,
+    // By name only, too: a solve for every way into and out of every module.
+    &lbound::LBound,
 ];

@@ -7,6 +7,8 @@ mod greedy;
 mod heft;
 mod memory_greedy;
 mod met;
+mod milp;
+mod milp_split;
 mod peft;
 
 use crate::registry::Planner;
@@ -29,4 +31,8 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &ea::Ea,
     // What users have today.
     &memory_greedy::MemoryGreedy,
+    // By name only: it works towards a proof, and others find good plans sooner.
+    &milp::Milp,
+    // By name only: as good as its modules are apart.
+    &milp_split::MilpSplit,
 ];

@@ -1,0 +1,88 @@
+//! `milp`: DiviML's mixed-integer program for the whole network (IV.A), solved by HiGHS.
+//!
+//! Exact given time; until then the best schedule so far and the bound as it rises. It starts from the best plan of the
+//! run, or else from a quick list schedule. The formulation is `makespan/milp`'s.
+
+use std::ops::ControlFlow;
+
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::makespan::dense::Dense;
+use divvy_core::outcome::StopReason;
+use divvy_core::plainest;
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+use divvy_core::units::Time;
+
+use crate::makespan::milp::{self, Limits, News};
+use crate::makespan::part::{Part, Schedule};
+use crate::registry::Planner;
+use crate::run::Run;
+
+pub(super) struct Milp;
+
+impl Planner for Milp {
+    fn name(&self) -> &'static str {
+        "milp"
+    }
+
+    fn about(&self) -> &'static str {
+        "DiviML's mixed-integer program, solved by HiGHS"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        milp::supports(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let part = Part::whole(run.problem, &dense);
+        let known = known(run, &part);
+        let limits = Limits::of(run.budget);
+        let solved = milp::solve(&part, known, &limits, &mut |news| {
+            match news {
+                News::Better(schedule) => offer(run, &part, schedule),
+                News::Bound(bound) => run.attest(self.name(), Time(bound), milp::attested_by()),
+            }
+            if run.budget.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match () {
+            () if run.budget.is_cancelled() => StopReason::Cancelled,
+            () if solved.finished || !run.budget.is_spent() => StopReason::Finished,
+            () => StopReason::OutOfBudget,
+        }
+    }
+}
+
+/// The best plan of the run, as a schedule of the whole problem.
+fn known(run: &Run<'_>, part: &Part<'_>) -> Option<Schedule> {
+    let (plan, score) = run.outcome().best.as_ref()?;
+    let mut device = vec![0; part.op_count()];
+    for (op, on, _) in plan.placements() {
+        device[run.problem.graph.position(op)] = on.0;
+    }
+    // By the middle of their time: an op that takes none stays before one that starts as it does.
+    let middle =
+        |op: usize| 2.0 * score.starts[part.ops[op] as usize].0 as f64 + part.time(op, device[op]) as f64;
+    part.schedule_by(&device, middle)
+}
+
+/// Offers a schedule of the whole problem as a plan. One that breaks a limit which HiGHS saw kept within its tolerance is
+/// refused by the check, and nothing is lost.
+pub(super) fn offer(run: &mut Run<'_>, part: &Part<'_>, schedule: &Schedule) {
+    if let Some(plan) = plan(run.problem, part, schedule) {
+        let _ = run.offer(plan);
+    }
+}
+
+fn plan(problem: &Problem, part: &Part<'_>, schedule: &Schedule) -> Option<Plan> {
+    let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
+    for (op, &device) in part.ops.iter().zip(&schedule.device) {
+        device_of[*op as usize] = DeviceId(device);
+    }
+    let sequence: Vec<OpId> = schedule.sequence.iter().map(|&op| OpId(part.ops[op])).collect();
+    plainest::plan_in_order(problem, &device_of, &sequence).ok()
+}

@@ -1,0 +1,418 @@
+//! HiGHS through its C interface: the only unsafe code of divvy.
+//!
+//! A [`Solver`] owns one HiGHS instance and stays on the thread that made it: HiGHS keeps its workers in thread-local
+//! state, so the type is neither `Send` nor `Sync`. Every array handed over is as long as HiGHS is told, and lives
+//! until the call returns; the callback's data outlives the run that it is registered for.
+
+#![allow(unsafe_code, reason = "a C interface")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ops::ControlFlow;
+use std::ptr;
+
+use highs_sys as c;
+
+use crate::program::Rows;
+use crate::{Column, Options, Program, Solution, SolverError, Status};
+
+/// The version of HiGHS: `1.15.0`.
+pub fn version() -> String {
+    // SAFETY: HiGHS returns a constant string that ends in a zero.
+    let text = unsafe { CStr::from_ptr(c::Highs_version()) };
+    text.to_string_lossy().trim_start_matches('v').to_owned()
+}
+
+/// Where a column or row stands in the basis of a solved linear program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BasisStatus {
+    /// At its lower end.
+    Lower,
+    /// Between its ends.
+    Basic,
+    /// At its upper end.
+    Upper,
+    /// At zero, without ends.
+    Zero,
+    /// At one of its ends.
+    Nonbasic,
+}
+
+/// What HiGHS reports while it runs.
+pub(crate) enum Report<'a> {
+    /// A solution better than all before: its objective and its values.
+    Solution(f64, &'a [f64]),
+    /// The lower bound of a mixed-integer program, as it stands.
+    Bound(f64),
+    /// A moment to stop.
+    Pause,
+}
+
+/// A program in HiGHS.
+pub struct Solver {
+    highs: *mut c_void,
+    columns: usize,
+    rows: usize,
+    is_mixed: bool,
+}
+
+impl Drop for Solver {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `Highs_create` and is not used again.
+        unsafe { c::Highs_destroy(self.highs) }
+    }
+}
+
+impl Solver {
+    /// Hands a program to HiGHS.
+    pub fn new(program: &Program, options: &Options) -> Result<Solver, SolverError> {
+        let is_mixed = program.integer.contains(&true);
+        let (columns, rows) = (program.column_count(), program.row_count());
+        // SAFETY: it has no preconditions.
+        let highs = unsafe { c::Highs_create() };
+        let mut solver = Solver { highs, columns, rows, is_mixed };
+        solver.set_options(options)?;
+        let integrality: Vec<c::HighsInt> = program.integer.iter().map(|&i| i.into()).collect();
+        let body = &program.rows;
+        // SAFETY: column arrays have `columns` entries, row arrays `rows`, matrix arrays as many as there are factors.
+        let status = unsafe {
+            c::Highs_passMip(
+                highs,
+                columns as c::HighsInt,
+                rows as c::HighsInt,
+                body.factors.len() as c::HighsInt,
+                c::MATRIX_FORMAT_ROW_WISE,
+                c::OBJECTIVE_SENSE_MINIMIZE,
+                0.0,
+                program.costs.as_ptr(),
+                program.lower.as_ptr(),
+                program.upper.as_ptr(),
+                body.lower.as_ptr(),
+                body.upper.as_ptr(),
+                body.starts.as_ptr(),
+                body.columns.as_ptr(),
+                body.factors.as_ptr(),
+                if is_mixed { integrality.as_ptr() } else { ptr::null() },
+            )
+        };
+        done("Highs_passMip", status)?;
+        Ok(solver)
+    }
+
+    fn set_options(&mut self, options: &Options) -> Result<(), SolverError> {
+        self.set_whole(c"threads", options.threads.clamp(1, 1 << 10) as c::HighsInt)?;
+        self.set_whole(c"random_seed", (options.seed & 0x7fff_ffff) as c::HighsInt)?;
+        if let Some(nodes) = options.nodes {
+            self.set_whole(c"mip_max_nodes", nodes.min(i32::MAX as u64) as c::HighsInt)?;
+        }
+        self.set_real(c"time_limit", options.time.as_secs_f64())?;
+        self.set_real(c"mip_rel_gap", 0.0)?;
+        self.set_real(c"mip_abs_gap", options.absolute_gap)?;
+        // SAFETY: a live instance, and a string that ends in a zero.
+        let status = unsafe { c::Highs_setBoolOptionValue(self.highs, c"output_flag".as_ptr(), 0) };
+        done("Highs_setBoolOptionValue", status)
+    }
+
+    fn set_whole(&mut self, name: &CStr, value: c::HighsInt) -> Result<(), SolverError> {
+        // SAFETY: a live instance, and a string that ends in a zero.
+        done("Highs_setIntOptionValue", unsafe {
+            c::Highs_setIntOptionValue(self.highs, name.as_ptr(), value)
+        })
+    }
+
+    fn set_real(&mut self, name: &CStr, value: f64) -> Result<(), SolverError> {
+        // SAFETY: a live instance, and a string that ends in a zero.
+        done("Highs_setDoubleOptionValue", unsafe {
+            c::Highs_setDoubleOptionValue(self.highs, name.as_ptr(), value)
+        })
+    }
+
+    /// A solution to start from: a value for every column.
+    pub fn start_from(&mut self, values: &[f64]) -> Result<(), SolverError> {
+        assert_eq!(values.len(), self.columns, "a start has a value for every column");
+        // SAFETY: `values` has one entry per column; absent arrays are null.
+        let status = unsafe {
+            c::Highs_setSolution(self.highs, values.as_ptr(), ptr::null(), ptr::null(), ptr::null())
+        };
+        done("Highs_setSolution", status)
+    }
+
+    /// Adds rows. The next solve of a linear program goes on from the last basis.
+    pub fn add_rows<'a>(
+        &mut self,
+        rows: impl IntoIterator<Item = (f64, &'a [(Column, f64)], f64)>,
+    ) -> Result<(), SolverError> {
+        let mut added = Rows::default();
+        for (lower, terms, upper) in rows {
+            assert!(terms.iter().all(|(column, _)| column.index() < self.columns), "rows use known columns");
+            added.push(lower, terms, upper);
+        }
+        // SAFETY: row arrays have one entry per added row, matrix arrays one per factor.
+        let status = unsafe {
+            c::Highs_addRows(
+                self.highs,
+                added.lower.len() as c::HighsInt,
+                added.lower.as_ptr(),
+                added.upper.as_ptr(),
+                added.factors.len() as c::HighsInt,
+                added.starts.as_ptr(),
+                added.columns.as_ptr(),
+                added.factors.as_ptr(),
+            )
+        };
+        self.rows += added.lower.len();
+        done("Highs_addRows", status)
+    }
+
+    /// Changes the range of a column.
+    pub fn set_range(&mut self, column: Column, lower: f64, upper: f64) -> Result<(), SolverError> {
+        assert!(column.index() < self.columns, "a range is for a known column");
+        // SAFETY: the column exists.
+        let status = unsafe { c::Highs_changeColBounds(self.highs, column.0 as c::HighsInt, lower, upper) };
+        done("Highs_changeColBounds", status)
+    }
+
+    /// The time that the next solve may take.
+    pub fn set_time(&mut self, time: std::time::Duration) -> Result<(), SolverError> {
+        self.set_real(c"time_limit", time.as_secs_f64())
+    }
+
+    /// Solves the program as it stands.
+    pub fn solve(&mut self) -> Result<Solution, SolverError> {
+        // SAFETY: a live instance. Its clock counts every solve, its limit is for one.
+        done("Highs_zeroAllClocks", unsafe { c::Highs_zeroAllClocks(self.highs) })?;
+        // SAFETY: a live instance with a program.
+        done("Highs_run", unsafe { c::Highs_run(self.highs) })?;
+        self.solution()
+    }
+
+    /// As [`Solver::solve`], telling `hear` what happens; it ends the solve by `Break`.
+    pub(crate) fn solve_heard(
+        &mut self,
+        hear: &mut dyn FnMut(Report<'_>) -> ControlFlow<()>,
+    ) -> Result<Solution, SolverError> {
+        let mut ear = Ear { hear, ended: false, columns: self.columns };
+        let data: *mut c_void = ptr::from_mut(&mut ear).cast();
+        // SAFETY: `ear` outlives the run; the callbacks are taken away below, before it goes.
+        unsafe {
+            done("Highs_setCallback", c::Highs_setCallback(self.highs, Some(report), data))?;
+            for kind in KINDS {
+                done("Highs_startCallback", c::Highs_startCallback(self.highs, kind))?;
+            }
+        }
+        let solved = self.solve();
+        for kind in KINDS {
+            // SAFETY: a live instance.
+            unsafe { c::Highs_stopCallback(self.highs, kind) };
+        }
+        solved
+    }
+
+    fn solution(&self) -> Result<Solution, SolverError> {
+        // SAFETY: a live instance.
+        let status = match unsafe { c::Highs_getModelStatus(self.highs) } {
+            c::MODEL_STATUS_OPTIMAL | c::MODEL_STATUS_MODEL_EMPTY => Status::Optimal,
+            c::MODEL_STATUS_INFEASIBLE => Status::Infeasible,
+            c::MODEL_STATUS_UNBOUNDED | c::MODEL_STATUS_UNBOUNDED_OR_INFEASIBLE => Status::Unbounded,
+            c::MODEL_STATUS_OBJECTIVE_BOUND
+            | c::MODEL_STATUS_OBJECTIVE_TARGET
+            | c::MODEL_STATUS_REACHED_TIME_LIMIT
+            | c::MODEL_STATUS_REACHED_ITERATION_LIMIT
+            | c::MODEL_STATUS_REACHED_SOLUTION_LIMIT
+            | c::MODEL_STATUS_REACHED_INTERRUPT
+            | c::MODEL_STATUS_UNKNOWN => Status::Stopped,
+            _ => return Err(SolverError { call: "Highs_getModelStatus" }),
+        };
+        let (mut values, mut reduced_costs) = (vec![0.0; self.columns], vec![0.0; self.columns]);
+        let (mut row_values, mut row_duals) = (vec![0.0; self.rows], vec![0.0; self.rows]);
+        // SAFETY: arrays are as long as there are columns and rows.
+        done("Highs_getSolution", unsafe {
+            c::Highs_getSolution(
+                self.highs,
+                values.as_mut_ptr(),
+                reduced_costs.as_mut_ptr(),
+                row_values.as_mut_ptr(),
+                row_duals.as_mut_ptr(),
+            )
+        })?;
+        let feasible = self.whole_info(c"primal_solution_status") == c::SOLUTION_STATUS_FEASIBLE;
+        let objective = self.real_info(c"objective_function_value");
+        let bound = match status {
+            Status::Infeasible => f64::INFINITY,
+            _ if self.is_mixed => self.real_info(c"mip_dual_bound"),
+            Status::Optimal => objective,
+            _ => f64::NEG_INFINITY,
+        };
+        let keeps_duals = !self.is_mixed && status == Status::Optimal;
+        Ok(Solution {
+            status,
+            best: feasible.then_some((objective, values)),
+            bound,
+            row_duals: if keeps_duals { row_duals } else { Vec::new() },
+            reduced_costs: if keeps_duals { reduced_costs } else { Vec::new() },
+        })
+    }
+
+    /// The basis that a linear program was left with: columns, then rows.
+    pub fn basis(&self) -> Result<(Vec<BasisStatus>, Vec<BasisStatus>), SolverError> {
+        let (mut columns, mut rows) = (vec![0; self.columns], vec![0; self.rows]);
+        // SAFETY: arrays are as long as there are columns and rows.
+        let status = unsafe { c::Highs_getBasis(self.highs, columns.as_mut_ptr(), rows.as_mut_ptr()) };
+        done("Highs_getBasis", status)?;
+        let read = |list: Vec<c::HighsInt>| list.into_iter().map(basis_status).collect();
+        Ok((read(columns), read(rows)))
+    }
+
+    fn whole_info(&self, name: &CStr) -> c::HighsInt {
+        let mut value = 0;
+        // SAFETY: a live instance, a string that ends in a zero, and a place for the answer.
+        unsafe { c::Highs_getIntInfoValue(self.highs, name.as_ptr(), &raw mut value) };
+        value
+    }
+
+    fn real_info(&self, name: &CStr) -> f64 {
+        let mut value = f64::NAN;
+        // SAFETY: a live instance, a string that ends in a zero, and a place for the answer.
+        unsafe { c::Highs_getDoubleInfoValue(self.highs, name.as_ptr(), &raw mut value) };
+        value
+    }
+}
+
+fn basis_status(code: c::HighsInt) -> BasisStatus {
+    match code {
+        0 => BasisStatus::Lower,
+        1 => BasisStatus::Basic,
+        2 => BasisStatus::Upper,
+        3 => BasisStatus::Zero,
+        _ => BasisStatus::Nonbasic,
+    }
+}
+
+fn done(call: &'static str, status: c::HighsInt) -> Result<(), SolverError> {
+    if status == c::STATUS_ERROR { Err(SolverError { call }) } else { Ok(()) }
+}
+
+/// Callback kinds: interrupts of the simplex, improving solutions, log lines and interrupts of the tree search.
+const KINDS: [c_int; 4] = [1, 4, 5, 6];
+
+struct Ear<'a> {
+    hear: &'a mut dyn FnMut(Report<'_>) -> ControlFlow<()>,
+    ended: bool,
+    columns: usize,
+}
+
+unsafe extern "C" fn report(
+    kind: c_int,
+    _message: *const c_char,
+    out: *const c::HighsCallbackDataOut,
+    answer: *mut c::HighsCallbackDataIn,
+    data: *mut c_void,
+) {
+    // SAFETY: HiGHS hands back the pointer to the `Ear` of the run in progress, calls from one thread at a time, and
+    // its data is valid for the time of the call; the answer may be null where none is taken.
+    let (ear, out, answer) = unsafe { (&mut *data.cast::<Ear<'_>>(), out.as_ref(), answer.as_mut()) };
+    let Some(out) = out else { return };
+    let heard = match kind {
+        4 if !out.mip_solution.is_null() => {
+            // SAFETY: an improving solution has a value for every column.
+            let values = unsafe { std::slice::from_raw_parts(out.mip_solution, ear.columns) };
+            (ear.hear)(Report::Solution(out.objective_function_value, values))
+        }
+        5 | 6 => (ear.hear)(Report::Bound(out.mip_dual_bound)),
+        _ => (ear.hear)(Report::Pause),
+    };
+    ear.ended |= heard.is_break();
+    if let Some(answer) = answer {
+        answer.user_interrupt = ear.ended.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: f64 = f64::INFINITY;
+
+    /// Minimise −x − 2y, x + y ≤ 4, x + 3y ≤ 6, x, y ≥ 0: −5 at (3, 1).
+    fn linear() -> (Program, Column, Column) {
+        let mut program = Program::new();
+        let x = program.column(0.0, FREE, -1.0);
+        let y = program.column(0.0, FREE, -2.0);
+        program.at_most(&[(x, 1.0), (y, 1.0)], 4.0);
+        program.at_most(&[(x, 1.0), (y, 3.0)], 6.0);
+        (program, x, y)
+    }
+
+    fn near(a: f64, b: f64) -> bool {
+        (a - b).abs() < 1e-9
+    }
+
+    #[test]
+    fn a_linear_program_has_values_duals_and_a_basis() {
+        let (program, x, y) = linear();
+        let mut solver = Solver::new(&program, &Options::default()).unwrap();
+        let solution = solver.solve().unwrap();
+        assert_eq!(solution.status, Status::Optimal);
+        let (objective, values) = solution.best.unwrap();
+        assert!(near(objective, -5.0) && near(values[x.index()], 3.0) && near(values[y.index()], 1.0));
+        assert!(near(solution.bound, -5.0));
+        // Strong duality, with the sign that a minimum has.
+        assert!(near(4.0 * solution.row_duals[0] + 6.0 * solution.row_duals[1], -5.0));
+        assert!(near(solution.row_duals[0], -0.5) && near(solution.row_duals[1], -0.5));
+        assert!(solution.reduced_costs.iter().all(|&cost| near(cost, 0.0)));
+        let (columns, rows) = solver.basis().unwrap();
+        assert_eq!(columns, [BasisStatus::Basic; 2]);
+        assert_eq!(rows, [BasisStatus::Upper; 2]);
+    }
+
+    #[test]
+    fn rows_can_be_added_between_solves() {
+        let (program, x, y) = linear();
+        let mut solver = Solver::new(&program, &Options::default()).unwrap();
+        solver.solve().unwrap();
+        let cut = [(x, 1.0)];
+        solver.add_rows([(f64::NEG_INFINITY, &cut[..], 2.0)]).unwrap();
+        let solution = solver.solve().unwrap();
+        assert!(near(solution.bound, -2.0 - 8.0 / 3.0));
+        assert_eq!(solution.row_duals.len(), 3);
+        solver.set_range(y, 0.0, 1.0).unwrap();
+        assert!(near(solver.solve().unwrap().bound, -4.0));
+        let too_much = [(x, 1.0), (y, 1.0)];
+        solver.add_rows([(10.0, &too_much[..], FREE)]).unwrap();
+        let solution = solver.solve().unwrap();
+        assert_eq!(solution.status, Status::Infeasible);
+        assert!(solution.bound.is_infinite() && solution.best.is_none());
+    }
+
+    #[test]
+    fn whole_columns_are_whole_and_repeated_terms_add_up() {
+        let mut program = Program::new();
+        let x = program.binary();
+        let z = program.column(0.0, 10.0, 1.0);
+        // 2x + z ≥ 1, written in three terms; x costs nothing.
+        program.at_least(1.0, &[(x, 1.0), (z, 1.0), (x, 1.0)]);
+        let solution = Solver::new(&program, &Options::default()).unwrap().solve().unwrap();
+        let (objective, values) = solution.best.unwrap();
+        assert!(near(objective, 0.0) && near(values[x.index()], 1.0));
+        assert!(solution.row_duals.is_empty());
+        let relaxed = Solver::new(&program.relaxed(), &Options::default()).unwrap().solve().unwrap();
+        assert_eq!(relaxed.row_duals.len(), 1);
+        program.fix(x, 0.0);
+        let solution = Solver::new(&program, &Options::default()).unwrap().solve().unwrap();
+        assert!(near(solution.best.unwrap().0, 1.0));
+    }
+
+    #[test]
+    fn an_endless_objective_is_said_to_be_so() {
+        let mut program = Program::new();
+        let x = program.column(0.0, FREE, -1.0);
+        program.at_least(0.0, &[(x, 1.0)]);
+        let solution = Solver::new(&program, &Options::default()).unwrap().solve().unwrap();
+        assert_eq!(solution.status, Status::Unbounded);
+        assert_eq!(solution.bound, f64::NEG_INFINITY);
+    }
+
+    #[test]
+    fn the_version_is_a_number() {
+        assert!(version().split('.').all(|part| part.parse::<u32>().is_ok()), "{}", version());
+    }
+}
