@@ -22,6 +22,17 @@ pub trait Planner: Sync {
     fn plan(&self, run: &mut Run<'_>) -> StopReason;
 }
 
+/// When a bound runs without being asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// Always: it takes next to no time.
+    Always,
+    /// Where nothing is planned: it takes the time it is given, and planners have their own.
+    Alone,
+    /// Never.
+    ByName,
+}
+
 /// Proves lower bounds.
 pub trait Bound: Sync {
     /// Its name on the command line.
@@ -30,9 +41,9 @@ pub trait Bound: Sync {
     fn about(&self) -> &'static str;
     /// Why it says nothing of a problem, if it does not.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
-    /// Whether it runs unless it is asked for by name.
-    fn in_auto(&self) -> bool {
-        true
+    /// When it runs without being asked for by name.
+    fn runs(&self) -> Runs {
+        Runs::Always
     }
     /// Proves what it can.
     fn bound(&self, run: &mut Run<'_>);

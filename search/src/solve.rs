@@ -6,7 +6,7 @@ use divvy_core::problem::Problem;
 
 use crate::baseline::{Baseline, baseline};
 use crate::makespan;
-use crate::registry::{Bound, Planner, bounds, planners};
+use crate::registry::{Bound, Planner, Runs, bounds, planners};
 use crate::run::Run;
 
 /// Which planner and bounds to use.
@@ -114,7 +114,9 @@ fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<&'static 
 fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Bound>, Refused> {
     let all = bounds(problem);
     let Some(names) = &request.bounds else {
-        let chosen = all.iter().copied().filter(|b| b.in_auto() && b.supports(problem).is_ok());
+        let runs =
+            |b: &&dyn Bound| b.runs() == Runs::Always || (b.runs() == Runs::Alone && request.bound_only);
+        let chosen = all.iter().copied().filter(|b| runs(b) && b.supports(problem).is_ok());
         return Ok(chosen.collect());
     };
     let find = |name: &String| {

@@ -2,6 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use divvy_core::makespan::dense::NEVER;
+use divvy_core::makespan::frontier;
+use divvy_core::makespan::frontier::rows::{Settings, search};
+use divvy_core::makespan::frontier::tails::Tails;
+
 use super::milp::{self, Limits, Solved};
 use super::part::{Part, Schedule};
 
@@ -16,7 +21,7 @@ pub(crate) trait ModuleSolver: Sync {
 }
 
 /// All there are; the first is the default.
-pub(crate) const INNER: &[&dyn ModuleSolver] = &[&Highs];
+pub(crate) const INNER: &[&dyn ModuleSolver] = &[&Highs, &Exact];
 
 /// The solver of a name; the default for none.
 pub(crate) fn inner(name: Option<&str>) -> Option<&'static dyn ModuleSolver> {
@@ -37,4 +42,63 @@ impl ModuleSolver for Highs {
     fn solve(&self, part: &Part<'_>, known: Option<Schedule>, limits: &Limits<'_>) -> Solved {
         milp::solve(part, known, limits, &mut |_| ControlFlow::Continue(()))
     }
+}
+
+/// The frontier search of divvy, wide enough to drop nothing. It does not see memory limits and colocation; where those
+/// bind, it leaves the part to HiGHS.
+struct Exact;
+
+/// Widths tried one after the other.
+const WIDTHS: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
+
+impl ModuleSolver for Exact {
+    fn name(&self) -> &'static str {
+        "exact"
+    }
+
+    fn attested_by(&self) -> String {
+        "divvy dominance search".to_owned()
+    }
+
+    fn solve(&self, part: &Part<'_>, known: Option<Schedule>, limits: &Limits<'_>) -> Solved {
+        if !part.together.is_empty() || part.memory.limits.iter().any(Option::is_some) {
+            return Highs.solve(part, known, limits);
+        }
+        let surrounded = surrounded(part);
+        let mut solved = Solved { best: known, bound: 0, finished: false };
+        for width in WIDTHS {
+            let limit = solved.best.as_ref().map_or(NEVER, |best| best.value);
+            let settings = Settings { width, limit, weights: &[], levels: usize::MAX };
+            let found = search(&surrounded, &settings, &mut || limits.are_spent());
+            solved.bound = solved.bound.max(found.lower);
+            if let Some((_, steps)) = found.best {
+                let mut device = vec![0; part.op_count()];
+                steps.iter().for_each(|&(op, d)| device[op as usize] = d);
+                let sequence: Vec<usize> = steps.iter().map(|&(op, _)| op as usize).collect();
+                let better = part.schedule(&device, &sequence);
+                solved.best = better.into_iter().chain(solved.best).min_by_key(|schedule| schedule.value);
+            }
+            solved.finished = found.exact;
+            if found.exact || limits.are_spent() {
+                break;
+            }
+        }
+        solved
+    }
+}
+
+/// The part with its releases and tails, as the frontier search takes it.
+fn surrounded(part: &Part<'_>) -> frontier::part::Part {
+    let tails = Tails::new(part.dense, &[]);
+    let mut surrounded = frontier::part::Part::new(part.dense, &tails, part.ops.clone());
+    for (op, allowed) in part.allowed.iter().enumerate() {
+        surrounded.restrict(op, |device| allowed.contains(&device));
+    }
+    surrounded.set_releases(|op, device| part.release[op][device]);
+    let own = |op: usize, device: usize| {
+        part.time(op, device as u32).saturating_add(part.tail[op][device]).min(NEVER)
+    };
+    let devices = part.device_count();
+    surrounded.set_surroundings(vec![0; devices], own, vec![0; devices]);
+    surrounded
 }

@@ -161,7 +161,7 @@ fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec
     let mut count = 0;
     let mut open: Vec<Vec<usize>> = vec![(0..nodes).collect()];
     while let Some(set) = open.pop() {
-        let (alone, set) = peel(set, edges, k);
+        let (alone, set) = peel(&set, edges, k);
         for node in alone {
             component[node] = count;
             count += 1;
@@ -178,7 +178,7 @@ fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec
 }
 
 /// Nodes with fewer than `k` edges inside a set, taken off one after the other, each a component of its own; and the rest.
-fn peel(set: Vec<usize>, edges: &[(usize, usize)], k: usize) -> (Vec<usize>, Vec<usize>) {
+fn peel(set: &[usize], edges: &[(usize, usize)], k: usize) -> (Vec<usize>, Vec<usize>) {
     let mut degree: BTreeMap<usize, usize> = set.iter().map(|&node| (node, 0)).collect();
     let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for &(a, b) in edges.iter().filter(|(a, b)| degree.contains_key(a) && degree.contains_key(b)) {

@@ -19,7 +19,7 @@ use crate::makespan::inner::{ModuleSolver, inner};
 use crate::makespan::milp::{self, Limits};
 use crate::makespan::modules::Modules;
 use crate::makespan::part::Part;
-use crate::registry::Bound;
+use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 pub(super) struct LBound;
@@ -43,8 +43,8 @@ impl Bound for LBound {
         Recursion::new(problem, &dense, &modules).holds()
     }
 
-    fn in_auto(&self) -> bool {
-        false
+    fn runs(&self) -> Runs {
+        Runs::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {

@@ -8,7 +8,7 @@ use divvy_core::units::Time;
 
 use crate::makespan::milp::{self, Limits, News};
 use crate::makespan::part::Part;
-use crate::registry::Bound;
+use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 pub(super) struct Milp;
@@ -26,8 +26,8 @@ impl Bound for Milp {
         milp::supports(problem)
     }
 
-    fn in_auto(&self) -> bool {
-        false
+    fn runs(&self) -> Runs {
+        Runs::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {

@@ -1,9 +1,12 @@
 //! Bounds for objectives whose value is a finish.
 
 mod critical_path;
+mod frontier;
 mod lbound;
 mod milp;
 mod transfers;
+
+pub(super) use frontier::bound_name;
 
 use crate::registry::Bound;
 use crate::shared::area::Area;
@@ -22,8 +25,12 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.
     &Area,
-    // By name only: it takes all the time it is given.
+    // One pass backward, and the sets of ops that follow each op.
+    &frontier::Tails,
+    // From here on, by name: searches that take the time they are given.
+    &frontier::ModuleTails,
+    &frontier::Beam,
     &milp::Milp,
-    // By name only, too: a solve for every way into and out of every module.
+    // A solve for every way into and out of every module.
     &lbound::LBound,
 ];

@@ -23,6 +23,7 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
+use super::super::bounds::bound_name;
 use super::super::shares;
 use super::super::units::Units;
 use super::super::windows::{Surroundings, Windows};
@@ -286,7 +287,8 @@ impl<'s> Rounds<'_, '_, 's> {
     }
 
     fn prove(&mut self) {
-        self.run.take(Proven::by_searches("dominance", &self.wide.prover));
+        let name = bound_name(&self.wide.prover.evidence());
+        self.run.take(Proven::by_searches(name, &self.wide.prover));
     }
 }
 
