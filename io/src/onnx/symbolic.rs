@@ -38,6 +38,9 @@ pub struct Outline {
     pub shape: Option<Vec<Size>>,
 }
 
+/// Sizes of symbolic dimensions, by name.
+type Sizes = BTreeMap<String, u64>;
+
 /// The values of a model, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Outlines {
@@ -73,7 +76,7 @@ impl Outlines {
             return outlines;
         }
         let named = model.graph.as_ref().map(named_symbols).unwrap_or_default();
-        let others: Vec<(BTreeMap<String, u64>, Facts)> = other_sizes(dims)
+        let others: Vec<(Sizes, Facts)> = other_sizes(dims)
             .into_iter()
             .map(|sizes| {
                 let facts = infer(model, &sizes);
@@ -110,11 +113,11 @@ impl Outlines {
 fn size(
     axis: usize,
     planned: u64,
-    shapes: &[(&BTreeMap<String, u64>, Option<&[u64]>)],
-    dims: &BTreeMap<String, u64>,
+    shapes: &[(&Sizes, Option<&[u64]>)],
+    dims: &Sizes,
     named: &BTreeSet<&str>,
 ) -> Size {
-    let always = |right: &dyn Fn(&BTreeMap<String, u64>, u64) -> bool| {
+    let always = |right: &dyn Fn(&Sizes, u64) -> bool| {
         shapes.iter().all(|(sizes, shape)| shape.is_some_and(|shape| right(sizes, shape[axis])))
     };
     if always(&|_, dim| dim == planned) {
@@ -127,12 +130,12 @@ fn size(
 }
 
 /// Other sizes for the symbols.
-fn other_sizes(dims: &BTreeMap<String, u64>) -> Vec<BTreeMap<String, u64>> {
+fn other_sizes(dims: &Sizes) -> Vec<Sizes> {
     const PRIMES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
     let each = |change: &dyn Fn(usize, u64) -> u64| {
         dims.iter().enumerate().map(|(at, (name, &dim))| (name.clone(), change(at, dim))).collect()
     };
-    let mut others: Vec<BTreeMap<String, u64>> = vec![
+    let mut others: Vec<Sizes> = vec![
         each(&|_, dim| dim.saturating_mul(2)),
         each(&|_, dim| dim.saturating_mul(3)),
         each(&|_, dim| dim.saturating_mul(64)),
