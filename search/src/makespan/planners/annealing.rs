@@ -1,10 +1,10 @@
 //! `annealing`: simulated annealing (Kirkpatrick et al. 1983) on DiviML's string of devices.
 //!
 //! It starts from every op on its fastest device. A step changes one gene to another device; a result that is worse
-//! by δ is kept with probability exp(−δ/T). T falls geometrically with the share of the budget used, from the mean of
-//! the worsenings that random steps from the start bring, so that those are kept about one time in three, to a
-//! thousandth of that. The best string is kept. The search ends with the budget, or when the value meets a proven
-//! bound; with a limit of nodes, one node is one evaluation and the clock has no say in the temperature.
+//! by δ is kept with probability exp(−δ/T). T falls geometrically with the share of the budget used, from a third of
+//! the mean worsening that random steps from the start bring to a hundredth of that. The best string is kept. The
+//! search ends with the budget, or when the value meets a proven bound; with a limit of nodes, one node is one
+//! evaluation and the clock has no say in the temperature.
 
 use divvy_core::makespan::dense::{Dense, NEVER};
 use divvy_core::outcome::StopReason;
@@ -18,8 +18,10 @@ use crate::run::Run;
 
 /// Random steps whose worsenings set the first temperature.
 const SAMPLES: usize = 200;
+/// The first temperature as a share of the mean worsening: higher ones only undo the start.
+const WARMTH: f64 = 0.3;
 /// The last temperature as a share of the first.
-const COOLING: f64 = 1e-3;
+const COOLING: f64 = 1e-2;
 
 pub(super) struct Annealing;
 
@@ -70,7 +72,7 @@ impl Planner for Annealing {
     }
 }
 
-/// The mean worsening of random steps from the start; each is taken back.
+/// A share of the mean worsening of random steps from the start; each step is taken back.
 fn first_temperature(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng: &mut Rng) -> f64 {
     let start = string.value();
     let (mut sum, mut count) = (0.0, 0);
@@ -88,5 +90,5 @@ fn first_temperature(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng
             string.take_back();
         }
     }
-    sum / f64::from(count.max(1))
+    WARMTH * sum / f64::from(count.max(1))
 }
