@@ -12,7 +12,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::{Dense, NEVER};
 use divvy_core::outcome::StopReason;
 use divvy_core::plainest;
-use divvy_core::problem::Problem;
+use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::units::Time;
 
 use super::repair::repair;
@@ -287,8 +287,14 @@ impl<'w, 'a> Walk<'w, 'a> {
             self.offered = self.value;
             let device_of: Vec<DeviceId> = self.best.iter().map(|&device| DeviceId(device)).collect();
             if let Ok(plan) = plainest::plan_in_order(self.run.problem, &device_of, &self.order) {
-                // Links used in turn may lengthen it, and nothing else can be wrong with it.
                 let _ = self.run.offer(plan);
+                // Links used in turn may lengthen it, and nothing else can be wrong with it.
+                let as_delays = Objective::Latency { links: LinkUse::Delay };
+                debug_assert!(
+                    self.run.problem.objective != as_delays
+                        || self.run.outcome().value().is_some_and(|value| value.0 <= self.value),
+                    "the check agrees with the fitness"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Small problems as plain tables, and the list heuristics written straight from their papers, without any regard for
-//! speed: no tables are shared, ranks are recursive, gaps are found by trying every start.
+//! speed: no tables are shared, gaps are found by trying every start.
 
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
@@ -157,10 +157,15 @@ impl Plain {
         sum * self.scale() / pairs.max(1)
     }
 
-    fn upward_rank(&self, op: usize) -> u64 {
-        let mean = self.times[op].iter().sum::<u64>() * self.scale() / self.devices() as u64;
-        let after = self.edges.iter().filter(|edge| edge.0 == op);
-        mean + after.map(|&(_, to, bytes)| self.mean_delay(bytes) + self.upward_rank(to)).max().unwrap_or(0)
+    fn upward_ranks(&self) -> Vec<u64> {
+        let mut ranks = vec![0; self.times.len()];
+        for op in (0..self.times.len()).rev() {
+            let mean = self.times[op].iter().sum::<u64>() * self.scale() / self.devices() as u64;
+            let after = self.edges.iter().filter(|edge| edge.0 == op);
+            let after = after.map(|&(_, to, bytes)| self.mean_delay(bytes) + ranks[to]).max();
+            ranks[op] = mean + after.unwrap_or(0);
+        }
+        ranks
     }
 
     fn optimistic_cost(&self) -> Vec<Vec<u64>> {
@@ -228,8 +233,7 @@ impl Plain {
     }
 
     pub(crate) fn heft(&self) -> u64 {
-        let rank: Vec<u64> = (0..self.times.len()).map(|op| self.upward_rank(op)).collect();
-        self.list(&rank, true, |_, _, end| end)
+        self.list(&self.upward_ranks(), true, |_, _, end| end)
     }
 
     pub(crate) fn peft(&self) -> u64 {
