@@ -126,6 +126,21 @@ impl Dense {
         NEVER / self.horizon().unwrap_or(NEVER).max(1)
     }
 
+    /// The same problem with time running backward: what an op waits for waits for it.
+    pub fn reversed(&self) -> Dense {
+        let devices = self.devices;
+        let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| to * devices + from));
+        Dense {
+            inputs: self.outputs.clone(),
+            outputs: self.inputs.clone(),
+            order: self.order.iter().rev().copied().collect(),
+            kinds: pairs.map(|pair| self.kinds[pair]).collect(),
+            release: self.way_out.clone(),
+            way_out: self.release.clone(),
+            ..self.clone()
+        }
+    }
+
     /// How many ops there are.
     pub fn op_count(&self) -> usize {
         self.allowed.len()

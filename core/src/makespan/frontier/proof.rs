@@ -56,6 +56,8 @@ pub struct Prover {
     best: Vec<ProofStep>,
     /// Devices that cannot be told apart, by the first of each kind.
     alike: Vec<Vec<u32>>,
+    /// From the beginning of everything to the end of each op on each device, at least.
+    heads: Tails,
 }
 
 impl Prover {
@@ -72,9 +74,10 @@ impl Prover {
             }
         }
         let tails = Tails::new(&dense, &weights);
+        let heads = Tails::new(&dense.reversed(), &weights);
         let alike = alike(problem);
         let mut prover =
-            Prover { dense, tails, weights, steps: Vec::new(), lower: 0, best: Vec::new(), alike };
+            Prover { dense, tails, weights, steps: Vec::new(), lower: 0, best: Vec::new(), alike, heads };
         prover.take_tails();
         Ok(prover)
     }
@@ -138,15 +141,18 @@ impl Prover {
                 if self.dense.time(op as usize, devices[0] as usize) >= NEVER {
                     continue;
                 }
+                // An op that cannot start early enough for the limit needs no longer tail.
+                let head = self.heads.of(op as usize, devices[0] as usize)
+                    - self.dense.time(op as usize, devices[0] as usize);
+                let limit = limit.0.saturating_sub(head);
+                if self.tails.of(op as usize, devices[0] as usize) >= limit {
+                    continue;
+                }
                 let mut part = Part::new(&self.dense, &self.tails, ops.clone());
                 part.set_releases(|_, _| 0);
                 part.pin(0, devices[0]);
-                let settings = Settings {
-                    width: width as usize,
-                    limit: limit.0,
-                    weights: &self.weights,
-                    levels: usize::MAX,
-                };
+                let settings =
+                    Settings { width: width as usize, limit, weights: &self.weights, levels: usize::MAX };
                 let found = search(&part, &settings, stop);
                 if found.levels < ops.len() {
                     // What counts is what the recipe says.
@@ -161,7 +167,8 @@ impl Prover {
         order.len() as u32
     }
 
-    /// An op and the next ops, in canonical order, that depend on it.
+    /// An op and the next ops, in canonical order, that depend on it; no further than to one that all the others lead to,
+    /// since what follows that one is in its own tail.
     fn following(&self, op: u32, count: usize) -> Vec<u32> {
         let mut follows = vec![false; self.dense.op_count()];
         follows[op as usize] = true;
@@ -175,6 +182,11 @@ impl Prover {
             if self.dense.inputs(next as usize).iter().any(|edge| follows[edge.op as usize]) {
                 follows[next as usize] = true;
                 ops.push(next);
+                let leads_on =
+                    |op: &u32| self.dense.outputs(*op as usize).iter().any(|edge| !follows[edge.op as usize]);
+                if ops.iter().filter(|&op| leads_on(op)).all(|&op| op == next) {
+                    break;
+                }
             }
         }
         ops

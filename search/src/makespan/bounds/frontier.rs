@@ -17,14 +17,15 @@ use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 /// Windows and widths for tails, and the width of the search of the whole.
-const ROUNDS: [(u32, u32, u32); 7] = [
-    (8, 100, 300),
-    (12, 300, 3_000),
-    (24, 300, 10_000),
-    (24, 1_500, 30_000),
-    (36, 3_000, 100_000),
-    (36, 10_000, 300_000),
-    (48, 30_000, 1_000_000),
+const ROUNDS: [(u32, u32, u32); 8] = [
+    (12, 100, 1_000),
+    (24, 200, 3_000),
+    (36, 300, 8_000),
+    (36, 1_500, 20_000),
+    (48, 3_000, 60_000),
+    (48, 10_000, 200_000),
+    (60, 30_000, 600_000),
+    (60, 100_000, 2_000_000),
 ];
 /// Past this many ops nothing but plain tails is worked out.
 const MOST_OPS: usize = 3_000;
