@@ -17,14 +17,13 @@ use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 /// Windows and widths for tails, and the width of the search of the whole.
-const ROUNDS: [(u32, u32, u32); 8] = [
-    (12, 100, 1_000),
-    (24, 200, 3_000),
-    (36, 300, 8_000),
-    (36, 1_500, 20_000),
-    (48, 3_000, 60_000),
-    (48, 10_000, 200_000),
-    (60, 30_000, 600_000),
+const ROUNDS: [(u32, u32, u32); 7] = [
+    (24, 100, 600),
+    (36, 300, 2_500),
+    (36, 1_500, 10_000),
+    (48, 3_000, 40_000),
+    (48, 10_000, 150_000),
+    (60, 30_000, 500_000),
     (60, 100_000, 2_000_000),
 ];
 /// Past this many ops nothing but plain tails is worked out.

@@ -41,13 +41,12 @@ struct Round {
 const ROUNDS: &[Round] = &[
     Round { tails: None, width: 20 },
     Round { tails: None, width: 200 },
-    Round { tails: Some((12, 100)), width: 1_000 },
-    Round { tails: Some((24, 200)), width: 3_000 },
-    Round { tails: Some((36, 300)), width: 8_000 },
-    Round { tails: Some((36, 1_500)), width: 20_000 },
-    Round { tails: Some((48, 3_000)), width: 60_000 },
-    Round { tails: Some((48, 10_000)), width: 200_000 },
-    Round { tails: Some((60, 30_000)), width: 600_000 },
+    Round { tails: Some((24, 100)), width: 600 },
+    Round { tails: Some((36, 300)), width: 2_500 },
+    Round { tails: Some((36, 1_500)), width: 10_000 },
+    Round { tails: Some((48, 3_000)), width: 40_000 },
+    Round { tails: Some((48, 10_000)), width: 150_000 },
+    Round { tails: Some((60, 30_000)), width: 500_000 },
     Round { tails: Some((60, 100_000)), width: 2_000_000 },
 ];
 
