@@ -18,8 +18,8 @@ use crate::run::Run;
 
 /// Windows and widths for tails, and the width of the search of the whole.
 const ROUNDS: [(u32, u32, u32); 7] = [
-    (24, 100, 600),
-    (36, 300, 2_500),
+    (36, 100, 300),
+    (36, 400, 1_000),
     (36, 1_500, 10_000),
     (48, 3_000, 40_000),
     (48, 10_000, 150_000),

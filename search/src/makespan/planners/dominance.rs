@@ -41,8 +41,8 @@ struct Round {
 const ROUNDS: &[Round] = &[
     Round { tails: None, width: 20 },
     Round { tails: None, width: 200 },
-    Round { tails: Some((24, 100)), width: 600 },
-    Round { tails: Some((36, 300)), width: 2_500 },
+    Round { tails: Some((36, 100)), width: 300 },
+    Round { tails: Some((36, 400)), width: 1_000 },
     Round { tails: Some((36, 1_500)), width: 10_000 },
     Round { tails: Some((48, 3_000)), width: 40_000 },
     Round { tails: Some((48, 10_000)), width: 150_000 },
