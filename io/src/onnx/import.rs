@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use divvy_core::coarsen::fold_free;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
-use divvy_core::input_error::{Code, InputErrors};
+use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
+use super::cut::{self, Fault};
 use super::facts::{Fact, Facts, bits, element};
 use super::flops::flops;
 use super::infer::infer;
 use super::proto::{self, Model, Node};
+use super::reads::reads;
 
 /// What an import found.
 pub struct Understood {
@@ -37,23 +39,40 @@ pub fn understand(
     dims: &BTreeMap<String, u64>,
 ) -> Result<Understood, InputErrors> {
     let facts = infer(model, dims);
-    let mut errors = InputErrors::default();
-    check_dims(model, &facts, dims, &mut errors);
-    errors.into_result(())?;
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
+    let mut errors = InputErrors::default();
+    check_dims(model, &facts, dims, &mut errors);
+    check_wiring(graph, &mut errors);
+    errors.into_result(())?;
     let mut builder = Builder::new(graph, &facts);
     builder.weights();
     builder.nodes();
     builder.wire();
     builder.finish();
-    let Builder { mut spec, free, warnings, errors, .. } = builder;
-    errors.into_result(())?;
+    let Builder { mut spec, free, warnings, .. } = builder;
     spec.name = name.to_owned();
     spec.precision = Some(precision(&spec, graph).to_owned());
     let whole = Graph::new(spec)?;
     let (graph, profile) = fold_free(&whole, &Profile::default(), &free);
+    if graph.ops.is_empty() {
+        let message = "it has nothing to run: every node only views its input";
+        return Err(InputError::new(Code::Empty, "graph.node", message, "give a model that computes").into());
+    }
     Ok(Understood { spec: ProblemSpec { graph, profile, ..ProblemSpec::default() }, warnings })
+}
+
+/// Values that are made twice or by nobody, and circles. What passes can also be cut.
+fn check_wiring(graph: &proto::Graph, errors: &mut InputErrors) {
+    let Err(found) = cut::check(graph) else { return };
+    for fault in found.faults {
+        let (code, fix) = match fault {
+            Fault::MadeTwice { .. } => (Code::DuplicateName, "every value has one maker"),
+            Fault::NodeCycle { .. } => (Code::Cycle, "export the model again; a network has no circles"),
+            _ => (Code::Dangling, "correct the name, or export again"),
+        };
+        errors.add(code, "graph.node", fault.to_string(), fix);
+    }
 }
 
 /// Symbolic dimensions that were not set, all at once; and set ones that the model does not have.
@@ -144,33 +163,6 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
     names
 }
 
-/// Values that a node reads: its inputs, and what its subgraphs take from outside.
-pub fn reads(node: &Node) -> Vec<&str> {
-    let mut names: Vec<&str> =
-        node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    for attribute in &node.attribute {
-        for graph in attribute.g.iter().chain(&attribute.graphs) {
-            names.extend(captured(graph));
-        }
-    }
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Values that a subgraph takes from outside.
-fn captured(graph: &proto::Graph) -> Vec<&str> {
-    let mut inside: HashSet<&str> = graph.input.iter().map(|v| v.name()).collect();
-    inside.extend(graph.initializer.iter().map(|t| t.name()));
-    let mut outside = Vec::new();
-    for node in &graph.node {
-        outside.extend(reads(node).into_iter().filter(|name| !inside.contains(name)));
-        inside.extend(node.output.iter().map(String::as_str));
-    }
-    outside.extend(graph.output.iter().map(|v| v.name()).filter(|name| !inside.contains(name)));
-    outside
-}
-
 /// What a value of the model is in the network.
 #[derive(Clone, Copy)]
 enum Role {
@@ -188,7 +180,6 @@ struct Builder<'a> {
     warnings: Vec<String>,
     roles: HashMap<&'a str, Role>,
     op_nodes: Vec<&'a Node>,
-    errors: InputErrors,
     opaque: usize,
     unsized_values: usize,
 }
@@ -203,7 +194,6 @@ impl<'a> Builder<'a> {
             warnings: Vec::new(),
             roles: HashMap::new(),
             op_nodes: Vec::new(),
-            errors: InputErrors::default(),
             opaque: 0,
             unsized_values: 0,
         }
@@ -307,10 +297,6 @@ impl<'a> Builder<'a> {
             self.free.push(is_view(node));
             self.op_nodes.push(node);
             for output in node.output.iter().filter(|name| !name.is_empty()) {
-                if self.roles.contains_key(output.as_str()) {
-                    let message = format!("`{output}` is made twice");
-                    self.errors.add(Code::DuplicateName, "graph.node", message, "every value has one maker");
-                }
                 self.add_tensor(output, Some((op, node)));
             }
         }
@@ -323,17 +309,7 @@ impl<'a> Builder<'a> {
                 match self.roles.get(value) {
                     Some(Role::Tensor(tensor)) => self.spec.tensors[*tensor].consumers.push(op as u32),
                     Some(Role::Param(param)) => self.spec.params[*param].readers.push(op as u32),
-                    Some(Role::Constant) => {}
-                    None => {
-                        let message =
-                            format!("`{}` reads `{value}`, which nothing makes", self.spec.ops[op].name);
-                        self.errors.add(
-                            Code::Dangling,
-                            "graph.node",
-                            message,
-                            "correct the name, or export again",
-                        );
-                    }
+                    Some(Role::Constant) | None => {}
                 }
             }
         }

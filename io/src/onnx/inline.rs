@@ -141,7 +141,7 @@ impl Renamer<'_> {
             *name = self.new_name(name);
         }
         for attribute in &mut node.attribute {
-            for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            for graph in attribute.g.as_deref_mut().into_iter().chain(&mut attribute.graphs) {
                 self.rename_graph(graph);
             }
         }

@@ -13,8 +13,9 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
 use super::cut::Piece;
-use super::import::{op_names, reads};
+use super::import::op_names;
 use super::proto::Graph;
+use super::reads::reads;
 
 /// The pieces of a model under a plan. Fails, with the reason, where the plan cannot be cut.
 pub fn pieces(problem: &Problem, plan: &Plan, graph: &Graph) -> Result<Vec<Piece>, String> {
