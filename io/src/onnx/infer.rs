@@ -49,7 +49,7 @@ use self::declared::Declared;
 use super::facts::Facts;
 use super::proto::{Graph, Model, Node};
 
-/// The most numbers of content that are kept over all values.
+/// The most numbers of content that are looked at and kept over all nodes; then shapes alone are worked out.
 const CONTENT_BUDGET: usize = 8 << 20;
 
 /// What is known of a value that nothing makes.
@@ -167,13 +167,15 @@ impl<'a> Walk<'a> {
             };
             return self.declare_outputs(index, node, &reason);
         };
-        let contents =
-            shapes.as_ref().map_or_else(|_| Vec::new(), |shapes| constants::contents(&call, shapes));
+        let work = shapes.as_ref().map_or(0, |shapes| constants::work(&call, shapes));
+        let affordable = shapes.as_ref().ok().filter(|_| work <= self.content_left);
+        let contents = affordable.map_or_else(Vec::new, |shapes| constants::contents(&call, shapes));
         let elements: Vec<i32> = (0..node.output.len()).map(|output| element::of(&call, output)).collect();
         let (shapes, reason) = match shapes {
             Ok(shapes) => (shapes, "no rule gives this output".to_owned()),
             Err(reason) => (Vec::new(), reason),
         };
+        self.content_left = self.content_left.saturating_sub(work);
         let mut shapes = shapes.into_iter();
         let mut contents = contents.into_iter();
         let mut missing = None;

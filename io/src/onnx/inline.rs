@@ -5,10 +5,15 @@
 
 use std::collections::HashMap;
 
+use prost::Message;
+
 use super::proto::{Attribute, Function, Graph, Model, Node};
 
 /// The most nodes that inlining may make.
 const MOST_NODES: usize = 2_000_000;
+
+/// The most bytes, as a file would hold them, of the nodes that inlining makes: bodies may be small in number and large.
+const MOST_BYTES: usize = 256 << 20;
 
 /// How deep functions may call each other.
 const MOST_DEPTH: usize = 64;
@@ -22,7 +27,7 @@ pub fn inline(mut model: Model) -> Result<Model, String> {
     let table: HashMap<(String, String, String), &Function> =
         functions.iter().map(|f| (key_of(f), f)).collect();
     if let Some(graph) = &mut model.graph {
-        let mut inliner = Inliner { table, made: 0, calls: 0 };
+        let mut inliner = Inliner { table, made: 0, bytes: 0, calls: 0 };
         graph.node = inliner.nodes(std::mem::take(&mut graph.node), 0)?;
     }
     for function in &functions {
@@ -42,6 +47,7 @@ fn key_of(function: &Function) -> (String, String, String) {
 struct Inliner<'a> {
     table: HashMap<(String, String, String), &'a Function>,
     made: usize,
+    bytes: usize,
     calls: usize,
 }
 
@@ -62,12 +68,31 @@ impl Inliner<'_> {
                 }
                 Some(function) => {
                     self.calls += 1;
-                    let body = body(&node, function, self.calls);
+                    let body = self.body(&node, function)?;
                     inlined.extend(self.nodes(body, depth + 1)?);
                 }
             }
         }
         Ok(inlined)
+    }
+
+    /// The nodes of a function's body for one call, unless all bodies together become too large.
+    fn body(&mut self, call: &Node, function: &Function) -> Result<Vec<Node>, String> {
+        // Every name of the body gets that of the call before it, and every reference may bring in an attribute.
+        let name = call.name().len() + function.name().len();
+        let names = function.node.iter().map(|node| 1 + node.input.len() + node.output.len()).sum::<usize>();
+        let is_reference = |attribute: &&Attribute| !attribute.ref_attr_name().is_empty();
+        let references = function.node.iter().flat_map(|node| &node.attribute).filter(is_reference).count();
+        let added = [
+            function.encoded_len(),
+            names.saturating_mul(name),
+            references.saturating_mul(call.encoded_len().saturating_add(function.encoded_len())),
+        ];
+        self.bytes = added.into_iter().fold(self.bytes, usize::saturating_add);
+        if self.bytes > MOST_BYTES {
+            return Err(format!("its functions unfold to more than {} MiB", MOST_BYTES >> 20));
+        }
+        Ok(body(call, function, self.calls))
     }
 }
 
