@@ -5,14 +5,20 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use divvy_core::ids::DeviceId;
 use divvy_core::input_error::Code;
-use divvy_io::Error;
+use divvy_core::plainest;
+use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_io::file::{self, Loaded};
 use divvy_io::import::{Dims, Imported, import_with};
+use divvy_io::onnx::cut::cut;
+use divvy_io::onnx::infer::infer;
+use divvy_io::onnx::pieces;
 use divvy_io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, TypeValue, ValueInfo,
 };
+use divvy_io::{Error, presets};
 use prost::Message;
 
 /// Far above what any of these takes, far below what a machine has.
@@ -224,6 +230,90 @@ fn functions_that_unfold_for_ever_are_refused() {
     bomb.graph.as_mut().expect("it has a graph").node[0].domain = Some("local".into());
     bomb.functions = (0..40).map(function).collect();
     assert_eq!(codes("a bomb of functions", import(bomb.encode_to_vec())), [Code::Range]);
+}
+
+/// A body that is large rather than long, called often.
+#[test]
+fn functions_that_unfold_to_gigabytes_are_refused() {
+    let ints = Attribute { name: Some("a".into()), ints: vec![1; 1 << 20], ..Attribute::default() };
+    let body = Node { attribute: vec![ints], ..node("Relu x > y") };
+    let mut bomb = model(&[], Vec::new());
+    bomb.graph.as_mut().expect("it has a graph").node =
+        (0..1000).map(|i| Node { domain: Some("local".into()), ..node(&format!("F x > y{i}")) }).collect();
+    bomb.functions = vec![Function {
+        name: Some("F".into()),
+        domain: Some("local".into()),
+        input: vec!["x".into()],
+        output: vec!["y".into()],
+        node: vec![body],
+        ..Function::default()
+    }];
+    assert_eq!(codes("a bomb of functions", import(bomb.encode_to_vec())), [Code::Range]);
+}
+
+/// One constant of thousands of numbers that every node looks at, prints in its reason, or both.
+#[test]
+fn a_large_constant_at_every_node_is_looked_at_only_so_often() {
+    let large = numbers("large", &[3; 4096]);
+    for operator in
+        ["Add large large", "Reshape x large", "Split large large", "Expand x large", "Sum x large"]
+    {
+        let nodes: Vec<String> = (0..20_000).map(|i| format!("{operator} > y{i}")).collect();
+        let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+        let _ = import(model(&nodes, vec![large.clone()]).encode_to_vec());
+    }
+}
+
+/// The latency problem of a model on two equal devices.
+fn planned(model: &Model) -> Problem {
+    let Ok(Imported::Problem { spec, .. }) = import(model.encode_to_vec()) else { panic!("it is sound") };
+    let hardware = presets::hardware("uniform-2").and_then(Result::ok).expect("it is built in");
+    let graph = divvy_core::graph::Graph::new(spec.graph).expect("it is sound");
+    let objective = Objective::Latency { links: LinkUse::Delay };
+    let constraints = &spec.constraints;
+    Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, constraints)
+        .expect("it is sound")
+}
+
+/// `c` needs `a` for its shape alone, which is known; by the plan it may run before `a`, and with what `a` needs.
+#[test]
+fn a_shape_from_another_piece_makes_no_circle() {
+    let model = model(&["Relu x > b", "Neg b > a", "Shape a > s", "Expand b s > c"], Vec::new());
+    let problem = planned(&model);
+    let on = |op: &str| DeviceId::new(usize::from(op.starts_with("Neg")));
+    let placement: Vec<DeviceId> = problem.graph.ops().map(|op| on(problem.graph.op_name(op))).collect();
+    let plan = plainest::plan(&problem, &placement).expect("all devices are joined");
+    let facts = infer(&model, &Dims::new());
+    let pieces = pieces::pieces(&problem, &plan, model.graph.as_ref().expect("it has a graph"))
+        .expect("it has pieces");
+    assert_eq!(pieces.len(), 2);
+    assert!(cut(&model, &pieces, &facts).is_err(), "as it is, the pieces wait for each other");
+    let settled = pieces::write_down_shapes(model, &pieces, &facts);
+    let cut = cut(&settled, &pieces, &facts).expect("nothing flows for a shape");
+    let nodes = &cut[0].model.graph.as_ref().expect("it has a graph").node;
+    let constant = nodes.iter().find(|node| node.op_type() == "Constant").expect("the shape is written down");
+    assert!(constant.input.is_empty());
+    let value = constant.attribute[0].t.as_ref().expect("it is a tensor");
+    assert_eq!((value.dims.as_slice(), value.raw_data.as_deref()), (&[1][..], Some(&4i64.to_le_bytes()[..])));
+    assert!(cut[0].inputs == ["x"] && cut[1].inputs == ["b"]);
+}
+
+/// A chain that changes devices at every node; a piece knows all before it.
+#[test]
+fn a_plan_of_too_many_pieces_is_refused() {
+    let nodes: Vec<String> = std::iter::once("Relu x > y0".to_owned())
+        .chain((1..3000).map(|i| format!("Relu y{} > y{i}", i - 1)))
+        .collect();
+    let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
+    let model = model(&nodes, Vec::new());
+    let problem = planned(&model);
+    let pieces = |run: usize| {
+        let placement: Vec<DeviceId> = (0..3000).map(|op| DeviceId::new(op / run % 2)).collect();
+        let plan = plainest::plan(&problem, &placement).expect("all devices are joined");
+        pieces::pieces(&problem, &plan, model.graph.as_ref().expect("it has a graph"))
+    };
+    assert_eq!(pieces(10).map(|pieces| pieces.len()), Ok(300));
+    assert!(pieces(1).expect_err("there are 3000").contains("2048 pieces"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
         fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
     })?;
     match args.format {
-        ExportFormat::Onnx => write_cut(&model, &pieces, Path::new(&path), args, &plan),
+        ExportFormat::Onnx => write_cut(model, &pieces, Path::new(&path), args, &plan),
         ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, args),
     }
 }
@@ -74,14 +74,15 @@ fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, F
 }
 
 fn write_cut(
-    model: &Model,
+    model: Model,
     pieces: &[Piece],
     source: &Path,
     args: &ExportArgs,
     plan: &PlanFile,
 ) -> Result<String, Failure> {
-    let facts = infer(model, &plan.reading.dims);
-    let cut = cut(model, pieces, &facts).map_err(|error| {
+    let facts = infer(&model, &plan.reading.dims);
+    let model = pieces::write_down_shapes(model, pieces, &facts);
+    let cut = cut(&model, pieces, &facts).map_err(|error| {
         fault(&source.display().to_string(), Code::Contradiction, error.to_string(), "choose another plan")
     })?;
     let how = match args.weights {

@@ -5,6 +5,7 @@
 //! begins. So every device has as few pieces as this order permits, and no two pieces wait for each other.
 //!
 //! Nodes that have no op of their own (constants, shape arithmetic, views of inputs) go where they are first needed.
+//! Shapes are known beforehand, so in a plan nothing flows for them; [`write_down_shapes`] makes that true of the pieces.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,9 +14,13 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
 use super::cut::Piece;
+use super::facts::{Facts, element};
 use super::import::op_names;
-use super::proto::Graph;
+use super::proto::{Attribute, Graph, Model, Node, Tensor};
 use super::reads::reads;
+
+/// The most pieces of a model. Who runs them loads every one; and each keeps a list of those it needs.
+const MOST_PIECES: usize = 2048;
 
 /// The pieces of a model under a plan. Fails, with the reason, where the plan cannot be cut.
 pub fn pieces(problem: &Problem, plan: &Plan, graph: &Graph) -> Result<Vec<Piece>, String> {
@@ -33,6 +38,56 @@ pub fn pieces(problem: &Problem, plan: &Plan, graph: &Graph) -> Result<Vec<Piece
     }
     pieces.retain(|piece| !piece.nodes.is_empty());
     Ok(pieces)
+}
+
+/// The model with the shapes that a piece takes of another's values written down as constants.
+///
+/// Otherwise a whole tensor would be sent for its shape alone, and two pieces might wait for each other.
+pub fn write_down_shapes(mut model: Model, pieces: &[Piece], facts: &Facts) -> Model {
+    let Some(graph) = &mut model.graph else { return model };
+    let mut piece_of: Vec<Option<usize>> = vec![None; graph.node.len()];
+    for (i, piece) in pieces.iter().enumerate() {
+        for &node in &piece.nodes {
+            if let Some(place) = piece_of.get_mut(node) {
+                *place = Some(i);
+            }
+        }
+    }
+    let maker: HashMap<&str, usize> = makers(graph);
+    let comes_from_elsewhere = |node: usize| {
+        let made_in = |name: &String| maker.get(name.as_str()).map(|&maker| piece_of[maker]);
+        graph.node[node].input.iter().filter_map(made_in).any(|piece| piece != piece_of[node])
+    };
+    let settled: Vec<(usize, Node)> = (0..graph.node.len())
+        .filter(|&node| comes_from_elsewhere(node))
+        .filter_map(|node| Some((node, known_shape(&graph.node[node], facts)?)))
+        .collect();
+    for (position, node) in settled {
+        graph.node[position] = node;
+    }
+    model
+}
+
+/// The constant that a node amounts to if it asks for a shape that is known.
+fn known_shape(node: &Node, facts: &Facts) -> Option<Node> {
+    let asks = matches!(node.op_type(), "Shape" | "Size") && matches!(node.domain(), "" | "ai.onnx");
+    let [output] = node.output.as_slice() else { return None };
+    let fact = facts.values.get(output).filter(|_| asks)?;
+    let dims = fact.shape.as_ref()?.iter().map(|&dim| i64::try_from(dim).ok()).collect::<Option<_>>()?;
+    let data: Vec<u8> = fact.content.as_ref()?.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let (data_type, raw_data) = (Some(element::INT64), Some(data.into()));
+    let value = Tensor { dims, data_type, raw_data, ..Tensor::default() };
+    // Attributes say of which type they are; 4 is a tensor.
+    let (name, t) = (Some("value".to_owned()), Some(value.into()));
+    let attribute = vec![Attribute { name, r#type: Some(4), t, ..Attribute::default() }];
+    let op_type = Some("Constant".to_owned());
+    Some(Node { op_type, input: Vec::new(), attribute, ..node.clone() })
+}
+
+/// The node that makes each value.
+fn makers(graph: &Graph) -> HashMap<&str, usize> {
+    let nodes = graph.node.iter().enumerate();
+    nodes.flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i))).collect()
 }
 
 /// Ops in pieces.
@@ -60,7 +115,7 @@ fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
     }
     let device_of: Vec<DeviceId> =
         device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
-    Ok(runs(problem, &device_of, &order(problem, plan)))
+    runs(problem, &device_of, &order(problem, plan))
 }
 
 /// The same pieces, numbered in an order in which they can run.
@@ -113,7 +168,7 @@ fn order(problem: &Problem, plan: &Plan) -> Vec<OpId> {
 }
 
 /// Puts ops into pieces, keeping for every piece the set of pieces that it needs, directly or through others.
-fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
+fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Result<Groups, String> {
     let mut groups = Groups { piece_of: vec![0; device_of.len()], devices: Vec::new() };
     let mut needs: Vec<BTreeSet<usize>> = Vec::new();
     let mut open: HashMap<DeviceId, usize> = HashMap::new();
@@ -134,6 +189,11 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
             open.insert(device, needs.len() - 1);
             needs.len() - 1
         });
+        if groups.devices.len() > MOST_PIECES {
+            return Err(format!(
+                "it changes devices so often that there would be more than {MOST_PIECES} pieces"
+            ));
+        }
         groups.piece_of[op.index()] = piece;
         wanted.remove(&piece);
         if !wanted.is_subset(&needs[piece]) {
@@ -145,7 +205,7 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
             }
         }
     }
-    groups
+    Ok(groups)
 }
 
 /// The piece of every node: that of the op it became or was folded into, else that of whoever needs it first.
@@ -163,9 +223,7 @@ fn place_nodes(problem: &Problem, graph: &Graph, piece_of: &[usize]) -> Result<V
     if placed.iter().all(Option::is_none) {
         return Err("the plan was made from another model".to_owned());
     }
-    let maker: HashMap<&str, usize> = (graph.node.iter().enumerate())
-        .flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i)))
-        .collect();
+    let maker = makers(graph);
     // Pieces are numbered in an order in which they can run, so the smallest number among consumers comes first.
     for i in (0..graph.node.len()).rev() {
         let Some(piece) = placed[i] else { continue };

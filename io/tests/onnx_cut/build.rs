@@ -108,10 +108,13 @@ pub(crate) fn reads(node: &Node) -> Vec<String> {
     {
         let mut own: HashSet<String> = body.input.iter().map(|input| input.name().to_owned()).collect();
         own.extend(body.initializer.iter().map(|tensor| tensor.name().to_owned()));
-        for inner in &body.node {
-            read.extend(reads(inner).into_iter().filter(|name| !own.contains(name)));
-            own.extend(inner.output.iter().cloned());
-        }
+        own.extend(body.sparse_initializer.iter().filter_map(|sparse| sparse.values.as_ref()?.name.clone()));
+        own.extend(body.node.iter().flat_map(|inner| inner.output.clone()));
+        // An empty name is a value left out.
+        own.insert(String::new());
+        let passed_on = body.output.iter().map(|output| output.name().to_owned());
+        let inner = body.node.iter().flat_map(reads).chain(passed_on);
+        read.extend(inner.filter(|name| !own.contains(name)));
     }
     read
 }
