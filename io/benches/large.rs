@@ -1,6 +1,8 @@
 //! Large problems: import, score, check and bounds of layered networks of up to 100 000 ops.
 //!
 //! Run with `cargo bench -p divvy-io`. The peak of memory is printed at the end, where the system tells it.
+//! `cargo bench -p divvy-io --bench large -- external` imports an ONNX model beside a gigabyte of weights: neither time
+//! nor memory shows them, because they are not read.
 
 use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex};
@@ -177,6 +179,58 @@ fn import_json(bencher: Bencher<'_, '_>, ops: u32) {
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn import_gzip(bencher: Bencher<'_, '_>, ops: u32) {
     let path = written(ops, "json.gz");
+    bencher.bench(|| read(black_box(&path)));
+}
+
+/// An ONNX model of 256 matrix products, beside a file of a gigabyte that holds their weights.
+fn beside_its_weights() -> String {
+    use divvy_io::onnx::proto::{
+        Dimension, DimensionValue, Entry, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type,
+        TypeValue, ValueInfo,
+    };
+    const LAYERS: u64 = 256;
+    const SIDE: i64 = 1024;
+    let name = |ending: &str| format!("divvy-bench-{}.{ending}", std::process::id());
+    let entry = |key: &str, value: String| Entry { key: Some(key.into()), value: Some(value) };
+    let weight = |i: u64| Tensor {
+        name: Some(format!("w{i}")),
+        dims: vec![SIDE, SIDE],
+        data_type: Some(1),
+        data_location: Some(1),
+        external_data: vec![entry("location", name("bin")), entry("offset", (i << 22).to_string())],
+        ..Tensor::default()
+    };
+    let node = |i: u64| Node {
+        op_type: Some("MatMul".into()),
+        input: vec![format!("x{i}"), format!("w{i}")],
+        output: vec![format!("x{}", i + 1)],
+        ..Node::default()
+    };
+    let dimension = |dim| Dimension { value: Some(DimensionValue::DimValue(dim)), denotation: None };
+    let shape = Some(Shape { dim: [1, SIDE].map(dimension).to_vec() });
+    let tensor = TypeValue::TensorType(TensorType { elem_type: Some(1), shape });
+    let r#type = Some(Type { value: Some(tensor), denotation: None });
+    let graph = Graph {
+        node: (0..LAYERS).map(node).collect(),
+        initializer: (0..LAYERS).map(weight).collect(),
+        input: vec![ValueInfo { name: Some("x0".into()), r#type, ..ValueInfo::default() }],
+        ..Graph::default()
+    };
+    let opset_import = vec![OperatorSet { domain: None, version: Some(18) }];
+    let model = Model { ir_version: Some(9), opset_import, graph: Some(graph), ..Model::default() };
+    let folder = std::env::temp_dir();
+    let (path, weights) = (folder.join(name("onnx")), folder.join(name("bin")));
+    file::write_bytes(&path, &prost::Message::encode_to_vec(&model)).expect("the folder can be written");
+    let sparse = std::fs::File::create(&weights).expect("the temporary folder can be written");
+    sparse.set_len(LAYERS << 22).expect("the file system has sparse files");
+    let text = path.display().to_string();
+    FILES.lock().expect("no bench panicked").extend([path, weights]);
+    text
+}
+
+#[divan::bench(sample_count = 20)]
+fn import_onnx_with_external_weights(bencher: Bencher<'_, '_>) {
+    let path = beside_its_weights();
     bencher.bench(|| read(black_box(&path)));
 }
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use divvy_core::input_error::{Code, InputError};
 use divvy_io::file;
 use divvy_io::import::onnx_model;
-use divvy_io::onnx::cut::{Piece, annotate, cut};
+use divvy_io::onnx::cut::{CutPiece, Piece, annotate, cut};
+use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::Outlines;
@@ -33,11 +34,20 @@ pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
     let graph = model.graph.as_ref().ok_or_else(|| {
         fault(&path, Code::Empty, "the model has no graph".to_owned(), "give the model that was planned")
     })?;
-    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph).map_err(|reason| {
+    let facts = infer(&model, &plan.reading.dims);
+    let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
+    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph, &fixed).map_err(|reason| {
         fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
     })?;
     match args.format {
-        ExportFormat::Onnx => write_cut(&model, &pieces, Path::new(&path), args, &plan),
+        ExportFormat::Onnx => {
+            let outlines = Outlines::new(&model, &plan.reading.dims, &facts);
+            let model = fixed.write_down(model, &pieces);
+            let cut = cut(&model, &pieces, &outlines).map_err(|error| {
+                fault(&path, Code::Contradiction, error.to_string(), "choose another plan")
+            })?;
+            write_cut(&cut, Path::new(&path), args, &plan)
+        }
         ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, Path::new(&path), args),
     }
 }
@@ -78,26 +88,15 @@ fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, F
     Ok(onnx_model(&loaded)?)
 }
 
-fn write_cut(
-    model: &Model,
-    pieces: &[Piece],
-    source: &Path,
-    args: &ExportArgs,
-    plan: &PlanFile,
-) -> Result<String, Failure> {
-    let dims = &plan.reading.dims;
-    let outlines = Outlines::new(model, dims, &infer(model, dims));
-    let cut = cut(model, pieces, &outlines).map_err(|error| {
-        fault(&source.display().to_string(), Code::Contradiction, error.to_string(), "choose another plan")
-    })?;
+fn write_cut(cut: &[CutPiece], source: &Path, args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
     let weights = match args.weights {
         WeightsName::Inline => Weights::Inline,
         WeightsName::External => Weights::External,
         WeightsName::Keep => Weights::KeepReference,
     };
-    let how = Writing { weights, dims: dims.clone(), overwrite: args.force };
+    let how = Writing { weights, dims: plan.reading.dims.clone(), overwrite: args.force };
     let manifest =
-        write_pieces(&cut, source, &args.output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
+        write_pieces(cut, source, &args.output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
     let mut text =
         format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), args.output.display());
     for (piece, entry) in cut.iter().zip(&manifest.pieces) {

@@ -211,6 +211,11 @@ pub fn cut(model: &Model, pieces: &[Piece], outlines: &Outlines) -> Result<Vec<C
     if faults.is_empty() { Ok(cut) } else { Err(CutError { faults }) }
 }
 
+/// Every fault of a graph that keeps it from being cut, however it would be cut.
+pub fn check(graph: &Graph) -> Result<(), CutError> {
+    Wiring::new(graph).map(|_| ()).map_err(|faults| CutError { faults })
+}
+
 /// The piece of each node.
 fn place(graph: &Graph, pieces: &[Piece]) -> Result<Vec<usize>, Vec<Fault>> {
     let mut faults = Vec::new();

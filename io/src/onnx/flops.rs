@@ -48,7 +48,10 @@ pub struct Work {
 /// The operations of the node at a position of the graph that `scope` is about, with those of its bodies.
 pub fn work(index: usize, node: &Node, scope: &Scope) -> Work {
     let fact = |name: &String| scope.fact(name).filter(|_| !name.is_empty());
-    let graphs = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
+    let graphs = node
+        .attribute
+        .iter()
+        .flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs));
     let graphs: Vec<_> = graphs.collect();
     if graphs.is_empty() {
         let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();

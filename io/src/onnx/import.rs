@@ -10,14 +10,17 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use divvy_core::coarsen::fold_free;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
-use divvy_core::input_error::{Code, InputErrors};
+use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
+use super::cut::{self, Fault};
 use super::facts::{Fact, Facts, Sequence, bits, element};
+use super::fixed_shapes::FixedShapes;
 use super::flops::{Scope, work};
 use super::infer::infer;
 use super::infer::order::order;
 use super::proto::{self, Model, Node};
+use super::reads::reads;
 
 /// What an import found.
 pub struct Understood {
@@ -37,27 +40,52 @@ pub fn understand(
     dims: &BTreeMap<String, u64>,
 ) -> Result<Understood, InputErrors> {
     let facts = infer(model, dims);
-    check_dims(model, &facts, dims)?;
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
+    let mut errors = InputErrors::default();
+    dim_faults(model, &facts, dims, &mut errors);
+    check_wiring(graph, &mut errors);
+    errors.into_result(())?;
+    let fixed = FixedShapes::new(graph, dims, &facts);
     let mut builder = Builder::new(graph, &facts);
     builder.weights();
     builder.nodes();
     builder.wire();
-    builder.order_derived();
+    builder.order_derived(&fixed);
     builder.finish();
-    let Builder { mut spec, free, warnings, errors, .. } = builder;
-    errors.into_result(())?;
+    let Builder { mut spec, free, warnings, .. } = builder;
     spec.name = name.to_owned();
     spec.precision = Some(precision(&spec, graph).to_owned());
     let whole = Graph::new(spec)?;
     let (graph, profile) = fold_free(&whole, &Profile::default(), &free);
+    if graph.ops.is_empty() {
+        let message = "it has nothing to run: every node only views its input";
+        return Err(InputError::new(Code::Empty, "graph.node", message, "give a model that computes").into());
+    }
     Ok(Understood { spec: ProblemSpec { graph, profile, ..ProblemSpec::default() }, warnings })
+}
+
+/// Values that are made twice or by nobody, and circles. What passes can also be cut.
+fn check_wiring(graph: &proto::Graph, errors: &mut InputErrors) {
+    let Err(found) = cut::check(graph) else { return };
+    for fault in found.faults {
+        let (code, fix) = match fault {
+            Fault::MadeTwice { .. } => (Code::DuplicateName, "every value has one maker"),
+            Fault::NodeCycle { .. } => (Code::Cycle, "export the model again; a network has no circles"),
+            _ => (Code::Dangling, "correct the name, or export again"),
+        };
+        errors.add(code, "graph.node", fault.to_string(), fix);
+    }
 }
 
 /// Symbolic dimensions that were not set, all at once; and set ones that the model does not have.
 pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) -> Result<(), InputErrors> {
     let mut errors = InputErrors::default();
+    dim_faults(model, facts, dims, &mut errors);
+    errors.into_result(())
+}
+
+fn dim_faults(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors: &mut InputErrors) {
     if !facts.unset_dims.is_empty() {
         let names: Vec<&str> = facts.unset_dims.iter().map(String::as_str).collect();
         let example: Vec<String> = names.iter().map(|name| format!("--dim '{name}=1'")).collect();
@@ -79,7 +107,6 @@ pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) ->
         };
         errors.add(Code::Dangling, "--dim", format!("the model has no dimension `{name}`"), fix);
     }
-    errors.into_result(())
 }
 
 /// Names of the symbolic dimensions of a model's inputs and values; unnamed ones of inputs as `INPUT[axis]`.
@@ -145,29 +172,6 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
     names
 }
 
-/// Values that a node reads: its inputs, and what its subgraphs take from outside.
-pub fn reads(node: &Node) -> Vec<&str> {
-    let mut names: Vec<&str> =
-        node.input.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
-    names.extend(bodies(node).flat_map(captured));
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Values that a subgraph takes from outside.
-fn captured(graph: &proto::Graph) -> Vec<&str> {
-    let mut inside: HashSet<&str> = graph.input.iter().map(|v| v.name()).collect();
-    inside.extend(graph.initializer.iter().map(|t| t.name()));
-    let mut outside = Vec::new();
-    for node in &graph.node {
-        outside.extend(reads(node).into_iter().filter(|name| !inside.contains(name)));
-        inside.extend(node.output.iter().map(String::as_str));
-    }
-    outside.extend(graph.output.iter().map(|v| v.name()).filter(|name| !inside.contains(name)));
-    outside
-}
-
 /// What a value of the model is in the network.
 #[derive(Clone, Copy)]
 enum Role {
@@ -185,7 +189,6 @@ struct Builder<'a> {
     warnings: Vec<String>,
     roles: HashMap<&'a str, Role>,
     op_nodes: Vec<&'a Node>,
-    errors: InputErrors,
     opaque: usize,
     unsized_values: usize,
     /// For each node, whether what it makes is known beforehand.
@@ -202,7 +205,6 @@ impl<'a> Builder<'a> {
             warnings: Vec::new(),
             roles: HashMap::new(),
             op_nodes: Vec::new(),
-            errors: InputErrors::default(),
             opaque: 0,
             unsized_values: 0,
             is_constant_node: vec![false; graph.node.len()],
@@ -307,10 +309,6 @@ impl<'a> Builder<'a> {
             self.op_nodes.push(node);
             self.inner_weights(op, node);
             for output in node.output.iter().filter(|name| !name.is_empty()) {
-                if self.roles.contains_key(output.as_str()) {
-                    let message = format!("`{output}` is made twice");
-                    self.errors.add(Code::DuplicateName, "graph.node", message, "every value has one maker");
-                }
                 self.add_tensor(output, Some((op, node)));
             }
         }
@@ -322,7 +320,7 @@ impl<'a> Builder<'a> {
         while let Some(graph) = open.pop() {
             open.extend(graph.node.iter().flat_map(bodies));
             let constants = graph.node.iter().filter(|node| node.op_type() == "Constant");
-            let constants = constants.flat_map(|node| node.attribute.iter().filter_map(|a| a.t.as_ref()));
+            let constants = constants.flat_map(|node| node.attribute.iter().filter_map(|a| a.t.as_deref()));
             for tensor in graph.initializer.iter().chain(constants) {
                 let bytes = tensor_bytes(tensor);
                 if bytes > SMALL_CONSTANT {
@@ -341,17 +339,7 @@ impl<'a> Builder<'a> {
                 match self.roles.get(value) {
                     Some(Role::Tensor(tensor)) => self.spec.tensors[*tensor].consumers.push(op as u32),
                     Some(Role::Param(param)) => self.spec.params[*param].readers.push(op as u32),
-                    Some(Role::Constant) => {}
-                    None => {
-                        let message =
-                            format!("`{}` reads `{value}`, which nothing makes", self.spec.ops[op].name);
-                        self.errors.add(
-                            Code::Dangling,
-                            "graph.node",
-                            message,
-                            "correct the name, or export again",
-                        );
-                    }
+                    Some(Role::Constant) | None => {}
                 }
             }
         }
@@ -359,8 +347,9 @@ impl<'a> Builder<'a> {
 
     /// What is known beforehand is still made as the network runs: shapes, and what is worked out from them, come after
     /// the tensor that they are of. Ops that read such values, and would not wait for the tensor anyway, are made to.
-    fn order_derived(&mut self) {
-        let origins = self.origins();
+    /// Shapes that are fixed can be written down instead, so nobody waits for them.
+    fn order_derived(&mut self, fixed: &FixedShapes) {
+        let origins = self.origins(fixed);
         let mut waiting: BTreeMap<(&'a str, usize), Vec<u32>> = BTreeMap::new();
         for (op, node) in self.op_nodes.iter().enumerate() {
             for value in reads(node) {
@@ -398,10 +387,11 @@ impl<'a> Builder<'a> {
     }
 
     /// For values that are known beforehand, the tensors made by ops that they are worked out from.
-    fn origins(&self) -> HashMap<&'a str, BTreeSet<usize>> {
+    fn origins(&self, fixed: &FixedShapes) -> HashMap<&'a str, BTreeSet<usize>> {
         let mut origins: HashMap<&str, BTreeSet<usize>> = HashMap::new();
         let mut left = MOST_ORIGINS;
-        for position in order(&self.graph.node).0.into_iter().filter(|at| self.is_constant_node[*at]) {
+        let derived = |at: &usize| self.is_constant_node[*at] && !fixed.contains(*at);
+        for position in order(&self.graph.node).0.into_iter().filter(derived) {
             let node = &self.graph.node[position];
             let mut from = BTreeSet::new();
             for value in reads(node) {
@@ -488,7 +478,7 @@ impl Search {
 
 /// The graphs inside a node.
 fn bodies(node: &Node) -> impl Iterator<Item = &proto::Graph> {
-    node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+    node.attribute.iter().flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs))
 }
 
 fn has_subgraph(node: &Node) -> bool {

@@ -57,10 +57,11 @@ use self::declared::Declared;
 use super::facts::{Facts, Sequence};
 use super::proto::{Graph, Model, Node};
 
-/// The most numbers of content that are kept over all values.
+/// The most numbers of content that are looked at and kept over all nodes; then shapes alone are worked out.
 const CONTENT_BUDGET: usize = 8 << 20;
 
-/// The most nodes of bodies that are walked: a body is walked again where its shapes change from round to round.
+/// The most nodes and values of bodies that are walked: a body is walked again where its shapes change from round to
+/// round.
 const BODY_NODES_BUDGET: usize = 1 << 20;
 
 /// What is known of a value that nothing makes.
@@ -250,8 +251,11 @@ impl<'a> Walk<'_, 'a> {
         };
         // Nothing is worked out from what is only assumed.
         let call = Call { assumed: None, ..call };
-        let contents =
-            shapes.as_ref().map_or_else(|_| Vec::new(), |shapes| constants::contents(&call, shapes));
+        let content_left = &self.limits.content_left;
+        let work = shapes.as_ref().map_or(0, |shapes| constants::work(&call, shapes));
+        let affordable = shapes.as_ref().ok().filter(|_| work <= content_left.get());
+        let contents = affordable.map_or_else(Vec::new, |shapes| constants::contents(&call, shapes));
+        content_left.set(content_left.get().saturating_sub(work));
         let elements: Vec<i32> = (0..node.output.len()).map(|output| element::of(&call, output)).collect();
         let (shapes, reason) = match shapes {
             Ok(shapes) => (shapes, "no rule gives this output".to_owned()),

@@ -5,10 +5,15 @@
 
 use std::collections::HashMap;
 
+use prost::Message;
+
 use super::proto::{Attribute, Function, Graph, Model, Node};
 
 /// The most nodes that inlining may make.
 const MOST_NODES: usize = 2_000_000;
+
+/// The most bytes, as a file would hold them, of the nodes that inlining makes: bodies may be small in number and large.
+const MOST_BYTES: usize = 256 << 20;
 
 /// How deep functions may call each other.
 const MOST_DEPTH: usize = 64;
@@ -22,7 +27,7 @@ pub fn inline(mut model: Model) -> Result<Model, String> {
     let table: HashMap<(String, String, String), &Function> =
         functions.iter().map(|f| (key_of(f), f)).collect();
     if let Some(graph) = &mut model.graph {
-        let mut inliner = Inliner { table, made: 0, calls: 0 };
+        let mut inliner = Inliner { table, made: 0, bytes: 0, calls: 0 };
         graph.node = inliner.nodes(std::mem::take(&mut graph.node), 0)?;
     }
     for function in &functions {
@@ -42,6 +47,7 @@ fn key_of(function: &Function) -> (String, String, String) {
 struct Inliner<'a> {
     table: HashMap<(String, String, String), &'a Function>,
     made: usize,
+    bytes: usize,
     calls: usize,
 }
 
@@ -65,7 +71,7 @@ impl Inliner<'_> {
                 }
                 Some(function) => {
                     self.calls += 1;
-                    let body = body(&node, function, self.calls);
+                    let body = self.body(&node, function)?;
                     inlined.extend(self.nodes(body, depth + 1)?);
                 }
             }
@@ -76,12 +82,46 @@ impl Inliner<'_> {
     /// Inlines what the bodies of a node call.
     fn bodies(&mut self, node: &mut Node, depth: usize) -> Result<(), String> {
         for attribute in &mut node.attribute {
-            for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            for graph in attribute.g.as_deref_mut().into_iter().chain(&mut attribute.graphs) {
                 graph.node = self.nodes(std::mem::take(&mut graph.node), depth)?;
             }
         }
         Ok(())
     }
+
+    /// The nodes of a function's body for one call, unless all bodies together become too large.
+    fn body(&mut self, call: &Node, function: &Function) -> Result<Vec<Node>, String> {
+        // Every name of the body gets that of the call before it, and every reference may bring in an attribute.
+        let name = call.name().len() + function.name().len();
+        let (names, references) = names_and_references(&function.node);
+        let added = [
+            function.encoded_len(),
+            names.saturating_mul(name),
+            references.saturating_mul(call.encoded_len().saturating_add(function.encoded_len())),
+        ];
+        self.bytes = added.into_iter().fold(self.bytes, usize::saturating_add);
+        if self.bytes > MOST_BYTES {
+            return Err(format!("its functions unfold to more than {} MiB", MOST_BYTES >> 20));
+        }
+        Ok(body(call, function, self.calls))
+    }
+}
+
+/// How many names, and attributes that refer to the call's, there are in nodes and in the bodies inside them.
+fn names_and_references(nodes: &[Node]) -> (usize, usize) {
+    let (mut names, mut references) = (0, 0);
+    for node in nodes {
+        names += 1 + node.input.len() + node.output.len();
+        references += node.attribute.iter().filter(|attribute| !attribute.ref_attr_name().is_empty()).count();
+        let attributes = node.attribute.iter();
+        for graph in attributes.flat_map(|a| a.g.as_deref().into_iter().chain(&a.graphs)) {
+            let (inner_names, inner_references) = names_and_references(&graph.node);
+            let values = graph.input.len() + graph.output.len() + graph.value_info.len();
+            names += inner_names + values + graph.initializer.len();
+            references += inner_references;
+        }
+    }
+    (names, references)
 }
 
 /// The nodes of a function's body for one call.
@@ -130,7 +170,7 @@ fn settle_all<'a>(node: &mut Node, value: &impl Fn(&str) -> Option<&'a Attribute
     let attributes = std::mem::take(&mut node.attribute);
     node.attribute = attributes.into_iter().filter_map(|attribute| settle(attribute, value)).collect();
     for attribute in &mut node.attribute {
-        for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+        for graph in attribute.g.as_deref_mut().into_iter().chain(&mut attribute.graphs) {
             graph.node.iter_mut().for_each(|node| settle_all(node, value));
         }
     }
@@ -165,7 +205,7 @@ impl Renamer<'_> {
             *name = self.new_name(name);
         }
         for attribute in &mut node.attribute {
-            for graph in attribute.g.iter_mut().chain(&mut attribute.graphs) {
+            for graph in attribute.g.as_deref_mut().into_iter().chain(&mut attribute.graphs) {
                 self.rename_graph(graph);
             }
         }
@@ -249,7 +289,7 @@ mod tests {
         let calls = vec![node("F", "local", &["in"], &["y"])];
         branch.attribute.push(Attribute {
             name: Some("then_branch".into()),
-            g: Some(Graph { node: calls, ..Graph::default() }),
+            g: Some(Graph { node: calls, ..Graph::default() }.into()),
             ..Attribute::default()
         });
         let body = vec![node("Relu", "", &["x"], &["y"])];

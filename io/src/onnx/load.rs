@@ -1,7 +1,7 @@
 //! Reading ONNX files: bounded in size, without touching weights that live in other files.
 //!
-//! Weights inside the file stay slices of what was read. Everything else is structure, whose messages take more
-//! memory than their bytes; its size is measured by a scan of the file before anything is built from it.
+//! Weights inside the file stay slices of what was read. Everything else is structure, which takes far more memory than
+//! its bytes; how much is worked out before anything is built from it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +9,16 @@ use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError};
 use prost::Message;
 
+use super::footprint::{Kind, footprint};
 use super::proto::Model;
 use crate::Error;
 
 /// The largest file: protobuf itself ends at 2 GiB.
 pub const MOST_BYTES: u64 = 2 << 30;
 
-/// The most bytes of structure, weights left out. A network of 100 000 nodes has some twenty million.
-const MOST_STRUCTURE: usize = 64 << 20;
+/// The most bytes of structure in memory, weights left out. A network of 100 000 nodes takes some
+/// two hundred million.
+const MOST_STRUCTURE: usize = 1 << 30;
 
 /// A model and the folder that its external data are in.
 #[derive(Clone, Debug)]
@@ -40,12 +42,13 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<Loaded, Error> {
         path: path.to_owned(),
         errors: InputError::new(code, "file", message, fix).into(),
     };
-    let structure = structure_bytes(&bytes).ok_or_else(|| {
+    let structure = footprint(Kind::Model, &bytes, MOST_STRUCTURE).ok_or_else(|| {
         fault(Code::Syntax, "it stops short, or is not ONNX".into(), "export or copy it again")
     })?;
     if structure > MOST_STRUCTURE {
-        let message = format!("it has {structure} bytes of structure besides weights");
-        return Err(fault(Code::TooLarge, message, "split the model, or keep constants in initializers"));
+        let message =
+            format!("besides weights it would take more than {} MiB of memory", MOST_STRUCTURE >> 20);
+        return Err(fault(Code::TooLarge, message, "split the model, or keep weights as raw data"));
     }
     let model = Model::decode(bytes)
         .map_err(|e| fault(Code::Syntax, format!("not an ONNX model: {e}"), "export or copy it again"))?;
@@ -54,52 +57,6 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<Loaded, Error> {
     }
     let folder = Path::new(path).parent().map(Path::to_path_buf).unwrap_or_default();
     Ok(Loaded { model, folder })
-}
-
-/// Field numbers of the way to weights: model.graph, graph.initializer, tensor.raw_data.
-const WAY_TO_WEIGHTS: [u64; 3] = [7, 5, 9];
-
-/// Bytes of a model less those of its weights; none if the outermost levels are not sound protobuf.
-fn structure_bytes(bytes: &[u8]) -> Option<usize> {
-    Some(bytes.len() - weight_bytes(bytes, &WAY_TO_WEIGHTS)?)
-}
-
-fn weight_bytes(bytes: &[u8], way: &[u64]) -> Option<usize> {
-    let (wanted, further) = way.split_first()?;
-    let mut found = 0;
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let key = varint(&mut rest)?;
-        let length = match key & 7 {
-            0 => {
-                varint(&mut rest)?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut rest)?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        let (field, after) = rest.split_at_checked(length)?;
-        if key == wanted << 3 | 2 {
-            found += if further.is_empty() { length } else { weight_bytes(field, further)? };
-        }
-        rest = after;
-    }
-    Some(found)
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, after) = rest.split_first()?;
-        *rest = after;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -116,7 +73,7 @@ mod tests {
     #[test]
     fn weights_are_not_structure() {
         let bytes = model(100_000);
-        assert!(structure_bytes(&bytes).unwrap() < 100);
+        assert!(footprint(Kind::Model, &bytes, usize::MAX).unwrap() < 2000);
         assert!(looks_like_onnx(&bytes));
         assert!(decode("m.onnx", bytes.into()).is_ok());
     }

@@ -4,12 +4,15 @@
 //! |---|---|
 //! | [`proto`] | the file format as messages |
 //! | [`load`] | reads a file, bounded in size |
+//! | `footprint` | the memory that a file will take, before it is decoded |
 //! | [`inline`] | replaces calls of local functions by their bodies |
 //! | [`facts`] | element types, shapes and small constants of values |
 //! | [`infer`] | works out the facts of every value of a graph |
 //! | [`values`] | lists what is known of every value |
+//! | [`fixed_shapes`] | tells shapes that are the same whatever the model is given |
 //! | [`import`] | makes divvy's graph of it |
 //! | [`symbolic`] | tells which sizes depend on symbolic dimensions |
+//! | [`reads`] | what a node reads, graphs inside it included |
 //! | [`pieces`] | says which nodes a plan puts together |
 //! | [`flops`] | counts the operations of a node |
 //! | [`cut`] | cuts a model into pieces that run one after another |
@@ -17,13 +20,16 @@
 
 pub mod cut;
 pub mod facts;
+pub mod fixed_shapes;
 pub mod flops;
+mod footprint;
 pub mod import;
 pub mod infer;
 pub mod inline;
 pub mod load;
 pub mod pieces;
 pub mod proto;
+pub mod reads;
 pub mod symbolic;
 pub mod values;
 pub mod weights;

@@ -5,7 +5,8 @@
 //! begins. So every device has as few pieces as this order permits, and no two pieces wait for each other.
 //!
 //! Nodes that have no op of their own stay with what they are worked out from (shapes of tensors, and arithmetic on
-//! them), or go where they are first needed (constants, what depends on inputs of the network alone).
+//! them), or go where they are first needed (constants, what depends on inputs of the network alone, and
+//! [`FixedShapes`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -14,14 +15,25 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
 use super::cut::Piece;
-use super::import::{op_names, reads};
+use super::fixed_shapes::{FixedShapes, makers};
+use super::import::op_names;
 use super::infer::order::order as node_order;
 use super::proto::Graph;
+use super::reads::reads;
 
-/// The pieces of a model under a plan. Fails, with the reason, where the plan cannot be cut.
-pub fn pieces(problem: &Problem, plan: &Plan, graph: &Graph) -> Result<Vec<Piece>, String> {
+/// The most pieces of a model. Who runs them loads every one; and each keeps a list of those it needs.
+const MOST_PIECES: usize = 2048;
+
+/// The pieces of a model under a plan, if its `fixed` shapes are written down where pieces need them. Fails, with the
+/// reason, where the plan cannot be cut.
+pub fn pieces(
+    problem: &Problem,
+    plan: &Plan,
+    graph: &Graph,
+    fixed: &FixedShapes,
+) -> Result<Vec<Piece>, String> {
     let groups = in_running_order(problem, &groups(problem, plan)?)?;
-    let piece_of_node = place_nodes(problem, graph, &groups.piece_of)?;
+    let piece_of_node = place_nodes(problem, graph, fixed, &groups.piece_of)?;
     let mut pieces: Vec<Piece> = (groups.devices.iter().enumerate())
         .map(|(i, &device)| Piece {
             name: format!("piece{i:03}-{}", problem.hardware.device_name(device)),
@@ -61,7 +73,7 @@ fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
     }
     let device_of: Vec<DeviceId> =
         device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
-    Ok(runs(problem, &device_of, &order(problem, plan)))
+    runs(problem, &device_of, &order(problem, plan))
 }
 
 /// The same pieces, numbered in an order in which they can run.
@@ -114,7 +126,7 @@ fn order(problem: &Problem, plan: &Plan) -> Vec<OpId> {
 }
 
 /// Puts ops into pieces, keeping for every piece the set of pieces that it needs, directly or through others.
-fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
+fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Result<Groups, String> {
     let mut groups = Groups { piece_of: vec![0; device_of.len()], devices: Vec::new() };
     let mut needs: Vec<BTreeSet<usize>> = Vec::new();
     let mut open: HashMap<DeviceId, usize> = HashMap::new();
@@ -135,6 +147,11 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
             open.insert(device, needs.len() - 1);
             needs.len() - 1
         });
+        if groups.devices.len() > MOST_PIECES {
+            return Err(format!(
+                "it changes devices so often that there would be more than {MOST_PIECES} pieces"
+            ));
+        }
         groups.piece_of[op.index()] = piece;
         wanted.remove(&piece);
         if !wanted.is_subset(&needs[piece]) {
@@ -146,11 +163,16 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Groups {
             }
         }
     }
-    groups
+    Ok(groups)
 }
 
 /// The piece of every node: that of the op it became or was folded into, else that of whoever needs it first.
-fn place_nodes(problem: &Problem, graph: &Graph, piece_of: &[usize]) -> Result<Vec<usize>, String> {
+fn place_nodes(
+    problem: &Problem,
+    graph: &Graph,
+    fixed: &FixedShapes,
+    piece_of: &[usize],
+) -> Result<Vec<usize>, String> {
     let mut by_name: HashMap<&str, usize> = HashMap::new();
     for op in problem.graph.ops() {
         let spec = problem.graph.op(op);
@@ -164,42 +186,48 @@ fn place_nodes(problem: &Problem, graph: &Graph, piece_of: &[usize]) -> Result<V
     if placed.iter().all(Option::is_none) {
         return Err("the plan was made from another model".to_owned());
     }
-    let maker: HashMap<&str, usize> = (graph.node.iter().enumerate())
-        .flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i)))
-        .collect();
+    let maker = makers(graph);
     // Pieces are numbered in an order in which they can run: the last of those that a node reads from can hold it.
     for i in node_order(&graph.node).0 {
-        if placed[i].is_none() {
+        if placed[i].is_none() && !fixed.contains(i) {
             let sources = reads(&graph.node[i]).into_iter().filter_map(|value| maker.get(value));
             placed[i] = sources.filter_map(|&source| placed[source]).max();
         }
     }
     // The smallest number among consumers comes first.
+    let has_op = names.iter().map(|name| by_name.contains_key(name.as_str())).collect();
+    let claimer = Claimer { graph, maker, has_op, fixed };
     for i in (0..graph.node.len()).rev() {
-        let Some(piece) = placed[i] else { continue };
-        claim(graph, &maker, &mut placed, &by_name, &names, i, piece);
+        if let Some(piece) = placed[i].filter(|_| !fixed.contains(i)) {
+            claimer.claim(&mut placed, i, piece);
+        }
     }
     Ok(placed.into_iter().map(|piece| piece.unwrap_or(0)).collect())
 }
 
-/// Gives the unplaced makers of what a node reads to its piece, unless an earlier piece has them already.
-fn claim(
-    graph: &Graph,
-    maker: &HashMap<&str, usize>,
-    placed: &mut [Option<usize>],
-    by_name: &HashMap<&str, usize>,
-    names: &[String],
-    node: usize,
-    piece: usize,
-) {
-    let mut stack = vec![node];
-    while let Some(node) = stack.pop() {
-        for value in reads(&graph.node[node]) {
-            let Some(&source) = maker.get(value) else { continue };
-            let fixed = by_name.contains_key(names[source].as_str());
-            if !fixed && placed[source].is_none_or(|before| before > piece) {
-                placed[source] = Some(piece);
-                stack.push(source);
+/// Places nodes that have no op of their own.
+struct Claimer<'a> {
+    graph: &'a Graph,
+    maker: HashMap<&'a str, usize>,
+    /// For each node, whether it is or was folded into an op, which places it.
+    has_op: Vec<bool>,
+    fixed: &'a FixedShapes,
+}
+
+impl Claimer<'_> {
+    /// Gives the unplaced makers of what a node reads to its piece, unless an earlier piece has them already. What a
+    /// fixed shape is of may stay elsewhere.
+    fn claim(&self, placed: &mut [Option<usize>], node: usize, piece: usize) {
+        let mut stack = vec![node];
+        while let Some(node) = stack.pop() {
+            for value in reads(&self.graph.node[node]) {
+                let Some(&source) = self.maker.get(value) else { continue };
+                if !self.has_op[source] && placed[source].is_none_or(|before| before > piece) {
+                    placed[source] = Some(piece);
+                    if !self.fixed.contains(source) {
+                        stack.push(source);
+                    }
+                }
             }
         }
     }

@@ -106,7 +106,7 @@ pub struct Node {
     pub device_configurations: Vec<NodeDeviceConfiguration>,
 }
 
-/// A named attribute of a node.
+/// A named attribute of a node. What is large and seldom there is boxed, as most attributes are a number or a few.
 #[derive(Clone, PartialEq, Message)]
 pub struct Attribute {
     #[prost(string, optional, tag = "1")]
@@ -123,12 +123,12 @@ pub struct Attribute {
     pub i: Option<i64>,
     #[prost(bytes = "bytes", optional, tag = "4")]
     pub s: Option<Bytes>,
-    #[prost(message, optional, tag = "5")]
-    pub t: Option<Tensor>,
-    #[prost(message, optional, tag = "6")]
-    pub g: Option<Graph>,
-    #[prost(message, optional, tag = "22")]
-    pub sparse_tensor: Option<SparseTensor>,
+    #[prost(message, optional, boxed, tag = "5")]
+    pub t: Option<Box<Tensor>>,
+    #[prost(message, optional, boxed, tag = "6")]
+    pub g: Option<Box<Graph>>,
+    #[prost(message, optional, boxed, tag = "22")]
+    pub sparse_tensor: Option<Box<SparseTensor>>,
     #[prost(message, optional, tag = "14")]
     pub tp: Option<Type>,
     #[prost(float, repeated, packed = "false", tag = "7")]

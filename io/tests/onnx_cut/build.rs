@@ -25,7 +25,7 @@ pub(crate) fn with_body(mut node: Node, body: Graph) -> Node {
     node.attribute.push(Attribute {
         name: Some("body".into()),
         r#type: Some(5),
-        g: Some(body),
+        g: Some(body.into()),
         ..Default::default()
     });
     node
@@ -101,13 +101,20 @@ pub(crate) fn pieces(nodes: &[&[usize]]) -> Vec<Piece> {
 /// What a node reads that is not its own: inputs, and free names of its bodies.
 pub(crate) fn reads(node: &Node) -> Vec<String> {
     let mut read: Vec<String> = node.input.iter().filter(|name| !name.is_empty()).cloned().collect();
-    for body in node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs)) {
+    for body in node
+        .attribute
+        .iter()
+        .flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs))
+    {
         let mut own: HashSet<String> = body.input.iter().map(|input| input.name().to_owned()).collect();
         own.extend(body.initializer.iter().map(|tensor| tensor.name().to_owned()));
-        for inner in &body.node {
-            read.extend(reads(inner).into_iter().filter(|name| !own.contains(name)));
-            own.extend(inner.output.iter().cloned());
-        }
+        own.extend(body.sparse_initializer.iter().filter_map(|sparse| sparse.values.as_ref()?.name.clone()));
+        own.extend(body.node.iter().flat_map(|inner| inner.output.clone()));
+        // An empty name is a value left out.
+        own.insert(String::new());
+        let passed_on = body.output.iter().map(|output| output.name().to_owned());
+        let inner = body.node.iter().flat_map(reads).chain(passed_on);
+        read.extend(inner.filter(|name| !own.contains(name)));
     }
     read
 }

@@ -6,7 +6,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Fault, node_label, order};
-use crate::onnx::proto::{Graph, Node};
+use crate::onnx::proto::Graph;
+use crate::onnx::reads::{reads as read_by, sparse_name};
 
 /// The wiring of a graph without faults.
 pub(super) struct Wiring<'m> {
@@ -113,11 +114,6 @@ impl<'m> Wiring<'m> {
     }
 }
 
-/// A sparse weight goes by the name of the tensor of its values.
-fn sparse_name(tensor: &crate::onnx::proto::SparseTensor) -> &str {
-    tensor.values.as_ref().map_or("", |values| values.name())
-}
-
 fn positions<'m>(names: impl Iterator<Item = &'m str>, faults: &mut Vec<Fault>) -> HashMap<&'m str, usize> {
     let mut positions = HashMap::new();
     for (position, name) in names.enumerate().filter(|(_, name)| !name.is_empty()) {
@@ -126,24 +122,4 @@ fn positions<'m>(names: impl Iterator<Item = &'m str>, faults: &mut Vec<Fault>) 
         }
     }
     positions
-}
-
-/// What a node reads, each value once: its inputs, then what its bodies take from around it.
-fn read_by(node: &Node) -> Vec<&str> {
-    let bodies = node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs));
-    let mut seen = HashSet::new();
-    let own = node.input.iter().map(String::as_str).filter(|name| !name.is_empty());
-    own.chain(bodies.flat_map(taken_by)).filter(|name| seen.insert(*name)).collect()
-}
-
-/// What a body takes from around it.
-fn taken_by(body: &Graph) -> Vec<&str> {
-    let mut own: HashSet<&str> = body.input.iter().map(|input| input.name()).collect();
-    own.extend(body.initializer.iter().map(|tensor| tensor.name()));
-    own.extend(body.sparse_initializer.iter().map(sparse_name));
-    own.extend(body.node.iter().flat_map(|node| &node.output).map(String::as_str));
-    let outputs = body.output.iter().map(|output| output.name()).filter(|name| !name.is_empty());
-    let mut seen = HashSet::new();
-    let read = body.node.iter().flat_map(read_by).chain(outputs);
-    read.filter(|name| !own.contains(name) && seen.insert(*name)).collect()
 }

@@ -33,5 +33,5 @@ pub(in crate::onnx) fn text<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 
 /// A tensor.
 pub(in crate::onnx) fn tensor<'a>(node: &'a Node, name: &str) -> Option<&'a Tensor> {
-    find(node, name).and_then(|attribute| attribute.t.as_ref())
+    find(node, name).and_then(|attribute| attribute.t.as_deref())
 }

@@ -83,7 +83,9 @@ impl<'a> Walk<'_, 'a> {
         if depth > MOST_DEPTH {
             return Err(format!("graphs are nested more than {MOST_DEPTH} deep"));
         }
-        let left = self.limits.body_nodes_left.get().checked_sub(body.node.len() + 1);
+        let values = body.initializer.len() + body.sparse_initializer.len() + body.value_info.len();
+        let work = 1 + body.node.len() + body.input.len() + body.output.len() + values;
+        let left = self.limits.body_nodes_left.get().checked_sub(work);
         self.limits.body_nodes_left.set(left.ok_or("its bodies are too large to follow")?);
         let around = Around { values: &self.values, around: self.around, depth };
         let mut walk = Walk {
@@ -288,8 +290,9 @@ const CHANGES: &str = "the shape of what it carries changes from round to round,
 /// The graphs of a node with the names of their attributes.
 fn graphs(node: &Node) -> impl Iterator<Item = (&str, &Graph)> {
     let attributes = node.attribute.iter();
-    attributes
-        .flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs).map(|g| (attribute.name(), g)))
+    attributes.flat_map(|attribute| {
+        attribute.g.as_deref().into_iter().chain(&attribute.graphs).map(|g| (attribute.name(), g))
+    })
 }
 
 fn only_graph(node: &Node) -> Result<&Graph, String> {
@@ -340,7 +343,8 @@ mod tests {
 
     fn with(mut node: Node, graphs: Vec<(&str, Graph)>) -> Node {
         for (name, graph) in graphs {
-            let attribute = Attribute { name: Some(name.into()), g: Some(graph), ..Attribute::default() };
+            let attribute =
+                Attribute { name: Some(name.into()), g: Some(graph.into()), ..Attribute::default() };
             node.attribute.push(attribute);
         }
         node

@@ -254,7 +254,7 @@ pub(super) fn broadcast(shapes: &[&[u64]]) -> Result<Shape, String> {
             if *dim == 1 {
                 *dim = other;
             } else if other != 1 && other != *dim {
-                return Err(format!("shapes {shapes:?} do not go together"));
+                return Err(format!("dimensions {dim} and {other} do not go together"));
             }
         }
     }

@@ -73,12 +73,24 @@ fn range_length(call: &Call) -> Result<u64, String> {
     u64::try_from((way.max(0) + step - 1) / step).map_err(|_| "a range is too long".to_owned())
 }
 
+/// Numbers that have to be looked at for the contents of the outputs.
+pub(super) fn work(call: &Call, shapes: &[Shape]) -> usize {
+    let read = call.inputs.iter().flatten().filter_map(|input| input.content.as_ref());
+    let made = shapes.iter().take(call.node.output.len()).filter_map(|shape| followed(shape));
+    read.map(Content::len).sum::<usize>() + made.sum::<usize>()
+}
+
+/// The number of elements, if it is small enough to be followed.
+fn followed(shape: &[u64]) -> Option<usize> {
+    usize::try_from(product(shape).ok()?).ok().filter(|&count| count <= MAX_CONTENT)
+}
+
 /// The contents of the outputs, where they are known.
 pub(super) fn contents(call: &Call, shapes: &[Shape]) -> Vec<Option<Content>> {
     let outputs = shapes.iter().enumerate().take(call.node.output.len());
     outputs
         .map(|(output, shape)| {
-            let count = usize::try_from(product(shape).ok()?).ok().filter(|&count| count <= MAX_CONTENT)?;
+            let count = followed(shape)?;
             let content = content(call, output, shape, count)?;
             fitted(content, element::of(call, output)).filter(|content| content.len() == count)
         })

@@ -1,7 +1,7 @@
 //! Shapes of operators that move whole tensors: new shapes, new orders, joints and cuts.
 
 use super::call::{
-    Call, Shape, Shapes, axes_within, axis_within, divided, plus, product, signed, size, times,
+    Call, MAX_RANK, Shape, Shapes, axes_within, axis_within, divided, plus, product, signed, size, times,
 };
 
 /// The shapes of the outputs, if the operator is of this family.
@@ -30,6 +30,9 @@ fn reshape(call: &Call) -> Shapes {
         return Ok(vec![wanted.iter().map(|&number| size(number)).collect::<Result<_, _>>()?]);
     }
     let copies = call.int("allowzero", 0) == 0;
+    if wanted.len() > MAX_RANK {
+        return Err(format!("rank {} is above {MAX_RANK}", wanted.len()));
+    }
     let mut dims = Vec::with_capacity(wanted.len());
     let mut open = None;
     for (axis, &number) in wanted.iter().enumerate() {
@@ -111,7 +114,10 @@ pub(super) fn split_parts(call: &Call, length: u64) -> Result<Vec<u64>, String> 
         let parts: Vec<u64> = given.iter().map(|&part| size(part)).collect::<Result<_, _>>()?;
         let sum = parts.iter().try_fold(0, |sum, &part| plus(sum, part))?;
         if sum != length || parts.len() != outputs {
-            return Err(format!("{length} does not split into {parts:?} for {outputs} outputs"));
+            let count = parts.len();
+            return Err(format!(
+                "{length} does not split into {count} parts of {sum} in all for {outputs} outputs"
+            ));
         }
         return Ok(parts);
     }

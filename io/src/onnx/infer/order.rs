@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
-use crate::onnx::import::reads;
 use crate::onnx::proto::Node;
+use crate::onnx::reads::reads;
 
 /// Positions in topological order, and those of nodes that are in a cycle or behind one.
 pub(in crate::onnx) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {

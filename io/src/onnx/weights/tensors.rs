@@ -33,12 +33,19 @@ fn visit_nodes(nodes: &mut [Node], seen: &mut Visit<'_>) -> Result<(), WeightsEr
     for attribute in nodes.iter_mut().flat_map(|node| &mut node.attribute) {
         attribute
             .t
-            .iter_mut()
+            .as_deref_mut()
+            .into_iter()
             .chain(&mut attribute.tensors)
             .try_for_each(|tensor| seen(Role::Other, tensor))?;
-        let mut sparse = attribute.sparse_tensor.iter_mut().chain(&mut attribute.sparse_tensors);
+        let mut sparse =
+            attribute.sparse_tensor.as_deref_mut().into_iter().chain(&mut attribute.sparse_tensors);
         sparse.try_for_each(|tensor| visit_sparse(tensor, seen))?;
-        attribute.g.iter_mut().chain(&mut attribute.graphs).try_for_each(|body| visit_graph(body, seen))?;
+        attribute
+            .g
+            .as_deref_mut()
+            .into_iter()
+            .chain(&mut attribute.graphs)
+            .try_for_each(|body| visit_graph(body, seen))?;
     }
     Ok(())
 }
