@@ -12,6 +12,7 @@ use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{GraphSpec, OpSpec, TensorSpec};
 use divvy_core::hardware::{BusSpec, ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
+use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::ConstraintsSpec;
 use divvy_core::rng::Rng;
@@ -162,6 +163,15 @@ fn malformed(case: &Case) -> Vec<Evidence> {
         all.extend((count > 0).then(|| wrap(vec![u64::MAX; count])));
         all.extend((count > 0).then(|| wrap([&[u64::MAX][..], &vec![0; count - 1]].concat())));
     }
+    let search = |weights: Vec<u64>, width, limit_ps| Evidence::Frontier {
+        weights: vec![weights],
+        steps: vec![ProofStep::Whole { width, limit_ps, levels: 9 }],
+    };
+    all.push(search(vec![1; model.devices + 1], 1, Time(1)));
+    all.push(search(vec![u64::MAX; model.devices], 1, Time(1)));
+    all.push(search(vec![1; model.devices], 0, Time(1)));
+    all.push(search(vec![1; model.devices], u32::MAX, Time(1)));
+    all.push(search(vec![1; model.devices], 1, Time(u64::MAX)));
     all
 }
 

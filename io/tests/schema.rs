@@ -14,6 +14,7 @@ use divvy_core::generate::{
 use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
+use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
@@ -217,6 +218,13 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1, 0] },
+        Evidence::Frontier {
+            weights: vec![vec![1, 2]],
+            steps: vec![
+                ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 },
+                ProofStep::Whole { width: 20, limit_ps: Time(7), levels: 2 },
+            ],
+        },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

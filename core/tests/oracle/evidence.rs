@@ -1,8 +1,10 @@
-//! Evidence of every kind for a problem: all chains, all single ops, devices and links, and some weights.
+//! Evidence of every kind for a problem: all chains, all single ops, devices and links, some weights, and some searches.
 
 use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
+use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::rng::Rng;
+use divvy_core::units::Time;
 
 use super::model::Model;
 
@@ -14,7 +16,26 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
     all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
+    all.extend((0..4).map(|_| recipe(model, rng)));
     all
+}
+
+/// A random proof by frontier search, narrow and broken off as likely as not.
+fn recipe(model: &Model, rng: &mut Rng) -> Evidence {
+    let lists = rng.below(3);
+    let weights = (0..lists).map(|_| (0..model.devices).map(|_| rng.between(0, 5)).collect()).collect();
+    let mut step = |_| {
+        let most = 1 << rng.between(1, 60);
+        let (width, limit_ps) = (rng.between(1, 6) as u32, Time(rng.between(0, most)));
+        if rng.chance(0.5) {
+            let (window, ops) = (rng.between(0, 5) as u32, rng.between(0, 6) as u32);
+            ProofStep::Tails { window, width, limit_ps, ops }
+        } else {
+            ProofStep::Whole { width, limit_ps, levels: rng.between(0, 6) as u32 }
+        }
+    };
+    let steps = (0..3).map(&mut step).collect();
+    Evidence::Frontier { weights, steps }
 }
 
 /// Every chain of ops, each reading what the one before makes.

@@ -41,7 +41,7 @@ pub enum ProofStep {
 }
 
 /// The most rows that a step may keep.
-pub const MOST_ROWS: u32 = 1 << 22;
+pub const MOST_ROWS: u32 = 1 << 20;
 /// The most steps of a recipe.
 const MOST_STEPS: usize = 200;
 

@@ -8,7 +8,7 @@
 
 use divvy_core::certificate::{Evidence, Proven};
 use divvy_core::makespan::dense::{Dense, NEVER};
-use divvy_core::makespan::frontier::proof::{ProofStep, Prover};
+use divvy_core::makespan::frontier::proof::{MOST_ROWS, ProofStep, Prover};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
@@ -119,7 +119,7 @@ impl Bound for Beam {
             prover.raise_tails(window, tail_width, limit, &mut || {
                 run.budget.is_spent() || run.budget.start.elapsed() > half
             });
-            let found = prover.search_whole(width, limit, &mut || run.budget.is_spent());
+            let found = prover.search_whole(width.min(MOST_ROWS), limit, &mut || run.budget.is_spent());
             run.take(Proven::by_searches(self.name(), &prover));
             // What one search found is what the next need not look beyond.
             limit = limit.min(Time(found.best.map_or(NEVER, |(value, _)| value)));
