@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Cut the model of a plan into pieces that run, or mark on it what runs where
     Export(ExportArgs),
+    /// Run the papers' tables and figures again: ours beside theirs, as Markdown; without a name, list them
+    Reproduce(ReproduceArgs),
 }
 
 /// Every planner by name, for the help.
@@ -318,6 +320,36 @@ pub(crate) struct CheckArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReproduceArgs {
+    /// What to run again, or `all`
+    pub(crate) name: Option<String>,
+    /// The limits of the papers, which takes hours, in place of a few seconds a run
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Limit of every run, such as 10s or 2m, in place of the experiments' own
+    #[arg(long, value_parser = duration)]
+    pub(crate) time: Option<Duration>,
+    /// Folder for the pages; `.cells` in it keeps what is done, so that a run that was stopped goes on
+    #[arg(short, long, default_value = "docs/results", value_name = "FOLDER")]
+    pub(crate) output: PathBuf,
+    /// Folder of the bundled models
+    #[arg(long, default_value = "models", value_name = "FOLDER")]
+    pub(crate) models: PathBuf,
+    /// Folder of more models, torch workloads or ONNX
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) workloads: Option<PathBuf>,
+    /// Forget what earlier runs have done
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress and no notes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 #[derive(clap::Args)]

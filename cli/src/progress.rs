@@ -55,8 +55,49 @@ impl Drop for Progress {
     }
 }
 
+/// A bar on standard error that tells how many of several runs are done.
+pub(crate) struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// A bar for `count` runs, unless standard error is no terminal or `quiet` is set.
+    pub(crate) fn start(quiet: bool, count: usize) -> Steps {
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let target =
+            if !quiet && terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(Some(count as u64), target);
+        let template = "{bar:30} {pos}/{len} {elapsed}  {msg}";
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Steps { bar }
+    }
+
+    /// Shows what is under way.
+    pub(crate) fn show(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    /// Another run is done.
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// A flag that Ctrl-C sets, so that a run ends with the best plan so far. A second Ctrl-C ends the program.
 pub(crate) fn cancel_on_interrupt() -> Arc<AtomicBool> {
+    cancel_on_interrupt_saying("stopping with the best plan so far (Ctrl-C again to quit at once)")
+}
+
+/// As [`cancel_on_interrupt`], with something else to say.
+pub(crate) fn cancel_on_interrupt_saying(message: &'static str) -> Arc<AtomicBool> {
     let flag = Arc::new(AtomicBool::new(false));
     let set = flag.clone();
     // Without the handler Ctrl-C simply ends the program, which is no reason to refuse to plan.
@@ -64,7 +105,7 @@ pub(crate) fn cancel_on_interrupt() -> Arc<AtomicBool> {
         if set.swap(true, Ordering::Relaxed) {
             std::process::exit(130);
         }
-        tell("stopping with the best plan so far (Ctrl-C again to quit at once)");
+        tell(message);
     });
     flag
 }

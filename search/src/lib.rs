@@ -16,3 +16,8 @@ pub use baseline::Baseline;
 pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
 pub use run::Run;
 pub use solve::{Refused, Request, Solved, solve};
+
+/// Name and version of the solver behind `milp`, `milp-split` and `lbound`.
+pub fn solver_name() -> String {
+    makespan::solver_name()
+}

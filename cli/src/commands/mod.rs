@@ -7,4 +7,5 @@ pub(crate) mod generate;
 pub(crate) mod hardware;
 pub(crate) mod inspect;
 pub(crate) mod plan;
+pub(crate) mod reproduce;
 mod values;

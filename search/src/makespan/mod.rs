@@ -17,6 +17,11 @@ mod windows;
 pub(crate) use bounds::BOUNDS;
 pub(crate) use planners::PLANNERS;
 
+/// The solver of the methods that need one, with its version.
+pub(crate) fn solver_name() -> String {
+    milp::attested_by()
+}
+
 /// The solvers that `--inner` knows.
 pub(crate) fn inner_names() -> Vec<&'static str> {
     inner::INNER.iter().map(|solver| solver.name()).collect()

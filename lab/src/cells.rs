@@ -1,0 +1,363 @@
+//! A cell: one method on one instance within one limit, and what came of it.
+//!
+//! A cell is plain data with a key that names everything its result depends on but the machine: the instance (for a
+//! file, its fingerprint), the method, the limit, the seed. Running it never fails: what goes wrong is its result.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use divvy_core::coarsen::{Granularity, coarsen};
+use divvy_core::costs::CalibratedShare;
+use divvy_core::generate::{RwnnOptions, TransformerOptions, gpt, llama, rwnn};
+use divvy_core::graph::Graph;
+use divvy_core::input_error::InputErrors;
+use divvy_core::outcome::{Budget, Outcome};
+use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
+use divvy_io::{file, import, onnx, presets};
+use divvy_search::{Baseline, Request, solve};
+use serde::{Deserialize, Serialize};
+
+/// Seed of everything random inside a method.
+pub(crate) const SEED: u64 = 1;
+
+/// What is planned.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Instance {
+    /// A randomly wired network on its own three devices.
+    Rwnn(RwnnOptions),
+    /// A model file on built-in hardware.
+    File {
+        /// Where it is.
+        path: PathBuf,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// Name of built-in hardware.
+        hardware: &'static str,
+    },
+    /// A generated GPT by its published name, on built-in hardware.
+    Gpt(&'static str, &'static str),
+    /// A generated LLaMA by its published name, on built-in hardware.
+    Llama(&'static str, &'static str),
+}
+
+impl Instance {
+    /// What tells it from every other instance.
+    fn key(&self) -> String {
+        match self {
+            Instance::Rwnn(o) => format!(
+                "rwnn {} modules {} nodes {} channels {} {} seed {} communication {}",
+                o.model.name(),
+                o.modules,
+                o.nodes,
+                o.channels,
+                o.wiring.name(),
+                o.seed,
+                o.communication_factor
+            ),
+            Instance::File { sha256, hardware, .. } => format!("file {sha256} on {hardware}"),
+            Instance::Gpt(name, hardware) => format!("gpt {name} on {hardware}"),
+            Instance::Llama(name, hardware) => format!("llama {name} on {hardware}"),
+        }
+    }
+
+    /// Reads or generates it.
+    pub fn problem(&self) -> Result<Problem, String> {
+        let plain = |errors: InputErrors| errors.to_string();
+        let (spec, hardware) = match self {
+            Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
+            Instance::File { path, hardware, .. } => (read(path)?, Some(*hardware)),
+            Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
+            Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
+        };
+        let hardware = match (hardware, &spec.hardware) {
+            (Some(name), _) => presets::find(name).map_err(|error| error.to_string())?.0,
+            (None, Some(OwnHardware::Given(own))) => (**own).clone(),
+            (None, _) => return Err("the network does not say what it runs on".to_owned()),
+        };
+        let graph = Graph::new(spec.graph).map_err(plain)?;
+        let objective = Objective::Latency { links: LinkUse::Delay };
+        Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
+            .map_err(plain)
+    }
+}
+
+fn published(name: &str) -> TransformerOptions {
+    TransformerOptions { name: Some(name.to_owned()), ..TransformerOptions::default() }
+}
+
+/// A model as `divvy plan` reads it: ONNX models with fused ops, others op by op.
+fn read(path: &std::path::Path) -> Result<ProblemSpec, String> {
+    let plain = |error: divvy_io::Error| error.to_string();
+    let loaded = file::load(&path.display().to_string()).map_err(plain)?;
+    let spec = import::import_problem(&loaded).map_err(plain)?;
+    if onnx::load::looks_like_onnx(&loaded.bytes) {
+        return coarsen(&spec, Granularity::Fused).map_err(|errors| errors.to_string());
+    }
+    Ok(spec)
+}
+
+/// What is done with an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Plan with a planner by name, and the quick bounds.
+    Plan(&'static str),
+    /// Prove a bound by name, without planning.
+    Bound(&'static str),
+    /// Add up the times of all ops on a device by name.
+    Sum(&'static str),
+}
+
+impl Work {
+    fn key(&self) -> String {
+        match self {
+            Work::Plan(name) => format!("plan {name}"),
+            Work::Bound(name) => format!("bound {name}"),
+            Work::Sum(device) => format!("sum {device}"),
+        }
+    }
+}
+
+/// One method on one instance within one limit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// What is planned.
+    pub instance: Instance,
+    /// What is done with it.
+    pub work: Work,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+impl Cell {
+    /// What tells its result from every other of the same build.
+    pub fn key(&self) -> String {
+        let (instance, work) = (self.instance.key(), self.work.key());
+        match self.work {
+            // The clock has no say in a sum.
+            Work::Sum(_) => format!("{instance} | {work}"),
+            _ => format!("{instance} | {work} | {:?} | seed {SEED}", self.limit),
+        }
+    }
+
+    /// What it is, for people.
+    pub fn label(&self) -> String {
+        let what = match &self.instance {
+            Instance::Rwnn(o) => {
+                format!("{}{} {}{} x{}", o.model.name(), o.nodes, o.wiring.name(), o.channels, o.modules)
+            }
+            Instance::File { path, hardware, .. } => {
+                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+                format!("{name} on {hardware}")
+            }
+            Instance::Gpt(name, hardware) | Instance::Llama(name, hardware) => {
+                format!("generated {name} on {hardware}")
+            }
+        };
+        format!("{what}: {}", self.work.key())
+    }
+
+    /// Runs it. None if it was cancelled: half a result is none.
+    pub fn run(&self, cancelled: &Arc<AtomicBool>) -> Option<Figures> {
+        let start = Instant::now();
+        let ran = catch_unwind(AssertUnwindSafe(|| self.figures(cancelled)));
+        let figures = match ran {
+            Ok(Ok(figures)) => figures,
+            Ok(Err(reason)) => Figures::without(reason),
+            Err(panic) => {
+                let said = panic.downcast_ref::<String>().map(String::as_str);
+                let said = said.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+                Figures::without(format!("a bug of divvy: {said}"))
+            }
+        };
+        let stopped = cancelled.load(std::sync::atomic::Ordering::Relaxed);
+        (!stopped).then(|| Figures { seconds: start.elapsed().as_secs_f64(), ..figures })
+    }
+
+    fn figures(&self, cancelled: &Arc<AtomicBool>) -> Result<Figures, String> {
+        let problem = self.instance.problem()?;
+        let request = match self.work {
+            Work::Sum(device) => return sum(&problem, device),
+            Work::Plan(name) => Request { planner: Some(name.to_owned()), ..Request::default() },
+            Work::Bound(name) => {
+                Request { bounds: Some(vec![name.to_owned()]), bound_only: true, ..Request::default() }
+            }
+        };
+        let budget = Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) };
+        let solved = solve(&problem, &request, &budget, &mut |_| {}).map_err(|refused| refused.message)?;
+        let one_device_ps = match solved.baseline {
+            Baseline::Device { value, .. } => Some(value.0),
+            Baseline::None { .. } => None,
+        };
+        Ok(Figures { one_device_ps, ..Figures::of(&problem, &solved.outcome) })
+    }
+}
+
+/// The times of all ops of a network on one device.
+fn sum(problem: &Problem, device: &str) -> Result<Figures, String> {
+    let id = problem.hardware.device_named(device).ok_or_else(|| format!("there is no device `{device}`"))?;
+    let mut costs = Vec::new();
+    for op in problem.graph.ops() {
+        let cost = problem.cost(op, id, 1);
+        costs.push(cost.ok_or_else(|| format!("`{}` cannot run on `{device}`", problem.graph.op(op).name))?);
+    }
+    let share = CalibratedShare::of(costs.iter().copied());
+    Ok(Figures {
+        value_ps: Some(costs.iter().map(|cost| cost.time.0).sum()),
+        ops: problem.graph.op_count(),
+        measured: share.measured,
+        scaled: share.scaled,
+        estimated: share.estimated,
+        ..Figures::default()
+    })
+}
+
+/// Value and bound at one moment of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since the method began.
+    pub seconds: f64,
+    /// The best value so far.
+    pub value_ps: Option<u64>,
+    /// The best bound so far.
+    pub bound_ps: Option<u64>,
+}
+
+/// What came of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The value of the plan, checked and scored by `core`; for a sum, the sum.
+    pub value_ps: Option<u64>,
+    /// The best lower bound, verified or attested.
+    pub bound_ps: Option<u64>,
+    /// The best lower bound whose evidence `core` verified.
+    pub verified_ps: Option<u64>,
+    /// Seconds from start to end, reading the instance included.
+    pub seconds: f64,
+    /// What the best single device takes, if one can run it all.
+    pub one_device_ps: Option<u64>,
+    /// Number of ops.
+    pub ops: usize,
+    /// The planner whose plan was kept.
+    pub found_by: Option<String>,
+    /// Share of the plan's time that was measured.
+    pub measured: f64,
+    /// Share of it that was carried over from another class of devices.
+    pub scaled: f64,
+    /// Share of it that was estimated from data sheets.
+    pub estimated: f64,
+    /// Value and bound over time.
+    pub history: Vec<Moment>,
+    /// Why there is no value or bound, where there is none.
+    pub reason: Option<String>,
+}
+
+impl Figures {
+    fn without(reason: String) -> Figures {
+        Figures { reason: Some(reason), ..Figures::default() }
+    }
+
+    fn of(problem: &Problem, outcome: &Outcome) -> Figures {
+        let share = match &outcome.best {
+            Some((plan, _)) => CalibratedShare::of(
+                plan.placements().into_iter().filter_map(|(op, device, size)| problem.cost(op, device, size)),
+            ),
+            None => problem.calibrated_share(),
+        };
+        let moment = |point: &divvy_core::outcome::HistoryPoint| Moment {
+            seconds: point.seconds,
+            value_ps: point.value.map(|time| time.0),
+            bound_ps: point.lower_bound.map(|time| time.0),
+        };
+        Figures {
+            value_ps: outcome.value().map(|time| time.0),
+            bound_ps: outcome.lower_bound().map(|time| time.0),
+            verified_ps: outcome.verified_lower_bound().map(|time| time.0),
+            seconds: 0.0,
+            one_device_ps: None,
+            ops: problem.graph.op_count(),
+            found_by: outcome.found_by.clone(),
+            measured: share.measured,
+            scaled: share.scaled,
+            estimated: share.estimated,
+            history: outcome.history.iter().map(moment).collect(),
+            reason: outcome.infeasible.first().cloned(),
+        }
+    }
+
+    /// (value − bound) / bound, if there are both.
+    pub fn gap(&self) -> Option<f64> {
+        let (value, bound) = (self.value_ps? as f64, self.bound_ps? as f64);
+        (bound > 0.0).then(|| (value - bound) / bound)
+    }
+
+    /// Seconds until the value was at most `value_ps`.
+    pub fn seconds_to(&self, value_ps: u64) -> Option<f64> {
+        let reached = |moment: &&Moment| moment.value_ps.is_some_and(|value| value <= value_ps);
+        self.history.iter().find(reached).map(|moment| moment.seconds)
+    }
+
+    /// Seconds until the value was what it was at the end.
+    pub fn seconds_to_best(&self) -> Option<f64> {
+        self.seconds_to(self.value_ps?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> Instance {
+        Instance::Rwnn(RwnnOptions { modules: 1, nodes: 4, ..RwnnOptions::default() })
+    }
+
+    fn cell(work: Work) -> Cell {
+        Cell { instance: tiny(), work, limit: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn a_plan_has_a_value_above_its_bound_and_a_history_that_ends_there() {
+        let figures = cell(Work::Plan("heft")).run(&Arc::default()).unwrap();
+        assert!(figures.gap().unwrap() >= 0.0);
+        let end = figures.history.last().unwrap();
+        assert_eq!(end.value_ps, figures.value_ps);
+        assert_eq!(figures.seconds_to_best(), Some(end.seconds));
+        assert_eq!(figures.seconds_to(0), None);
+    }
+
+    #[test]
+    fn one_device_takes_the_sum_of_its_ops() {
+        let best = cell(Work::Plan("one-device")).run(&Arc::default()).unwrap();
+        let sums = ["a100", "t4", "cpu"].map(|device| cell(Work::Sum(device)).run(&Arc::default()).unwrap());
+        assert_eq!(best.value_ps, sums.iter().filter_map(|sum| sum.value_ps).min());
+    }
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let figures = cell(Work::Plan("no-such")).run(&Arc::default()).unwrap();
+        assert!(figures.reason.unwrap().contains("no-such"));
+        let lost =
+            Instance::File { path: "no-such.json".into(), sha256: String::new(), hardware: "h200-cpu" };
+        let figures = Cell { instance: lost, ..cell(Work::Plan("heft")) }.run(&Arc::default()).unwrap();
+        assert!(figures.reason.unwrap().contains("no-such.json"));
+    }
+
+    #[test]
+    fn a_cancelled_cell_has_no_result() {
+        assert_eq!(cell(Work::Plan("heft")).run(&Arc::new(true.into())), None);
+    }
+
+    #[test]
+    fn keys_tell_instances_methods_and_limits_apart() {
+        let base = cell(Work::Plan("heft"));
+        let longer = Cell { limit: Duration::from_secs(2), ..base.clone() };
+        let other = Cell { work: Work::Plan("peft"), ..base.clone() };
+        let seeded = Instance::Rwnn(RwnnOptions { modules: 1, nodes: 4, seed: 2, ..RwnnOptions::default() });
+        let seeded = Cell { instance: seeded, ..base.clone() };
+        let keys = [&base, &longer, &other, &seeded].map(Cell::key);
+        let distinct: std::collections::HashSet<&String> = keys.iter().collect();
+        assert_eq!(distinct.len(), 4, "{keys:?}");
+    }
+}

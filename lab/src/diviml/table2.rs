@@ -1,0 +1,105 @@
+//! Table II: how fast the devices are, one against another, over all networks.
+
+use divvy_core::generate::Wiring;
+
+use super::stacked;
+use crate::cells::{Cell, Instance, Work};
+use crate::markdown::{Notes, Page, Table, factor, number, percent};
+use crate::models::{Kind, models};
+use crate::{Experiment, Mode, Results, Settings};
+
+pub(crate) struct Table2;
+
+const SERVER: &str = "cpu-t4-a100";
+const DEVICES: [&str; 3] = ["cpu", "t4", "a100"];
+
+/// The paper's rows: milliseconds and factors over the A100.
+const THEIRS: [(&str, [&str; 3]); 2] = [
+    ("Torchvision", ["223.10 (29×)", "12.16 (1.6×)", "7.80 (1×)"]),
+    ("RWNNs", ["183.39 (7.10×)", "32.58 (1.26×)", "25.84 (1×)"]),
+];
+
+fn sum(instance: &Instance, device: &'static str, settings: &Settings) -> Cell {
+    Cell { instance: instance.clone(), work: Work::Sum(device), limit: settings.limit(3, 3) }
+}
+
+/// Networks by name, in the groups of the paper.
+fn groups(settings: &Settings) -> [(&'static str, Vec<(String, Instance)>); 2] {
+    let vision = models(settings).into_iter().filter(|model| model.kind != Kind::Language);
+    let vision = vision.map(|model| (model.name.clone(), model.on(SERVER))).collect();
+    let wired = [(Wiring::Sdep, 1), (Wiring::Sdep, 2), (Wiring::Wdep, 2), (Wiring::Wdep, 4)];
+    let wired = wired
+        .map(|(wiring, channels)| {
+            (format!("rwnn {} {channels}, 10 modules", wiring.name()), stacked(wiring, channels, 10))
+        })
+        .into();
+    [("Torchvision", vision), ("RWNNs", wired)]
+}
+
+impl Experiment for Table2 {
+    fn name(&self) -> &'static str {
+        "diviml-table-2"
+    }
+
+    fn paper(&self) -> &'static str {
+        "DiviML, Table II"
+    }
+
+    fn about(&self) -> &'static str {
+        "Speed of the devices relative to each other"
+    }
+
+    fn duration(&self, _: Mode) -> &'static str {
+        "1 s"
+    }
+
+    fn cells(&self, settings: &Settings) -> Vec<Cell> {
+        let networks = groups(settings).into_iter().flat_map(|(_, networks)| networks);
+        networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect()
+    }
+
+    fn page(&self, settings: &Settings, results: &Results) -> Page {
+        let mut means =
+            Table::new("Mean time of a whole network on one device, in ms.", &["", "CPU", "T4", "A100"]);
+        let mut single = Table::new(
+            "Each network, in ms, and the share of its time on the CPU that was measured there.",
+            &["network", "CPU", "T4", "A100", "CPU / A100", "measured on the CPU"],
+        );
+        let mut notes = Notes::default();
+        for ((group, networks), (_, theirs)) in groups(settings).iter().zip(THEIRS) {
+            let mut sums = [0.0; 3];
+            let mut counted = 0.0;
+            for (name, network) in networks {
+                let figures = DEVICES.map(|device| results.of(&sum(network, device, settings)));
+                let values = figures.map(|figures| Some(figures?.value_ps? as f64 / 1e9));
+                let mut row = vec![name.clone()];
+                row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
+                row.push(factor(values[0].zip(values[2]).map(|(cpu, a100)| cpu / a100)));
+                row.push(percent(figures[0].map(|figures| figures.measured)));
+                single.row(row);
+                if let [Some(cpu), Some(t4), Some(a100)] = values {
+                    [cpu, t4, a100].iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
+                    counted += 1.0;
+                }
+            }
+            let mean = |i: usize| match counted {
+                0.0 => "–".to_owned(),
+                _ => format!("{} ({})", number(sums[i] / counted), factor(Some(sums[i] / sums[2]))),
+            };
+            means.row(vec![format!("{group}, ours"), mean(0), mean(1), mean(2)]);
+            let [cpu, t4, a100] = theirs.map(str::to_owned);
+            means.row(vec![format!("{group}, paper"), cpu, t4, a100]);
+        }
+        let differs = vec![
+            "Times: the paper timed every op on a Xeon at 2 GHz, a T4 and an A100. Ours were measured on an H200 and on 16 CPU \
+             threads, and carried over to the T4 and the A100 by each op's roofline ratio; ONNX models are estimated from data \
+             sheets on all three; the times of RWNNs are drawn."
+                .to_owned(),
+            "Networks: the paper averages over torchvision models that it does not list in full, at a batch size that it does not \
+             say; ours are at batch 1."
+                .to_owned(),
+        ];
+        let differs = differs.into_iter().chain(notes.lines()).collect();
+        Page { tables: vec![means, single], limits: "none: sums take no search".to_owned(), differs }
+    }
+}

@@ -1,0 +1,94 @@
+//! The papers' tables and figures, run again: ours beside theirs, and what differs.
+//!
+//! An [`Experiment`] names the runs it needs ([`Cell`]s) and makes a page of tables out of their results. [`reproduce`]
+//! runs the cells that are not stored yet, stores each as soon as it is done, and so goes on where it was stopped. To
+//! add an experiment, write one file and one line in [`EXPERIMENTS`].
+
+mod cells;
+mod diviml;
+mod markdown;
+mod models;
+mod real_models;
+mod run;
+mod store;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use cells::{Cell, Figures, Instance, Moment, Work};
+pub use markdown::{Page, Table};
+pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
+pub use store::Results;
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Short limits: some minutes for everything.
+    Quick,
+    /// The limits of the papers, as far as they are known: hours.
+    Full,
+}
+
+impl Mode {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Quick => "quick",
+            Mode::Full => "full",
+        }
+    }
+}
+
+/// What the user asked for.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How much to run.
+    pub mode: Mode,
+    /// The limit of every run, in place of the experiments' own.
+    pub time: Option<Duration>,
+    /// The folder of the bundled models.
+    pub models: PathBuf,
+    /// A folder of further models.
+    pub workloads: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The limit of a run: the user's, else what the mode says.
+    fn limit(&self, quick_seconds: u64, full_seconds: u64) -> Duration {
+        self.time.unwrap_or(match self.mode {
+            Mode::Quick => Duration::from_secs(quick_seconds),
+            Mode::Full => Duration::from_secs(full_seconds),
+        })
+    }
+}
+
+/// A table or figure that can be run again.
+pub trait Experiment: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+    /// The paper and the number in it.
+    fn paper(&self) -> &'static str;
+    /// What it shows, in a line.
+    fn about(&self) -> &'static str;
+    /// Roughly how long it takes in a mode, without a folder of further models.
+    fn duration(&self, mode: Mode) -> &'static str;
+    /// The runs it needs.
+    fn cells(&self, settings: &Settings) -> Vec<Cell>;
+    /// The page that shows their results. A run without a result is shown as missing.
+    fn page(&self, settings: &Settings, results: &Results) -> Page;
+}
+
+/// Every experiment, paper by paper, in the paper's order; then our own.
+pub const EXPERIMENTS: &[&dyn Experiment] = &[
+    &diviml::table1::Table1,
+    &diviml::table2::Table2,
+    &diviml::table3::Table3,
+    &diviml::fig3::Figure3,
+    &diviml::fig4::Figure4,
+    &real_models::RealModels,
+];
+
+/// The experiment of a name.
+pub fn experiment(name: &str) -> Option<&'static dyn Experiment> {
+    EXPERIMENTS.iter().copied().find(|experiment| experiment.name() == name)
+}

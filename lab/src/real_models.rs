@@ -1,0 +1,132 @@
+//! Real models under `latency`, our own table: what `auto` reaches, and how much of it is proved.
+
+use crate::cells::{Cell, Figures, Instance, Work};
+use crate::markdown::{Notes, Page, Table, factor, percent, seconds};
+use crate::models::{Kind, models};
+use crate::{Experiment, Mode, Results, Settings};
+
+pub(crate) struct RealModels;
+
+/// The gap that is the aim for vision networks within ten seconds.
+const AIM: f64 = 0.05;
+
+/// What is planned: a group, a name, the hardware, the instance.
+struct Row {
+    group: &'static str,
+    name: String,
+    hardware: &'static str,
+    instance: Instance,
+}
+
+fn rows(settings: &Settings) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for model in models(settings) {
+        let (group, hardware): (_, &[&'static str]) = match model.kind {
+            Kind::Vision => ("vision", &["h200-cpu", "cpu-t4-a100"]),
+            Kind::Language => ("language", &["dgx-v100"]),
+            Kind::Onnx => ("ONNX, roofline", &["h200-cpu", "cpu-t4-a100"]),
+        };
+        for &hardware in hardware {
+            rows.push(Row { group, name: model.name.clone(), hardware, instance: model.on(hardware) });
+        }
+    }
+    let on = "dgx-v100";
+    let generated =
+        [("gpt2-xl", Instance::Gpt("gpt2-xl", on)), ("open-llama-7b", Instance::Llama("open-llama-7b", on))];
+    for (name, instance) in generated {
+        rows.push(Row { group: "generated, roofline", name: name.to_owned(), hardware: on, instance });
+    }
+    rows
+}
+
+fn cell(row: &Row, settings: &Settings) -> Cell {
+    Cell { instance: row.instance.clone(), work: Work::Plan("auto"), limit: settings.limit(10, 60) }
+}
+
+impl Experiment for RealModels {
+    fn name(&self) -> &'static str {
+        "real-models"
+    }
+
+    fn paper(&self) -> &'static str {
+        "Ours, no paper"
+    }
+
+    fn about(&self) -> &'static str {
+        "Vision, language and ONNX models on real servers: latency, bound and gap of auto"
+    }
+
+    fn duration(&self, mode: Mode) -> &'static str {
+        match mode {
+            Mode::Quick => "2 min",
+            Mode::Full => "11 min",
+        }
+    }
+
+    fn cells(&self, settings: &Settings) -> Vec<Cell> {
+        rows(settings).iter().map(|row| cell(row, settings)).collect()
+    }
+
+    fn page(&self, settings: &Settings, results: &Results) -> Page {
+        let mut table = Table::new(
+            "In ms. `proved` is the bound whose evidence was verified; the gap is to the best bound.",
+            &[
+                "model",
+                "kind",
+                "on",
+                "ops",
+                "one device",
+                "auto",
+                "speed-up",
+                "bound",
+                "proved",
+                "gap",
+                "best after",
+                "ended after",
+                "measured",
+                "scaled",
+                "estimated",
+            ],
+        );
+        let mut notes = Notes::default();
+        let (mut vision, mut near) = (0, 0);
+        for row in rows(settings) {
+            let figures = results.of(&cell(&row, settings));
+            let gap = figures.and_then(Figures::gap);
+            if row.group == "vision" {
+                vision += 1;
+                near += usize::from(gap.is_some_and(|gap| gap < AIM));
+            }
+            let speedup = figures.and_then(|f| Some(f.one_device_ps? as f64 / f.value_ps? as f64));
+            table.row(vec![
+                row.name,
+                row.group.to_owned(),
+                row.hardware.to_owned(),
+                figures.map_or("–".to_owned(), |figures| figures.ops.to_string()),
+                notes.milliseconds(figures, |f| f.one_device_ps),
+                notes.milliseconds(figures, |f| f.value_ps),
+                factor(speedup),
+                notes.milliseconds(figures, |f| f.bound_ps),
+                notes.milliseconds(figures, |f| f.verified_ps),
+                percent(gap),
+                seconds(figures.and_then(Figures::seconds_to_best)),
+                seconds(figures.map(|figures| figures.seconds)),
+                percent(figures.map(|figures| figures.measured)),
+                percent(figures.map(|figures| figures.scaled)),
+                percent(figures.map(|figures| figures.estimated)),
+            ]);
+        }
+        let mut differs = vec![
+            format!("Vision networks with a gap under 5 %: {near} of {vision}. The aim is all of them within 10 s."),
+            "Weights are resident on the devices; links are delays. Batch 1. ONNX models are planned with fused ops, all others \
+             op by op, free ops folded."
+                .to_owned(),
+            "measured, scaled, estimated: shares of the plan's op time that were measured on that class of devices, carried over \
+             from another, or estimated from data sheets. Values and proofs hold for the times given."
+                .to_owned(),
+        ];
+        differs.extend(notes.lines());
+        let limit = settings.limit(10, 60);
+        Page { tables: vec![table], limits: format!("{limit:?} a run"), differs }
+    }
+}

@@ -1,0 +1,310 @@
+//! Running experiments: cells one after the other, each stored when it is done, then the page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::cells::{Cell, SEED};
+use crate::markdown::Page;
+use crate::store::{Results, Store, build};
+use crate::{Experiment, Mode, Settings};
+
+/// What a page says about where it was made.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// Model of the processor.
+    pub processor: String,
+    /// Number of cores that may be used.
+    pub cores: usize,
+    /// Name and version of the solver.
+    pub solver: String,
+}
+
+impl Environment {
+    /// This machine.
+    pub fn here() -> Environment {
+        Environment {
+            processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            solver: divvy_search::solver_name(),
+        }
+    }
+}
+
+/// The model of the first processor of a `/proc/cpuinfo`.
+fn processor(cpuinfo: &str) -> String {
+    let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let model = fields.find(|(name, _)| name.trim() == "model name");
+    model.map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned())
+}
+
+/// What happens while experiments run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'e> {
+    /// An experiment begins; so many of its cells are to be run, and so many are there already.
+    Begin {
+        /// Its name.
+        experiment: &'e str,
+        /// Cells to be run.
+        to_run: usize,
+        /// Cells that an earlier run finished.
+        stored: usize,
+    },
+    /// A cell begins.
+    Cell(&'e Cell),
+    /// A cell is done and stored.
+    Done,
+}
+
+/// What an experiment gave.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub experiment: &'static str,
+    /// Its page, written to `path`.
+    pub markdown: String,
+    /// Where the page is.
+    pub path: PathBuf,
+    /// Every cell and what came of it.
+    pub json: Value,
+}
+
+/// Why an experiment did not come to its end.
+#[derive(Debug)]
+pub enum Stopped {
+    /// It was cancelled. What is done is stored.
+    Cancelled {
+        /// Cells that are done.
+        done: usize,
+        /// Cells that there are.
+        all: usize,
+    },
+    /// A result could not be written.
+    Unwritable(PathBuf, std::io::Error),
+}
+
+/// Runs what is missing of an experiment, and writes its page into `folder`.
+pub fn reproduce(
+    experiment: &dyn Experiment,
+    settings: &Settings,
+    folder: &Path,
+    fresh: bool,
+    cancelled: &Arc<AtomicBool>,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> Result<Report, Stopped> {
+    let store = Store::new(folder, experiment.name(), &build());
+    let unwritable = |cause| Stopped::Unwritable(folder.to_owned(), cause);
+    if fresh {
+        store.clear().map_err(unwritable)?;
+    }
+    let mut results = store.load();
+    let cells = experiment.cells(settings);
+    let to_run: Vec<&Cell> = cells.iter().filter(|cell| results.of(cell).is_none()).collect();
+    let stored = cells.len() - to_run.len();
+    watch(Event::Begin { experiment: experiment.name(), to_run: to_run.len(), stored });
+    for (done, cell) in to_run.into_iter().enumerate() {
+        watch(Event::Cell(cell));
+        let cancel = || Stopped::Cancelled { done: stored + done, all: cells.len() };
+        if cancelled.load(Ordering::Relaxed) {
+            return Err(cancel());
+        }
+        let figures = cell.run(cancelled).ok_or_else(cancel)?;
+        store.add(cell, &figures).map_err(unwritable)?;
+        results.add(cell, figures);
+        watch(Event::Done);
+    }
+    let page = experiment.page(settings, &results);
+    let markdown = whole_page(experiment, settings, &page, &Environment::here());
+    let path = folder.join(format!("{}.md", experiment.name()));
+    fs::create_dir_all(folder).map_err(unwritable)?;
+    fs::write(&path, &markdown).map_err(|cause| Stopped::Unwritable(path.clone(), cause))?;
+    let json = json(experiment, settings, &cells, &results);
+    Ok(Report { experiment: experiment.name(), markdown, path, json })
+}
+
+fn whole_page(experiment: &dyn Experiment, settings: &Settings, page: &Page, here: &Environment) -> String {
+    let mut text = format!("# {}\n\n{}. {}.\n\n", experiment.name(), experiment.paper(), experiment.about());
+    let mut command = format!("divvy reproduce {}", experiment.name());
+    if settings.mode == Mode::Full {
+        command.push_str(" --full");
+    }
+    if let Some(time) = settings.time {
+        command.push_str(&format!(" --time {time:?}"));
+    }
+    if settings.workloads.is_some() {
+        command.push_str(" --workloads DIR");
+    }
+    for table in &page.tables {
+        text.push_str(&format!("{}\n", table.markdown()));
+    }
+    text.push_str("## What differs\n\n");
+    page.differs.iter().for_each(|line| text.push_str(&format!("* {line}\n")));
+    text.push_str(&format!(
+        "\n## How this was made\n\n\
+         * command: `{command}` ({} mode)\n\
+         * limits: {}\n\
+         * seed of the methods: {SEED}; one thread\n\
+         * divvy {}, {}\n\
+         * machine: {}, {} cores\n",
+        settings.mode.name(),
+        page.limits,
+        env!("CARGO_PKG_VERSION"),
+        here.solver,
+        here.processor,
+        here.cores
+    ));
+    text
+}
+
+fn json(experiment: &dyn Experiment, settings: &Settings, cells: &[Cell], results: &Results) -> Value {
+    let one = |cell: &Cell| {
+        let figures = results.of(cell);
+        let gap = figures.and_then(crate::Figures::gap);
+        json!({"cell": cell.label(), "key": cell.key(), "gap": gap, "figures": figures})
+    };
+    json!({
+        "experiment": experiment.name(),
+        "paper": experiment.paper(),
+        "mode": settings.mode.name(),
+        "cells": cells.iter().map(one).collect::<Vec<_>>(),
+    })
+}
+
+/// The index of a folder of pages: every experiment, and whether its page is there.
+pub fn results_index(folder: &Path) -> std::io::Result<PathBuf> {
+    let mut table = crate::Table::new("", &["page", "paper", "what it shows"]);
+    for experiment in crate::EXPERIMENTS {
+        let page = format!("{}.md", experiment.name());
+        let name = if folder.join(&page).exists() {
+            format!("[{}]({page})", experiment.name())
+        } else {
+            format!("{} (not run)", experiment.name())
+        };
+        table.row(vec![name, experiment.paper().to_owned(), experiment.about().to_owned()]);
+    }
+    let text = format!(
+        "# Results\n\nThe papers' tables and figures, run again. `divvy reproduce NAME` makes a page anew, `divvy \
+         reproduce` lists them.\nEach page says what differs from the paper, and on which machine and with which limits it \
+         was made.\n\n{}",
+        table.markdown()
+    );
+    let path = folder.join("README.md");
+    fs::write(&path, text)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::{Instance, Work};
+    use crate::markdown::Table;
+    use crate::store::tests::Folder;
+    use divvy_core::generate::RwnnOptions;
+    use std::time::Duration;
+
+    /// Two planners on a network of six ops.
+    struct Tiny;
+
+    impl Experiment for Tiny {
+        fn name(&self) -> &'static str {
+            "tiny"
+        }
+        fn paper(&self) -> &'static str {
+            "No paper"
+        }
+        fn about(&self) -> &'static str {
+            "A network of six ops"
+        }
+        fn duration(&self, _: Mode) -> &'static str {
+            "1 s"
+        }
+        fn cells(&self, settings: &Settings) -> Vec<Cell> {
+            let instance = Instance::Rwnn(RwnnOptions { modules: 1, nodes: 4, ..RwnnOptions::default() });
+            let works = [Work::Plan("heft"), Work::Plan("met"), Work::Plan("no-such")];
+            works.map(|work| Cell { instance: instance.clone(), work, limit: settings.limit(1, 2) }).into()
+        }
+        fn page(&self, settings: &Settings, results: &Results) -> Page {
+            let mut table = Table::new("", &["method", "ps"]);
+            for cell in self.cells(settings) {
+                let value = results.of(&cell).and_then(|figures| figures.value_ps);
+                table.row(vec![cell.label(), format!("{value:?}")]);
+            }
+            Page { tables: vec![table], limits: "1 s".into(), differs: vec!["everything".into()] }
+        }
+    }
+
+    fn settings() -> Settings {
+        Settings { mode: Mode::Quick, time: None, models: "no-such-folder".into(), workloads: None }
+    }
+
+    fn run(folder: &Folder, settings: &Settings, fresh: bool) -> (usize, usize, Report) {
+        let (mut ran, mut found) = (0, 0);
+        let mut watch = |event: Event<'_>| match event {
+            Event::Begin { stored, .. } => found = stored,
+            Event::Cell(_) => {}
+            Event::Done => ran += 1,
+        };
+        let report = reproduce(&Tiny, settings, &folder.0, fresh, &Arc::default(), &mut watch).unwrap();
+        (ran, found, report)
+    }
+
+    #[test]
+    fn a_second_run_takes_up_what_the_first_one_did() {
+        let folder = Folder::new("resume");
+        let (ran, stored, first) = run(&folder, &settings(), false);
+        assert_eq!((ran, stored), (3, 0));
+        let (ran, stored, again) = run(&folder, &settings(), false);
+        assert_eq!((ran, stored), (0, 3));
+        assert_eq!(first.markdown, again.markdown, "nothing in the page depends on when it was made");
+        let longer = Settings { time: Some(Duration::from_secs(2)), ..settings() };
+        assert_eq!(run(&folder, &longer, false).0, 3, "other limits are other cells");
+        assert_eq!(run(&folder, &settings(), true).0, 3, "fresh means fresh");
+        assert_eq!(fs::read_to_string(&first.path).unwrap(), first.markdown);
+        assert_eq!(again.json["cells"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn what_was_cancelled_is_not_stored_and_what_was_done_is() {
+        let folder = Folder::new("cancel");
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let flag = cancelled.clone();
+        let mut watch = |event: Event<'_>| {
+            if let Event::Done = event {
+                flag.store(true, Ordering::Relaxed);
+            }
+        };
+        let stopped = reproduce(&Tiny, &settings(), &folder.0, false, &cancelled, &mut watch).unwrap_err();
+        assert!(matches!(stopped, Stopped::Cancelled { done: 1, all: 3 }), "{stopped:?}");
+        assert!(!folder.0.join("tiny.md").exists());
+        let (ran, stored, _) = run(&folder, &settings(), false);
+        assert_eq!((ran, stored), (2, 1));
+    }
+
+    #[test]
+    fn the_page_says_how_it_was_made() {
+        let here = Environment { processor: "Some CPU".into(), cores: 2, solver: "HiGHS 9.9".into() };
+        let text = whole_page(&Tiny, &settings(), &Tiny.page(&settings(), &Results::default()), &here);
+        for part in ["# tiny", "* everything", "`divvy reproduce tiny`", "HiGHS 9.9", "Some CPU, 2 cores"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_index_lists_every_experiment() {
+        let folder = Folder::new("index");
+        fs::write(folder.0.join("diviml-table-1.md"), "").unwrap();
+        let text = fs::read_to_string(results_index(&folder.0).unwrap()).unwrap();
+        assert!(text.contains("[diviml-table-1](diviml-table-1.md)"), "{text}");
+        assert!(text.contains("diviml-table-2 (not run)"), "{text}");
+    }
+
+    #[test]
+    fn the_processor_is_the_first_one_named() {
+        let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nprocessor\t: 1\nmodel name\t: Other\n";
+        assert_eq!(processor(text), "Some CPU @ 2 GHz");
+        assert_eq!(processor(""), std::env::consts::ARCH);
+    }
+}
