@@ -1,6 +1,7 @@
 //! Bounds for objectives whose value is a finish.
 
 mod critical_path;
+mod interval_lp;
 mod lbound;
 mod milp;
 mod transfers;
@@ -22,6 +23,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.
     &Area,
+    // By name only: dozens of linear programs, one after the other.
+    &interval_lp::IntervalLp,
     // By name only: it takes all the time it is given.
     &milp::Milp,
     // By name only, too: a solve for every way into and out of every module.
