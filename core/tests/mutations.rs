@@ -13,6 +13,7 @@ use divvy_core::graph::{GraphSpec, OpSpec, TensorSpec};
 use divvy_core::hardware::{BusSpec, ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::ConstraintsSpec;
 use divvy_core::rng::Rng;
@@ -172,7 +173,90 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     all.push(search(vec![1; model.devices], 0, Time(1)));
     all.push(search(vec![1; model.devices], u32::MAX, Time(1)));
     all.push(search(vec![1; model.devices], 1, Time(u64::MAX)));
+    all.extend(malformed_rows(case));
     all
+}
+
+/// Rows of the interval program that are none, or that prove nothing.
+fn malformed_rows(case: &Case) -> Vec<Evidence> {
+    let model = &case.model;
+    let (ops, devices) = (model.ops as u32, model.devices as u32);
+    let prices = vec![0; model.devices];
+    let mut lists: Vec<Vec<(u64, Row)>> = vec![
+        Vec::new(),
+        vec![(1, Row::Head { op: OpId(0) })],
+        vec![(0, Row::Tail { op: OpId(0) })],
+        vec![(1 << 33, Row::Tail { op: OpId(0) })],
+        vec![(2, Row::Head { op: OpId(0) }), (1, Row::Tail { op: OpId(0) })],
+        vec![(1, Row::Gap { from: OpId(0), to: OpId(0), prices: prices.clone() })],
+        vec![(1, Row::Between { from: Some(OpId(0)), to: Some(OpId(0)), device: DeviceId(0) })],
+        vec![(1, Row::Between { from: None, to: None, device: DeviceId(devices) })],
+    ];
+    for op in [OpId(ops), OpId(u32::MAX)] {
+        lists.push(vec![(1, Row::Tail { op })]);
+        lists.push(vec![(1, Row::Head { op }), (1, Row::Tail { op: OpId(0) })]);
+        lists.push(vec![(1, Row::Between { from: Some(op), to: None, device: DeviceId(0) })]);
+        lists.push(vec![(1, Row::Gap { from: op, to: OpId(0), prices: prices.clone() })]);
+        lists.push(vec![(1, Row::Gap { from: OpId(0), to: op, prices: prices.clone() })]);
+    }
+    for chain in evidence::chains(model).iter().filter(|chain| chain.len() == 2) {
+        let (first, last) = (chain[0], chain[1]);
+        let tail = (1, Row::Tail { op: last });
+        for prices in [vec![1; model.devices - 1], vec![1; model.devices + 1], vec![u64::MAX; model.devices]]
+        {
+            lists.push(vec![(1, Row::Gap { from: first, to: last, prices }), tail.clone()]);
+        }
+        // Against the data.
+        let back = Row::Gap { from: last, to: first, prices: prices.clone() };
+        lists.push(vec![(1, back), (1, Row::Tail { op: first })]);
+        let back = Row::Between { from: Some(last), to: Some(first), device: DeviceId(0) };
+        lists.push(vec![(1, back), (1, Row::Tail { op: first })]);
+    }
+    let rows = |list: Vec<(u64, Row)>| list.into_iter().map(|(times, row)| Multiple { times, row }).collect();
+    let evidence = |list| Evidence::Interval { weights: Vec::new(), steps: Vec::new(), rows: rows(list) };
+    let mut all: Vec<Evidence> = lists.into_iter().map(evidence).collect();
+    let tail = rows(vec![(1, Row::Tail { op: OpId(0) })]);
+    let weights = vec![vec![1; model.devices + 1]];
+    all.push(Evidence::Interval { weights, steps: Vec::new(), rows: tail });
+    all
+}
+
+/// A dual solution with one number changed proves what is true, or nothing.
+#[test]
+fn spoiled_rows_prove_nothing_false() {
+    let (mut kept, mut refused) = (0, 0);
+    oracle::for_cases(Kind::Latency, 1500, |case| {
+        let rng = &mut Rng::new(case.seed);
+        let (plans, _) = plans::every(&case.model, 3000, case.seed);
+        let Some(best) = plans.iter().filter_map(|plan| oracle::score(&case.model, plan)).min() else {
+            return;
+        };
+        for _ in 0..20 {
+            let Evidence::Interval { weights, steps, mut rows } = evidence::interval(&case.model, rng) else {
+                panic!("it is of that kind");
+            };
+            let place = rng.below(rows.len());
+            match rng.below(4) {
+                0 => rows[place].times = rng.between(0, 9),
+                1 => rows[place].times = 1 << 32,
+                2 => drop(rows.remove(place)),
+                _ => match &mut rows[place].row {
+                    Row::Gap { prices, .. } => prices[0] = rng.between(0, 1 << 61),
+                    Row::Between { from, .. } => *from = None,
+                    Row::Head { op } | Row::Tail { op } => *op = OpId(rng.below(case.model.ops) as u32),
+                },
+            }
+            let spoiled = Evidence::Interval { weights, steps, rows };
+            match proven(&case.problem, &spoiled) {
+                Ok(value) => {
+                    kept += 1;
+                    assert!(value <= Some(Time(best)), "{value:?} > {best}: {spoiled:?}\n{}", describe(case));
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    });
+    assert!(kept > 3000 && refused > 3000, "{kept} {refused}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
@@ -210,6 +211,18 @@ fn plan_files_of_every_objective_are_valid_and_so_are_their_problems() {
 }
 
 /// A certificate of each kind; what they claim is not checked here.
+fn every_row() -> Vec<Multiple> {
+    let (op, device) = (OpId(0), DeviceId(1));
+    let rows = [
+        Row::Head { op },
+        Row::Tail { op },
+        Row::Between { from: Some(op), to: None, device },
+        Row::Between { from: None, to: Some(op), device },
+        Row::Gap { from: op, to: OpId(1), prices: vec![0, u64::MAX] },
+    ];
+    rows.map(|row| Multiple { times: 1 << 32, row }).into()
+}
+
 fn every_evidence() -> Vec<Certificate> {
     let kinds = [
         Evidence::Path { ops: vec![OpId(0)] },
@@ -224,6 +237,11 @@ fn every_evidence() -> Vec<Certificate> {
                 ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 },
                 ProofStep::Whole { width: 20, limit_ps: Time(7), levels: 2 },
             ],
+        },
+        Evidence::Interval {
+            weights: vec![vec![1, 2]],
+            steps: vec![ProofStep::Tails { window: 3, width: 4, limit_ps: Time(5), ops: 6 }],
+            rows: every_row(),
         },
         Evidence::Attested { by: "a search".to_owned() },
     ];
@@ -418,6 +436,15 @@ fn wrong_plan_files_are_refused_by_schema_and_reader() {
         ("/plan/transfers", json!([{"tensor": 0}])),
         ("/certificates/0/evidence", json!({"kind": "trust"})),
         ("/certificates/0/evidence", json!({"kind": "path"})),
+        ("/certificates/0/evidence", json!({"kind": "interval", "weights": [], "steps": []})),
+        (
+            "/certificates/0/evidence",
+            json!({"kind": "interval", "weights": [], "steps": [], "rows": [{"times": -1, "row": {"head": {"op": 0}}}]}),
+        ),
+        (
+            "/certificates/0/evidence",
+            json!({"kind": "interval", "weights": [], "steps": [], "rows": [{"times": 1, "row": {"foot": {"op": 0}}}]}),
+        ),
         ("/certificates/0/evidence", json!({"kind": "op", "op": 0, "ops": []})),
         ("/problem/hardware", json!({"uniform_bandwidth": 1})),
         ("/problem/graph/ops/flops", json!("none")),

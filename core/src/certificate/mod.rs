@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
+use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::problem::Problem;
 use crate::units::Time;
 
@@ -69,6 +70,15 @@ pub enum Evidence {
         /// What to search, in this order.
         steps: Vec<ProofStep>,
     },
+    /// Rows of the interval program, each so many times: a dual solution of it (`latency`).
+    Interval {
+        /// Weights for the devices, by which work is divided in tails.
+        weights: Vec<Vec<u64>>,
+        /// Searches that raise tails, in this order.
+        steps: Vec<ProofStep>,
+        /// The rows.
+        rows: Vec<Multiple>,
+    },
     /// A search vouches for it; nothing here can check that.
     Attested {
         /// Which search.
@@ -93,6 +103,12 @@ impl Proven {
     /// What a prover has proved so far.
     pub fn by_searches(bound: &str, prover: &Prover) -> Proven {
         Proven(Certificate { bound: bound.to_owned(), value_ps: prover.lower(), evidence: prover.evidence() })
+    }
+
+    /// What rows of the interval program prove; none if they prove nothing.
+    pub fn by_rows(bound: &str, interval: &Interval, rows: Vec<Multiple>) -> Option<Proven> {
+        let value_ps = interval.proven(&rows).ok()?;
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: interval.evidence(rows) }))
     }
 
     /// All that `evidence` proves; none if it is not evidence, or an attestation.
@@ -121,6 +137,7 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::LinkLoad { link } => load::of_link(problem, *link),
         Evidence::Bus { weights } => bus::proven(problem, weights),
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
+        Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Attested { .. } => return Ok(None),
     };
     proven.map(Some).map_err(|message| Violation {

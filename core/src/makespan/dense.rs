@@ -105,7 +105,7 @@ impl Dense {
     }
 
     /// An upper bound on the value of every schedule that never waits for nothing.
-    fn horizon(&self) -> Option<u64> {
+    pub(crate) fn horizon(&self) -> Option<u64> {
         let real = |&time: &u64| (time < NEVER).then_some(time);
         let mut sum: u64 = 0;
         for op in 0..self.op_count() {

@@ -8,4 +8,5 @@ pub(crate) mod cold_start;
 pub mod dense;
 pub mod frontier;
 pub(crate) mod latency;
+pub mod relaxations;
 mod schedule;

@@ -3,6 +3,7 @@
 use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
@@ -17,6 +18,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
     all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
     all.extend((0..4).map(|_| recipe(model, rng)));
+    all.extend((0..12).map(|_| interval(model, rng)));
     all
 }
 
@@ -36,6 +38,55 @@ fn recipe(model: &Model, rng: &mut Rng) -> Evidence {
     };
     let steps = (0..3).map(&mut step).collect();
     Evidence::Frontier { weights, steps }
+}
+
+/// Random rows of the interval program, random times each, and tails so that no start is left over.
+pub(crate) fn interval(model: &Model, rng: &mut Rng) -> Evidence {
+    let chains = chains(model);
+    let device = |rng: &mut Rng| DeviceId(rng.below(model.devices) as u32);
+    let most_price = *rng.pick(&[3, 1000, 1 << 45]);
+    let mut rows = Vec::new();
+    for _ in 0..rng.between(1, 8) {
+        let chain = rng.pick(&chains);
+        let (first, last) = (chain[0], chain[chain.len() - 1]);
+        let row = match rng.below(6) {
+            0 => Row::Head { op: first },
+            1 => Row::Tail { op: first },
+            2 => {
+                Row::Between { from: None, to: Some(first).filter(|_| rng.chance(0.5)), device: device(rng) }
+            }
+            3 => Row::Between { from: Some(first), to: None, device: device(rng) },
+            4 if first != last => Row::Between { from: Some(first), to: Some(last), device: device(rng) },
+            _ if first != last => {
+                let prices = (0..model.devices).map(|_| rng.between(0, most_price)).collect();
+                Row::Gap { from: first, to: last, prices }
+            }
+            _ => Row::Tail { op: last },
+        };
+        rows.push(Multiple { times: rng.between(0, 5), row });
+    }
+    let mut left = vec![0i64; model.ops];
+    for Multiple { times, row } in &rows {
+        let (earlier, later) = match row {
+            Row::Head { op } => (None, Some(*op)),
+            Row::Tail { op } => (Some(*op), None),
+            Row::Between { from, to, .. } => (*from, *to),
+            Row::Gap { from, to, .. } => (Some(*from), Some(*to)),
+        };
+        left[later.map_or(0, OpId::index)] += later.map_or(0, |_| *times as i64);
+        left[earlier.map_or(0, OpId::index)] -= earlier.map_or(0, |_| *times as i64);
+    }
+    let with_heads = rng.chance(0.7);
+    for (op, left) in OpId::all(model.ops).zip(left) {
+        let row = if left > 0 { Row::Tail { op } } else { Row::Head { op } };
+        if left > 0 || with_heads {
+            rows.push(Multiple { times: left.unsigned_abs(), row });
+        }
+    }
+    let weights =
+        (0..rng.below(3)).map(|_| (0..model.devices).map(|_| rng.between(0, 9)).collect()).collect();
+    let step = ProofStep::Tails { window: 2, width: 2, limit_ps: Time(1 << 60), ops: 2 };
+    Evidence::Interval { weights, steps: if rng.chance(0.3) { vec![step] } else { Vec::new() }, rows }
 }
 
 /// Every chain of ops, each reading what the one before makes.

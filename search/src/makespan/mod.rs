@@ -11,6 +11,7 @@ mod repair;
 mod room;
 mod shares;
 mod strings;
+mod transport;
 mod units;
 mod windows;
 

@@ -97,6 +97,11 @@ impl Prover {
         &self.weights
     }
 
+    /// What was done so far.
+    pub fn steps(&self) -> &[ProofStep] {
+        &self.steps
+    }
+
     /// No schedule ends before this.
     pub fn lower(&self) -> Time {
         Time(self.lower)
@@ -233,6 +238,11 @@ impl Prover {
 
 /// What following a recipe proves.
 pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Time, String> {
+    follow(problem, weights, steps).map(|prover| prover.lower())
+}
+
+/// Follows a recipe.
+pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Prover, String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("a recipe of more than {MOST_STEPS} steps"));
     }
@@ -253,7 +263,7 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
             }
         }
     }
-    Ok(prover.lower())
+    Ok(prover)
 }
 
 /// Groups of devices that cannot be told apart, where no constraint tells them apart either.

@@ -2,6 +2,7 @@
 
 mod critical_path;
 mod frontier;
+mod interval_lp;
 mod lbound;
 mod milp;
 mod transfers;
@@ -30,6 +31,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // From here on, by name: searches that take the time they are given.
     &frontier::ModuleTails,
     &frontier::Beam,
+    // Dozens of linear programs, one after the other.
+    &interval_lp::IntervalLp,
     &milp::Milp,
     // A solve for every way into and out of every module.
     &lbound::LBound,

@@ -43,9 +43,9 @@ const ROUNDS: &[Round] = &[
     Round { tails: None, width: 200 },
     Round { tails: Some((36, 100)), width: 300 },
     Round { tails: Some((36, 400)), width: 1_000 },
-    Round { tails: Some((36, 1_500)), width: 10_000 },
-    Round { tails: Some((48, 3_000)), width: 40_000 },
-    Round { tails: Some((48, 10_000)), width: 150_000 },
+    Round { tails: Some((48, 1_500)), width: 15_000 },
+    Round { tails: Some((48, 5_000)), width: 60_000 },
+    Round { tails: Some((60, 15_000)), width: 200_000 },
     Round { tails: Some((60, 30_000)), width: 500_000 },
     Round { tails: Some((60, 100_000)), width: 2_000_000 },
 ];
@@ -55,7 +55,7 @@ const MOST_OPS_AT_ONCE: usize = 3_000;
 /// Past this many ops tails are not sharpened.
 const MOST_OPS_WITH_TAILS: usize = 1_500;
 /// The share of the time left that sharpening tails may take in one round.
-const TAILS_SHARE: f64 = 0.5;
+const TAILS_SHARE: f64 = 0.65;
 /// The share of the time that goes to windows, with one thread.
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
