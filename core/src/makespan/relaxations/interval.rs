@@ -324,8 +324,8 @@ impl Interval {
         let least = |(op, possible): (usize, &Vec<u32>)| {
             possible.iter().map(|&device| -sums.shares[op * devices + device as usize]).min().unwrap_or(0)
         };
-        let total = self.possible.iter().enumerate().map(least);
-        let total = total.try_fold(0i128, |sum, least| sum.checked_add(least));
+        let mut totals = self.possible.iter().enumerate().map(least);
+        let total = totals.try_fold(0i128, |sum, least| sum.checked_add(least));
         let total = total.ok_or("the rows add up to more than can be counted")?.max(0);
         let value = total / sums.end + i128::from(total % sums.end != 0);
         u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
