@@ -270,10 +270,9 @@ impl Formulation {
 
     /// Rows (7).
     pub(super) fn forbid_overlap(&mut self, part: &Part<'_>, scale: &Scale, horizon: u64) {
-        let after = descendants(part);
-        for i in 0..part.op_count() {
+        for (i, after) in descendants(part).iter().enumerate() {
             for j in i + 1..part.op_count() {
-                if !after[i].has(j) {
+                if !after.has(j) {
                     self.take_turns(part, scale, horizon, [i, j]);
                 }
             }
