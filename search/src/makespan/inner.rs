@@ -8,7 +8,7 @@ use divvy_core::makespan::frontier::rows::{Settings, search};
 use divvy_core::makespan::frontier::tails::Tails;
 
 use super::milp::{self, Limits, Solved};
-use super::part::{Part, Schedule};
+use super::part::Part;
 
 /// Solves parts exactly, given time.
 pub(crate) trait ModuleSolver: Sync {
@@ -16,8 +16,9 @@ pub(crate) trait ModuleSolver: Sync {
     fn name(&self) -> &'static str;
     /// Who vouches for its bounds.
     fn attested_by(&self) -> String;
-    /// The best schedule and the best bound for a part within the limits, starting from a schedule if one is known.
-    fn solve(&self, part: &Part<'_>, known: Option<Schedule>, limits: &Limits<'_>) -> Solved;
+    /// The best schedule and the best bound for a part within the limits. Schedules longer than `cutoff` are of no
+    /// interest: a bound that reaches it is as good as any.
+    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved;
 }
 
 /// All there are; the first is the default.
@@ -39,8 +40,8 @@ impl ModuleSolver for Highs {
         milp::attested_by()
     }
 
-    fn solve(&self, part: &Part<'_>, known: Option<Schedule>, limits: &Limits<'_>) -> Solved {
-        milp::solve(part, known, limits, &mut |_| ControlFlow::Continue(()))
+    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved {
+        milp::solve(part, None, cutoff, limits, &mut |_| ControlFlow::Continue(()))
     }
 }
 

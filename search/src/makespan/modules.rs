@@ -4,20 +4,20 @@
 //! input and one output these are the articulation points of the undirected graph, the ends of its bridges among them;
 //! the paper's dummy nodes beside articulation points stand for the same op seen from both sides. With c channels,
 //! ops in one (c+1)-edge-connected component stay together; components in a cycle are united; the rest are put
-//! in a topological order that keeps few edges open, and cut wherever c edges or fewer cross.
+//! in a topological order and cut wherever c edges or fewer cross.
 
 use std::collections::BTreeMap;
 
 use divvy_core::makespan::dense::Dense;
 
-/// A module should have no more ops than this: what a solver does in a moment.
-const LARGEST: usize = 40;
-
-/// Neighbouring modules are united up to this many ops.
+/// Neighbouring modules are united up to this many ops: a solver does that in a moment.
 const SMALLEST: usize = 12;
 
 /// The most channels tried.
-const MOST_CHANNELS: usize = 8;
+const MOST_CHANNELS: usize = 6;
+
+/// By how much the largest module must shrink for each further channel, which makes modules less independent.
+const SHRINK: f64 = 1.25;
 
 /// Modules in order: no edge leads back.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,27 +29,25 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// The modules of a network, with as few channels as it takes for all to be small; else those of the most channels.
+    /// The modules of a network, with as few channels as it takes for the largest to be small.
     pub(crate) fn find(dense: &Dense) -> Modules {
-        Modules::of_sizes(dense, SMALLEST, LARGEST)
+        Modules::of_size(dense, SMALLEST)
     }
 
-    /// As [`Modules::find`], with neighbours united up to `smallest` ops, and no module of more than `largest`, if that
-    /// can be.
-    pub(crate) fn of_sizes(dense: &Dense, smallest: usize, largest: usize) -> Modules {
-        let by_pivots = Modules { modules: by_pivots(dense, smallest), channels: 1 };
-        let small = |modules: &Modules| modules.modules.iter().all(|module| module.len() <= largest);
-        if small(&by_pivots) {
-            return by_pivots;
-        }
-        let mut best = by_pivots;
+    /// As [`Modules::find`], with neighbours united up to `smallest` ops.
+    pub(crate) fn of_size(dense: &Dense, smallest: usize) -> Modules {
+        let largest = |modules: &Modules| modules.modules.iter().map(Vec::len).max().unwrap_or(0);
+        let mut best = Modules { modules: by_pivots(dense, smallest), channels: 1 };
+        let mut to_beat = largest(&best) as f64;
         for channels in 2..=MOST_CHANNELS {
-            let modules = Modules { modules: by_channels(dense, channels, smallest), channels };
-            if modules.modules.len() > best.modules.len() {
-                best = modules;
-            }
-            if small(&best) {
+            if 3 * largest(&best) <= 4 * smallest {
                 break;
+            }
+            to_beat /= SHRINK;
+            let modules = Modules { modules: by_channels(dense, channels, smallest), channels };
+            if (largest(&modules) as f64) < to_beat {
+                to_beat = largest(&modules) as f64;
+                best = modules;
             }
         }
         best
@@ -134,21 +132,27 @@ fn by_channels(dense: &Dense, channels: usize, smallest: usize) -> Vec<Vec<u32>>
         (0..ops).flat_map(|op| dense.outputs(op).iter().map(move |edge| (op, edge.op as usize))).collect();
     let component = unite_cycles(&connected_components(ops, &edges, channels + 1), &edges);
     let position = positions(dense);
-    let clusters = in_order(&component, &edges, &position);
-    let mut done = vec![false; ops];
-    let mut modules: Vec<Vec<u32>> = vec![Vec::new()];
-    for cluster in clusters {
-        let open = modules.last_mut().expect("there is always an open module");
-        for &op in &cluster {
-            done[op] = true;
-            open.push(op as u32);
+    let cut = |clusters: Vec<Vec<usize>>| {
+        let mut done = vec![false; ops];
+        let mut modules: Vec<Vec<u32>> = vec![Vec::new()];
+        for cluster in clusters {
+            let open = modules.last_mut().expect("there is always an open module");
+            for &op in &cluster {
+                done[op] = true;
+                open.push(op as u32);
+            }
+            if edges.iter().filter(|&&(a, b)| done[a] && !done[b]).count() <= channels {
+                modules.push(Vec::new());
+            }
         }
-        if edges.iter().filter(|&&(a, b)| done[a] && !done[b]).count() <= channels {
-            modules.push(Vec::new());
-        }
-    }
-    modules.retain(|module| !module.is_empty());
-    unite_small(modules, smallest, &position)
+        modules.retain(|module| !module.is_empty());
+        unite_small(modules, smallest, &position)
+    };
+    // Few open edges at every step may lead astray; the canonical order often is the one that the network was built in.
+    let orders = [true, false].map(|canonical| cut(in_order(&component, &edges, &position, canonical)));
+    let [canonical, narrow] = orders;
+    let largest = |modules: &Vec<Vec<u32>>| modules.iter().map(Vec::len).max();
+    if largest(&narrow) < largest(&canonical) { narrow } else { canonical }
 }
 
 /// The `k`-edge-connected components of an undirected graph: for each node, the number of its component.
@@ -285,8 +289,14 @@ fn unite_cycles(component: &[usize], edges: &[(usize, usize)]) -> Vec<usize> {
     component
 }
 
-/// The components in a topological order that keeps few edges open, each with its nodes in the canonical order.
-fn in_order(component: &[usize], edges: &[(usize, usize)], position: &[usize]) -> Vec<Vec<usize>> {
+/// The components in a topological order, as canonical as can be or with few edges open, each with its nodes in the
+/// canonical order.
+fn in_order(
+    component: &[usize],
+    edges: &[(usize, usize)],
+    position: &[usize],
+    canonical: bool,
+) -> Vec<Vec<usize>> {
     let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut nodes: Vec<usize> = (0..component.len()).collect();
     nodes.sort_unstable_by_key(|&node| position[node]);
@@ -304,7 +314,11 @@ fn in_order(component: &[usize], edges: &[(usize, usize)], position: &[usize]) -
     let mut ordered = Vec::new();
     loop {
         let ready = waits.iter().filter(|(_, waits)| **waits == 0).map(|(&c, _)| c);
-        let Some(next) = ready.min_by_key(|c| (opens[c], position[members[c][0]])) else { break };
+        let Some(next) =
+            ready.min_by_key(|c| (if canonical { 0 } else { opens[c] }, position[members[c][0]]))
+        else {
+            break;
+        };
         waits.remove(&next);
         for &(_, b) in edges.iter().filter(|&&(a, b)| component[a] == next && component[b] != next) {
             if let Some(waits) = waits.get_mut(&component[b]) {
@@ -401,7 +415,7 @@ mod tests {
         let edges = [(0, 1), (1, 3), (3, 4)];
         let united = unite_cycles(&[0, 1, 2, 0, 3], &edges);
         assert_eq!(grouped(&united), [vec![0, 1, 3], vec![2], vec![4]]);
-        let order = in_order(&united, &edges, &[0, 1, 2, 3, 4]);
+        let order = in_order(&united, &edges, &[0, 1, 2, 3, 4], false);
         let at = |node: usize| order.iter().position(|c| c.contains(&node));
         assert!(at(3) < at(4));
     }

@@ -9,6 +9,10 @@ use std::collections::HashMap;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::{Dense, Edge, NEVER};
 use divvy_core::problem::{MemoryRule, Problem};
+use divvy_core::rng::Rng;
+
+/// Ops placed in all rounds of a quick schedule together.
+const SHAKES: usize = 6000;
 
 /// Some ops of a problem. Inside, ops are numbered in topological order.
 #[derive(Clone)]
@@ -219,8 +223,9 @@ impl<'a> Part<'a> {
         sequence
     }
 
-    /// A quick schedule to start from: each op in turn, the longest rest first, where it ends earliest; or all on one
-    /// device. None if memory, missing links or ops that must stay together defeat it.
+    /// A quick schedule to start from: each op in turn, the longest rest first, where it ends earliest, or where it and
+    /// the chain behind it end earliest; all on one device; and the same with ranks shaken. None if memory, missing
+    /// links or ops that must stay together defeat it.
     pub(crate) fn quick(&self) -> Option<Schedule> {
         let (_, tail) = self.windows();
         let rest = |op: usize, d: u32| self.time(op, d).saturating_add(tail[op][d as usize]);
@@ -228,24 +233,35 @@ impl<'a> Part<'a> {
             .map(|op| self.allowed[op].iter().map(|&d| rest(op, d)).min().unwrap_or(NEVER) as f64)
             .collect();
         let sequence = self.sequence_by(|op| -least[op]);
-        let greedy = self.greedy(&sequence, &|_, _| true);
         let devices = 0..self.device_count() as u32;
         let alone = devices.filter_map(|only| {
             // Ops that may not run there go where they like.
-            self.greedy(&sequence, &|op, d| d == only || !self.allowed[op].contains(&only))
+            let away = |op: usize, d: u32| u64::from(d != only && self.allowed[op].contains(&only)) * NEVER;
+            self.greedy(&sequence, &away)
         });
-        alone.chain(greedy).min_by_key(|schedule| schedule.value)
+        let mut best = alone.min_by_key(|schedule| schedule.value);
+        let mut rng = Rng::new(1);
+        for round in 0..(SHAKES / self.op_count().max(1)).clamp(4, 400) {
+            let shake = if round < 2 { 0.0 } else { [0.1, 0.3][round / 2 % 2] };
+            let rank: Vec<f64> = least.iter().map(|rest| -rest * (1.0 + shake * rng.unit())).collect();
+            let sequence = self.sequence_by(|op| rank[op]);
+            let ahead = |op: usize, d: u32| if round % 2 == 0 { 0 } else { tail[op][d as usize] };
+            let new = self.greedy(&sequence, &ahead);
+            best = best.into_iter().chain(new).min_by_key(|schedule| schedule.value);
+        }
+        best
     }
 
-    fn greedy(&self, sequence: &[usize], may: &dyn Fn(usize, u32) -> bool) -> Option<Schedule> {
+    /// Each op in turn on the device where its end, plus what `ahead` says, is least.
+    fn greedy(&self, sequence: &[usize], ahead: &dyn Fn(usize, u32) -> u64) -> Option<Schedule> {
         let mut device: Vec<Option<u32>> = vec![None; self.op_count()];
         let mut end = vec![0u64; self.op_count()];
         let mut free = vec![0u64; self.device_count()];
         for &op in sequence {
             let group = self.together.iter().find(|group| group.contains(&op));
             let fixed = group.and_then(|group| group.iter().find_map(|&other| device[other]));
-            let finish = |&d: &u32| -> Option<(u64, u32)> {
-                if !may(op, d) || fixed.is_some_and(|fixed| fixed != d) {
+            let finish = |&d: &u32| -> Option<(u64, u64, u32)> {
+                if ahead(op, d) >= NEVER || fixed.is_some_and(|fixed| fixed != d) {
                     return None;
                 }
                 let mut begin = self.release[op][d as usize].max(free[d as usize]);
@@ -255,15 +271,15 @@ impl<'a> Part<'a> {
                 }
                 let end = begin.checked_add(self.time(op, d))?;
                 // What follows may be stuck where nothing can be sent on from.
-                (end < NEVER).then_some((end, d))
+                (end < NEVER).then_some((end + ahead(op, d), end, d))
             };
-            let mut choices: Vec<(u64, u32)> = self.allowed[op].iter().filter_map(finish).collect();
+            let mut choices: Vec<(u64, u64, u32)> = self.allowed[op].iter().filter_map(finish).collect();
             choices.sort_unstable();
-            let fits = |&&(_, d): &&(u64, u32)| {
+            let fits = |&&(_, _, d): &&(u64, u64, u32)| {
                 let on = |other: usize| other == op || device[other] == Some(d);
                 self.memory.limits[d as usize].is_none_or(|limit| self.memory.used(on) <= limit)
             };
-            let &(ends, d) = choices.iter().find(fits)?;
+            let &(_, ends, d) = choices.iter().find(fits)?;
             device[op] = Some(d);
             end[op] = ends;
             free[d as usize] = ends;

@@ -295,7 +295,7 @@ mod tests {
                 let solver = inner(None).unwrap();
                 let optimum = solver.solve(&Part::whole(&problem, &dense), None, &limits);
                 assert!(optimum.finished);
-                let modules = Modules::of_sizes(&dense, 1, 4);
+                let modules = Modules::of_size(&dense, 1);
                 let recursion = Recursion::new(&problem, &dense, &modules);
                 refused += usize::from(recursion.holds().is_err());
                 recursion.run(solver, &limits, &mut |bound| {

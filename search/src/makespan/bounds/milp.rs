@@ -33,7 +33,7 @@ impl Bound for Milp {
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(dense) = Dense::new(run.problem) else { return };
         let part = Part::whole(run.problem, &dense);
-        milp::solve(&part, None, &Limits::of(run.budget), &mut |news| {
+        milp::solve(&part, None, None, &Limits::of(run.budget), &mut |news| {
             if let News::Bound(bound) = news {
                 run.attest(self.name(), Time(bound), milp::attested_by());
             }

@@ -94,11 +94,13 @@ pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
     Ok(())
 }
 
-/// Solves a part, from the best schedule `known` on, until the limits. `hear` is told what is found, and ends it by
-/// `Break`. Where HiGHS fails, what was found until then stands.
+/// Solves a part, from the best schedule `known` on, until the limits. Schedules longer than `cutoff` are of no interest:
+/// a bound that reaches it is as good as any. `hear` is told what is found, and ends it by `Break`. Where HiGHS fails,
+/// what was found until then stands.
 pub(crate) fn solve(
     part: &Part<'_>,
     known: Option<Schedule>,
+    cutoff: Option<u64>,
     limits: &Limits<'_>,
     hear: &mut dyn FnMut(News<'_>) -> ControlFlow<()>,
 ) -> Solved {
@@ -107,7 +109,10 @@ pub(crate) fn solve(
         let kept = solved.best.as_ref().is_some_and(|quick| quick.value < known.value);
         solved.best = solved.best.filter(|_| kept).or(Some(known));
     }
-    let horizon = solved.best.as_ref().map_or_else(|| part.horizon(), |best| best.value);
+    let longest = solved.best.as_ref().map_or_else(|| part.horizon(), |best| best.value);
+    let horizon = longest.min(cutoff.unwrap_or(NEVER));
+    // What is proved where nothing is left within the horizon.
+    let nothing = if horizon < longest { horizon } else { NEVER };
     if let Some(best) = &solved.best
         && hear(News::Better(best)).is_break()
     {
@@ -116,19 +121,24 @@ pub(crate) fn solve(
     let scale = Scale::new(part, horizon);
     let Some(mut formulation) = Formulation::new(part, &scale, horizon) else {
         // Some op has no device in any schedule.
-        solved.bound = NEVER;
+        solved.bound = nothing;
         solved.finished = true;
         return solved;
     };
     // The relaxation alone is a bound, and tells which rows are worth having.
     let relaxed = intervals::strengthen(part, &mut formulation, &scale, &limits.share(0.25));
     let heard = raise(&mut solved, &scale, relaxed, hear);
+    let is_closed = |solved: &Solved| {
+        let value = solved.best.as_ref().map_or(NEVER, |best| best.value);
+        solved.bound >= value.min(cutoff.unwrap_or(NEVER))
+    };
     if heard.is_break() || limits.are_spent() || is_closed(&solved) {
         solved.finished = is_closed(&solved);
         return solved;
     }
     formulation.forbid_overlap(part, &scale, horizon);
-    let start = solved.best.as_ref().map(|best| formulation.values(part, &scale, best));
+    let start = solved.best.as_ref().filter(|best| best.value <= horizon);
+    let start = start.map(|best| formulation.values(part, &scale, best));
     let options = Options {
         time: limits.left(),
         threads: limits.budget.threads,
@@ -150,8 +160,8 @@ pub(crate) fn solve(
         let _ = better(&mut solved, part, (&formulation, &scale), values, hear);
     }
     match solution.status {
-        Status::Infeasible if solved.best.is_none() => {
-            solved.bound = NEVER;
+        Status::Infeasible if start.is_none() => {
+            solved.bound = nothing;
             solved.finished = true;
         }
         Status::Optimal | Status::Stopped => {
@@ -162,10 +172,6 @@ pub(crate) fn solve(
         Status::Infeasible | Status::Unbounded => {}
     }
     solved
-}
-
-fn is_closed(solved: &Solved) -> bool {
-    solved.best.as_ref().is_some_and(|best| best.value <= solved.bound)
 }
 
 /// Takes a solution of HiGHS for what it says of devices and order, and keeps its exact schedule if that is better.

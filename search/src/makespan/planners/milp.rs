@@ -42,7 +42,7 @@ impl Planner for Milp {
         let part = Part::whole(run.problem, &dense);
         let known = known(run, &part);
         let limits = Limits::of(run.budget);
-        let solved = milp::solve(&part, known, &limits, &mut |news| {
+        let solved = milp::solve(&part, known, None, &limits, &mut |news| {
             match news {
                 News::Better(schedule) => offer(run, &part, schedule),
                 News::Bound(bound) => run.attest(self.name(), Time(bound), milp::attested_by()),

@@ -115,59 +115,88 @@ impl Split<'_> {
     /// The dynamic program over pivots.
     fn by_pivots(&self, run: &mut Run<'_>) {
         let limits = Limits::of(run.budget);
-        let devices = self.dense.device_count() as u32;
-        // For each device of the last pivot: the best schedule so far, its end, and a bound on that end.
-        let mut ends: Vec<(Option<u32>, Option<Rc<Link>>, u64)> = vec![(None, None, 0)];
+        let mut ends = vec![End { device: None, best: None, bound: 0 }];
         let count = self.modules.modules.len();
-        for (m, module) in self.modules.modules.iter().enumerate() {
-            let pivot = (m + 1 < count).then(|| *module.last().expect("modules have ops"));
-            let before = m.checked_sub(1).map(|b| *self.modules.modules[b].last().expect("modules have ops"));
-            let goals: Vec<Option<u32>> = match pivot {
-                Some(pivot) => self.dense.allowed(pivot as usize).iter().map(|&d| Some(d)).collect(),
-                None => vec![None],
-            };
-            let mut next = Vec::new();
+        let last_of = |m: usize| *self.modules.modules[m].last().expect("modules have ops");
+        for m in 0..count {
+            let pivot = (m + 1 < count).then(|| last_of(m));
+            let mut goals: Vec<Option<u32>> = vec![None];
+            if let Some(pivot) = pivot {
+                goals = self.dense.allowed(pivot as usize).iter().map(|&d| Some(d)).collect();
+                // The fastest first: it rules out others.
+                goals.sort_by_key(|goal| goal.map(|d| (self.dense.time(pivot as usize, d as usize), d)));
+            }
+            let later = (count - m - 1) * self.dense.device_count().pow(2);
+            let mut next: Vec<End> = Vec::new();
             for (g, &goal) in goals.iter().enumerate() {
-                let mut best: Option<Rc<Link>> = None;
-                let mut bound = u64::MAX;
-                for (e, (from, so_far, least)) in ends.iter().enumerate() {
-                    let part =
-                        self.between(module, before.zip(*from), pivot.zip(goal), m == 0, pivot.is_none());
-                    let todo =
-                        (goals.len() - g) * ends.len() - e + (count - m - 1) * (devices * devices) as usize;
-                    let solved = self.solver.solve(&part, None, &limits.share(3.0 / todo as f64));
-                    bound = bound.min(least.saturating_add(solved.bound));
-                    let Some(schedule) = solved.best.filter(|_| so_far.is_some() || m == 0) else { continue };
-                    let end = so_far.as_ref().map_or(0, |link| link.end) + schedule.value;
-                    if best.as_ref().is_none_or(|best| end < best.end) {
-                        best = Some(Rc::new(Link { before: so_far.clone(), part: part.ops, schedule, end }));
+                let ruled_out = next.iter().filter_map(|end| {
+                    Some(end.best.as_ref()?.end.saturating_add(self.handing_over(pivot?, end.device?, goal?)))
+                });
+                let ruled_out = ruled_out.min().unwrap_or(NEVER);
+                let mut new = End { device: goal, best: None, bound: NEVER };
+                for (e, from) in ends.iter().enumerate() {
+                    let value = new.best.as_ref().map_or(NEVER, |link| link.end);
+                    let useless = value.min(ruled_out);
+                    if from.bound >= useless {
+                        new.bound = new.bound.min(useless);
+                        continue;
+                    }
+                    let before = m.checked_sub(1).map(last_of).zip(from.device);
+                    let part = self.between(m, before, pivot.zip(goal));
+                    let todo = (goals.len() - g) * ends.len() - e + later;
+                    let cutoff = (useless < NEVER).then(|| useless - from.bound);
+                    let solved = self.solver.solve(&part, cutoff, &limits.share(4.0 / todo as f64));
+                    let bound = solved.bound.min(cutoff.unwrap_or(NEVER));
+                    new.bound = new.bound.min(from.bound.saturating_add(bound));
+                    let Some(schedule) = solved.best.filter(|_| from.best.is_some() || m == 0) else {
+                        continue;
+                    };
+                    let end = from.best.as_ref().map_or(0, |link| link.end) + schedule.value;
+                    if end < value {
+                        let before = from.best.clone();
+                        new.best = Some(Rc::new(Link { before, part: part.ops, schedule, end }));
                     }
                 }
-                next.push((goal, best, bound));
+                if new.bound < ruled_out || next.is_empty() {
+                    next.push(new);
+                }
             }
+            // The earliest first: it rules out others.
+            next.sort_by_key(|end| end.bound);
             ends = next;
             if run.budget.is_cancelled() {
                 return;
             }
         }
-        if let Some(link) = ends.iter().filter_map(|(_, link, _)| link.as_ref()).min_by_key(|link| link.end) {
+        if let Some(link) = ends.iter().filter_map(|end| end.best.as_ref()).min_by_key(|link| link.end) {
             self.offer_links(run, link);
         }
-        if let Some(bound) = ends.iter().map(|(_, _, bound)| *bound).min().filter(|&bound| bound < NEVER) {
+        if let Some(bound) = ends.iter().map(|end| end.bound).min().filter(|&bound| bound < NEVER) {
             run.attest("milp-split", Time(bound), self.solver.attested_by());
         }
     }
 
+    /// How much later everything that reads a pivot's result can start at most, on any device, if the pivot ends at the
+    /// same time on `instead` and not on `device`. A pivot that ends on `instead` earlier by this makes `device` useless.
+    fn handing_over(&self, pivot: u32, instead: u32, device: u32) -> u64 {
+        let mut most = 0;
+        for edge in self.dense.outputs(pivot as usize) {
+            for &to in self.dense.allowed(edge.op as usize) {
+                let delay = |from: u32| self.dense.delay(edge.size, from as usize, to as usize);
+                if delay(device) < NEVER {
+                    most = most.max(delay(instead).saturating_sub(delay(device)));
+                }
+            }
+        }
+        // The way to the network's outputs counts like any other.
+        let out = |d: u32| self.dense.way_out(pivot as usize, d as usize);
+        if out(device) < NEVER { most.max(out(instead).saturating_sub(out(device))) } else { most }
+    }
+
     /// A module alone, from the end of the pivot before it to the end of its own, both on given devices.
-    fn between(
-        &self,
-        module: &[u32],
-        before: Option<(u32, u32)>,
-        pivot: Option<(u32, u32)>,
-        is_first: bool,
-        is_last: bool,
-    ) -> Part<'_> {
-        let mut part = Part::new(self.problem, self.dense, module.to_vec());
+    fn between(&self, m: usize, before: Option<(u32, u32)>, pivot: Option<(u32, u32)>) -> Part<'_> {
+        let mut part = Part::new(self.problem, self.dense, self.modules.modules[m].clone());
+        let (is_first, is_last) = (m == 0, m + 1 == self.modules.modules.len());
         part.symmetric.clear();
         for op in 0..part.op_count() {
             for d in 0..part.device_count() {
@@ -353,6 +382,15 @@ impl Split<'_> {
         };
         self.dense.allowed(consumer as usize).iter().map(way).min().unwrap_or(NEVER).min(NEVER)
     }
+}
+
+/// A device that the last pivot may be on.
+struct End {
+    device: Option<u32>,
+    /// The best schedule so far.
+    best: Option<Rc<Link>>,
+    /// No schedule so far ends earlier.
+    bound: u64,
 }
 
 /// A module's schedule behind those of the modules before it.
