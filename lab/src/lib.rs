@@ -92,3 +92,49 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
 pub fn experiment(name: &str) -> Option<&'static dyn Experiment> {
     EXPERIMENTS.iter().copied().find(|experiment| experiment.name() == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn settings(mode: Mode) -> Settings {
+        let models = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        Settings { mode, time: None, models, workloads: None }
+    }
+
+    #[test]
+    fn names_find_their_experiments() {
+        for one in EXPERIMENTS {
+            assert_eq!(experiment(one.name()).map(Experiment::about), Some(one.about()));
+        }
+        assert!(experiment("no-such").is_none());
+    }
+
+    #[test]
+    fn every_cell_is_its_own_and_every_instance_can_be_had() {
+        for one in EXPERIMENTS {
+            let cells = one.cells(&settings(Mode::Quick));
+            let keys: HashSet<String> = cells.iter().map(Cell::key).collect();
+            assert!(!cells.is_empty() && keys.len() == cells.len(), "{}", one.name());
+            let full: HashSet<String> = one.cells(&settings(Mode::Full)).iter().map(Cell::key).collect();
+            assert_eq!(full.len(), keys.len(), "{}", one.name());
+            let mut seen = Vec::new();
+            for cell in cells {
+                if !seen.contains(&cell.instance) {
+                    cell.instance.problem().unwrap_or_else(|fault| panic!("{}: {fault}", cell.label()));
+                    seen.push(cell.instance);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_results_a_page_is_whole_and_says_that_nothing_was_run() {
+        for one in EXPERIMENTS {
+            let page = one.page(&settings(Mode::Quick), &Results::default());
+            assert!(page.tables.iter().all(|table| !table.rows.is_empty()), "{}", one.name());
+            assert!(page.differs.iter().any(|line| line.ends_with("not run yet.")), "{}", one.name());
+        }
+    }
+}

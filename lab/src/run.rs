@@ -147,11 +147,12 @@ fn whole_page(experiment: &dyn Experiment, settings: &Settings, page: &Page, her
          * command: `{command}` ({} mode)\n\
          * limits: {}\n\
          * seed of the methods: {SEED}; one thread\n\
-         * divvy {}, {}\n\
+         * divvy {}{}, {}\n\
          * machine: {}, {} cores\n",
         settings.mode.name(),
         page.limits,
         env!("CARGO_PKG_VERSION"),
+        if cfg!(debug_assertions) { " (debug build: searches get less done in their time)" } else { "" },
         here.solver,
         here.processor,
         here.cores
