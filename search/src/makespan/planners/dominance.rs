@@ -55,7 +55,7 @@ const MOST_OPS_AT_ONCE: usize = 3_000;
 /// Past this many ops tails are not sharpened.
 const MOST_OPS_WITH_TAILS: usize = 1_500;
 /// The share of the time left that sharpening tails may take in one round.
-const TAILS_SHARE: f64 = 0.65;
+const TAILS_SHARE: f64 = 0.45;
 /// The share of the time that goes to windows, with one thread.
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
