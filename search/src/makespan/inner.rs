@@ -61,14 +61,15 @@ impl ModuleSolver for Exact {
         "divvy dominance search".to_owned()
     }
 
-    fn solve(&self, part: &Part<'_>, known: Option<Schedule>, limits: &Limits<'_>) -> Solved {
+    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved {
         if !part.together.is_empty() || part.memory.limits.iter().any(Option::is_some) {
-            return Highs.solve(part, known, limits);
+            return Highs.solve(part, cutoff, limits);
         }
         let surrounded = surrounded(part);
-        let mut solved = Solved { best: known, bound: 0, finished: false };
+        let mut solved = Solved { best: None, bound: 0, finished: false };
+        let beyond = cutoff.map_or(NEVER, |cutoff| cutoff.saturating_add(1).min(NEVER));
         for width in WIDTHS {
-            let limit = solved.best.as_ref().map_or(NEVER, |best| best.value);
+            let limit = solved.best.as_ref().map_or(beyond, |best| best.value);
             let settings = Settings { width, limit, weights: &[], levels: usize::MAX };
             let found = search(&surrounded, &settings, &mut || limits.are_spent());
             solved.bound = solved.bound.max(found.lower);
