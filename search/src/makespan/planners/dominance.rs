@@ -39,6 +39,7 @@ struct Round {
 
 /// From a blink to minutes.
 const ROUNDS: &[Round] = &[
+    Round { tails: None, width: 4 },
     Round { tails: None, width: 20 },
     Round { tails: None, width: 200 },
     Round { tails: Some((36, 100)), width: 300 },
