@@ -1,5 +1,5 @@
 //! The latency experiments of DiviML (Ghannane, Abdelfattah: "DiviML: A Module-based Heuristic for Mapping Neural Networks
-//! onto Heterogeneous Platforms", ICCAD 2023, https://arxiv.org/abs/2308.00127).
+//! onto Heterogeneous Platforms", ICCAD 2023, <https://arxiv.org/abs/2308.00127>).
 //!
 //! Here: the methods of its section V-A by our names, and what all its pages have to say about instances and solver.
 
