@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Cut the model of a plan into pieces that run, or mark on it what runs where
     Export(ExportArgs),
-    /// Run the papers' tables and figures again: ours beside theirs, as Markdown; without a name, list them
+    /// List the papers' tables and figures, or run them again, ours beside theirs
     Reproduce(ReproduceArgs),
 }
 

@@ -161,7 +161,7 @@ impl Cell {
 
     /// Runs it. None if it was cancelled: half a result is none.
     pub fn run(&self, cancelled: &Arc<AtomicBool>) -> Option<Figures> {
-        let start = Instant::now();
+        let (start, processor) = (Instant::now(), processor_seconds());
         let ran = catch_unwind(AssertUnwindSafe(|| self.figures(cancelled)));
         let figures = match ran {
             Ok(Ok(figures)) => figures,
@@ -173,7 +173,8 @@ impl Cell {
             }
         };
         let stopped = cancelled.load(std::sync::atomic::Ordering::Relaxed);
-        (!stopped).then(|| Figures { seconds: start.elapsed().as_secs_f64(), ..figures })
+        let processor_seconds = processor_seconds().zip(processor).map(|(end, start)| end - start);
+        (!stopped).then(|| Figures { seconds: start.elapsed().as_secs_f64(), processor_seconds, ..figures })
     }
 
     fn figures(&self, cancelled: &Arc<AtomicBool>) -> Result<Figures, String> {
@@ -193,6 +194,18 @@ impl Cell {
         };
         Ok(Figures { one_device_ps, ..Figures::of(&problem, &solved.outcome) })
     }
+}
+
+/// Seconds of processor time that this program has had, where the system tells. Limits are in time on the clock, so on a
+/// busy machine a run gets less done in them.
+fn processor_seconds() -> Option<f64> {
+    /// Linux gives these times in hundredths of a second, whatever the machine.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program, in brackets, may hold spaces.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    let (user, system): (f64, f64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
+    Some((user + system) / TICKS_PER_SECOND)
 }
 
 /// The times of all ops of a network on one device.
@@ -236,6 +249,8 @@ pub struct Figures {
     pub verified_ps: Option<u64>,
     /// Seconds from start to end, reading the instance included.
     pub seconds: f64,
+    /// Seconds of processor time, where the system tells.
+    pub processor_seconds: Option<f64>,
     /// What the best single device takes, if one can run it all.
     pub one_device_ps: Option<u64>,
     /// Number of ops.
@@ -276,6 +291,7 @@ impl Figures {
             bound_ps: outcome.lower_bound().map(|time| time.0),
             verified_ps: outcome.verified_lower_bound().map(|time| time.0),
             seconds: 0.0,
+            processor_seconds: None,
             one_device_ps: None,
             ops: problem.graph.op_count(),
             found_by: outcome.found_by.clone(),

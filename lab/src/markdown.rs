@@ -110,6 +110,7 @@ pub(crate) fn percent(share: Option<f64>) -> String {
     match share {
         None => "–".to_owned(),
         Some(0.0) => "0 %".to_owned(),
+        Some(1.0) => "100 %".to_owned(),
         Some(share) if share.abs() < 5e-4 => "<0.1 %".to_owned(),
         Some(share) => format!("{:.1} %", share * 100.0),
     }

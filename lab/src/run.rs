@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use crate::cells::{Cell, SEED};
-use crate::markdown::Page;
+use crate::markdown::{Page, percent};
 use crate::store::{Results, Store, build};
 use crate::{Experiment, Mode, Settings};
 
@@ -117,7 +117,8 @@ pub fn reproduce(
         watch(Event::Done);
     }
     let page = experiment.page(settings, &results);
-    let markdown = whole_page(experiment, settings, &page, &Environment::here());
+    let share = core_share(&cells, &results);
+    let markdown = whole_page(experiment, settings, &page, &Environment::here(), share);
     let path = folder.join(format!("{}.md", experiment.name()));
     fs::create_dir_all(folder).map_err(unwritable)?;
     fs::write(&path, &markdown).map_err(|cause| Stopped::Unwritable(path.clone(), cause))?;
@@ -125,7 +126,23 @@ pub fn reproduce(
     Ok(Report { experiment: experiment.name(), markdown, path, json })
 }
 
-fn whole_page(experiment: &dyn Experiment, settings: &Settings, page: &Page, here: &Environment) -> String {
+/// What share of a core the runs had, over those of at least half a second; none without such runs.
+fn core_share(cells: &[Cell], results: &Results) -> Option<f64> {
+    let long = cells.iter().filter_map(|cell| results.of(cell)).filter(|figures| figures.seconds >= 0.5);
+    let mut sums = (0.0, 0.0);
+    for figures in long {
+        sums = (sums.0 + figures.processor_seconds?, sums.1 + figures.seconds);
+    }
+    (sums.1 > 0.0).then(|| sums.0 / sums.1)
+}
+
+fn whole_page(
+    experiment: &dyn Experiment,
+    settings: &Settings,
+    page: &Page,
+    here: &Environment,
+    core_share: Option<f64>,
+) -> String {
     let mut text = format!("# {}\n\n{}. {}.\n\n", experiment.name(), experiment.paper(), experiment.about());
     let mut command = format!("divvy reproduce {}", experiment.name());
     if settings.mode == Mode::Full {
@@ -157,6 +174,13 @@ fn whole_page(experiment: &dyn Experiment, settings: &Settings, page: &Page, her
         here.processor,
         here.cores
     ));
+    if let Some(share) = core_share {
+        text.push_str(&format!(
+            "* processor time of the runs: {} of a core; well under 100 % means that the machine was busy with other \
+             work\n",
+            percent(Some(share))
+        ));
+    }
     text
 }
 
@@ -287,8 +311,16 @@ mod tests {
     #[test]
     fn the_page_says_how_it_was_made() {
         let here = Environment { processor: "Some CPU".into(), cores: 2, solver: "HiGHS 9.9".into() };
-        let text = whole_page(&Tiny, &settings(), &Tiny.page(&settings(), &Results::default()), &here);
-        for part in ["# tiny", "* everything", "`divvy reproduce tiny`", "HiGHS 9.9", "Some CPU, 2 cores"] {
+        let text =
+            whole_page(&Tiny, &settings(), &Tiny.page(&settings(), &Results::default()), &here, Some(0.5));
+        for part in [
+            "50.0 % of a core",
+            "# tiny",
+            "* everything",
+            "`divvy reproduce tiny`",
+            "HiGHS 9.9",
+            "Some CPU, 2 cores",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

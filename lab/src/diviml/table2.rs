@@ -3,7 +3,7 @@
 use divvy_core::generate::Wiring;
 
 use super::stacked;
-use crate::cells::{Cell, Instance, Work};
+use crate::cells::{Cell, Figures, Instance, Work};
 use crate::markdown::{Notes, Page, Table, factor, number, percent};
 use crate::models::{Kind, models};
 use crate::{Experiment, Mode, Results, Settings};
@@ -13,6 +13,10 @@ pub(crate) struct Table2;
 const SERVER: &str = "cpu-t4-a100";
 const DEVICES: [&str; 3] = ["cpu", "t4", "a100"];
 
+/// Where the times of the bundled models were measured, and its devices.
+const MEASURED: &str = "h200-cpu";
+const MEASURED_DEVICES: [&str; 2] = ["cpu", "gpu"];
+
 /// The paper's rows: milliseconds and factors over the A100.
 const THEIRS: [(&str, [&str; 3]); 2] = [
     ("Torchvision", ["223.10 (29×)", "12.16 (1.6×)", "7.80 (1×)"]),
@@ -21,6 +25,16 @@ const THEIRS: [(&str, [&str; 3]); 2] = [
 
 fn sum(instance: &Instance, device: &'static str, settings: &Settings) -> Cell {
     Cell { instance: instance.clone(), work: Work::Sum(device), limit: settings.limit(3, 3) }
+}
+
+/// How most of a network's time came about.
+fn origin(network: &Instance, figures: &Figures) -> &'static str {
+    match network {
+        Instance::Rwnn(_) => "drawn",
+        _ if figures.measured >= 0.5 => "measured",
+        _ if figures.scaled >= 0.5 => "scaled",
+        _ => "estimated",
+    }
 }
 
 /// Networks by name, in the groups of the paper.
@@ -55,15 +69,20 @@ impl Experiment for Table2 {
 
     fn cells(&self, settings: &Settings) -> Vec<Cell> {
         let networks = groups(settings).into_iter().flat_map(|(_, networks)| networks);
-        networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect()
+        let mut cells: Vec<Cell> =
+            networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect();
+        for model in models(settings).into_iter().filter(|model| model.kind == Kind::Vision) {
+            cells.extend(MEASURED_DEVICES.map(|device| sum(&model.on(MEASURED), device, settings)));
+        }
+        cells
     }
 
     fn page(&self, settings: &Settings, results: &Results) -> Page {
         let mut means =
             Table::new("Mean time of a whole network on one device, in ms.", &["", "CPU", "T4", "A100"]);
         let mut single = Table::new(
-            "Each network, in ms, and the share of its time on the CPU that was measured there.",
-            &["network", "CPU", "T4", "A100", "CPU / A100", "measured on the CPU"],
+            "Each network, in ms.",
+            &["network", "CPU", "T4", "A100", "CPU / A100", "T4 / A100", "times"],
         );
         let mut notes = Notes::default();
         for ((group, networks), (_, theirs)) in groups(settings).iter().zip(THEIRS) {
@@ -75,7 +94,8 @@ impl Experiment for Table2 {
                 let mut row = vec![name.clone()];
                 row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
                 row.push(factor(values[0].zip(values[2]).map(|(cpu, a100)| cpu / a100)));
-                row.push(percent(figures[0].map(|figures| figures.measured)));
+                row.push(factor(values[1].zip(values[2]).map(|(t4, a100)| t4 / a100)));
+                row.push(figures[2].map_or("–", |figures| origin(network, figures)).to_owned());
                 single.row(row);
                 if let [Some(cpu), Some(t4), Some(a100)] = values {
                     [cpu, t4, a100].iter().zip(&mut sums).for_each(|(value, sum)| *sum += value);
@@ -90,16 +110,34 @@ impl Experiment for Table2 {
             let [cpu, t4, a100] = theirs.map(str::to_owned);
             means.row(vec![format!("{group}, paper"), cpu, t4, a100]);
         }
+        let mut measured = Table::new(
+            "Where the times were measured, in ms: 16 CPU threads and an H200.",
+            &["network", "CPU", "H200", "CPU / H200", "measured"],
+        );
+        for model in models(settings).into_iter().filter(|model| model.kind == Kind::Vision) {
+            let network = model.on(MEASURED);
+            let figures = MEASURED_DEVICES.map(|device| results.of(&sum(&network, device, settings)));
+            let [cpu, h200] = figures.map(|figures| Some(figures?.value_ps? as f64));
+            let mut row = vec![model.name];
+            row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
+            row.push(factor(cpu.zip(h200).map(|(cpu, h200)| cpu / h200)));
+            row.push(percent(figures[0].zip(figures[1]).map(|(cpu, h200)| cpu.measured.min(h200.measured))));
+            measured.row(row);
+        }
         let differs = vec![
             "Times: the paper timed every op on a Xeon at 2 GHz, a T4 and an A100. Ours were measured on an H200 and on 16 CPU \
-             threads, and carried over to the T4 and the A100 by each op's roofline ratio; ONNX models are estimated from data \
-             sheets on all three; the times of RWNNs are drawn."
+             threads, and carried over to the paper's three devices by each op's roofline ratio; ONNX models are estimated from \
+             data sheets; the times of RWNNs are drawn by the generator."
                 .to_owned(),
             "Networks: the paper averages over torchvision models that it does not list in full, at a batch size that it does not \
              say; ours are at batch 1."
                 .to_owned(),
         ];
         let differs = differs.into_iter().chain(notes.lines()).collect();
-        Page { tables: vec![means, single], limits: "none: sums take no search".to_owned(), differs }
+        Page {
+            tables: vec![means, single, measured],
+            limits: "none: sums take no search".to_owned(),
+            differs,
+        }
     }
 }
