@@ -16,7 +16,8 @@ if ! cmp -s scripts/requirements.txt "$installed" || ! "$python" -c '' 2>/dev/nu
         exit 1
     fi
     echo "Installing onnx and ONNX Runtime into .venv (once) ..."
-    if ! python3 -m venv --clear .venv; then
+    # Other scripts install into .venv too, so one that works is kept.
+    if ! "$python" -c '' 2>/dev/null && ! python3 -m venv --clear .venv; then
         echo "error: python3 cannot make a virtual environment" >&2
         echo "  hint: install its \`venv\` package (Debian and Ubuntu: apt install python3-venv)" >&2
         exit 1
