@@ -15,8 +15,9 @@ use divvy_search::{Request, Solved, solve};
 use oracle::random::{self, Kind};
 use oracle::{Case, plans, random_hardware};
 
+/// More than enough: what is asserted must not depend on the clock.
 fn budget() -> Budget {
-    Budget::new(Duration::from_secs(60))
+    Budget::new(Duration::from_secs(600))
 }
 
 fn plan_by(problem: &Problem, planner: &str) -> Solved {
@@ -97,8 +98,8 @@ fn network(options: &RwnnOptions) -> Problem {
 /// With one channel, splitting loses nothing, and its bound is the optimum.
 #[test]
 fn milp_split_is_exact_on_one_channel() {
-    for seed in 0..4 {
-        let problem = network(&RwnnOptions { modules: 4, nodes: 4, seed, ..RwnnOptions::default() });
+    for seed in 0..3 {
+        let problem = network(&RwnnOptions { modules: 3, nodes: 4, seed, ..RwnnOptions::default() });
         let split = plan_by(&problem, "milp-split").outcome;
         let whole = plan_by(&problem, "milp").outcome;
         assert_eq!(split.status(), Status::Optimal, "seed {seed}");
