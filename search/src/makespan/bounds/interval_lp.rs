@@ -339,3 +339,54 @@ impl<'a> Relaxed<'a> {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::generate::{RwnnOptions, Wiring, rwnn};
+    use divvy_core::graph::Graph;
+    use divvy_core::problem::{LinkUse, Objective, OwnHardware};
+
+    use super::*;
+
+    fn network(wiring: Wiring, seed: u64) -> Problem {
+        let options =
+            RwnnOptions { modules: 2, nodes: 4, channels: 2, wiring, seed, ..RwnnOptions::default() };
+        let spec = rwnn(&options).unwrap();
+        let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("it brings its devices") };
+        let graph = Graph::new(spec.graph).unwrap();
+        let objective = Objective::Latency { links: LinkUse::Delay };
+        Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap()
+    }
+
+    /// After every solve the rounded duals prove all of HiGHS's optimum but what rounding costs, and rows raise it.
+    #[test]
+    fn the_dual_proves_the_optimum_of_the_program() {
+        let mut raised = 0;
+        for wiring in [Wiring::Sdep, Wiring::Wdep, Wiring::Wfree] {
+            for seed in 0..3 {
+                let problem = network(wiring, seed);
+                let dense = Dense::new(&problem).unwrap();
+                let prover = Prover::new(&problem, shares::weights(&problem, &dense)).unwrap();
+                let interval = Interval::new(&prover).unwrap();
+                let budget = Budget::new(Duration::from_secs(60));
+                let mut program = Relaxed::new(&interval, &budget).unwrap();
+                let mut ends = Vec::new();
+                for _ in 0..10 {
+                    let solved = program.solve(&budget).unwrap();
+                    let end = solved.values[program.end.index()] * program.unit;
+                    let rows = program.multiples(&solved.duals).unwrap();
+                    let proven = interval.proven(&rows).unwrap().0 as f64;
+                    assert!((proven - end).abs() <= end * 1e-6 + 1.0, "{proven} {end} {wiring:?} {seed}");
+                    ends.push(end);
+                    if !program.take_violated(&solved.values, &budget) {
+                        break;
+                    }
+                }
+                assert!(ends.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-6)), "{ends:?}");
+                assert!(ends[0] >= prover.lower().0 as f64 * (1.0 - 1e-6), "{ends:?}");
+                raised += usize::from(ends[ends.len() - 1] > ends[0] * 1.001);
+            }
+        }
+        assert!(raised > 3, "{raised}");
+    }
+}
