@@ -67,9 +67,12 @@ impl Bound for IntervalLp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Some(interval) = with_tails(run) else { return };
+        let Some(prover) = raise_tails(run) else { return };
+        // What tails prove by themselves stands even if there is no time for a solve.
+        run.take(Proven::by_searches(self.name(), &prover));
+        let Ok(interval) = Interval::new(&prover) else { return };
         let Ok(mut program) = Relaxed::new(&interval, run.budget) else { return };
-        let mut best = Time::ZERO;
+        let mut best = prover.lower();
         let mut solves = 0;
         while !run.budget.is_spent() && run.budget.nodes.is_none_or(|nodes| solves < nodes) {
             solves += 1;
@@ -87,8 +90,8 @@ impl Bound for IntervalLp {
     }
 }
 
-/// The program, with tails raised for as long as there is time for it.
-fn with_tails(run: &Run<'_>) -> Option<Interval> {
+/// Tails, raised for as long as there is time for it.
+fn raise_tails(run: &Run<'_>) -> Option<Prover> {
     let dense = Dense::new(run.problem).ok()?;
     let mut prover = Prover::new(run.problem, shares::weights(run.problem, &dense)).ok()?;
     let budget = run.budget;
@@ -102,7 +105,7 @@ fn with_tails(run: &Run<'_>) -> Option<Interval> {
         }
         prover.raise_tails(window, width, limit, &mut stop);
     }
-    Interval::new(&prover).ok()
+    Some(prover)
 }
 
 /// A solution: a value for every column, a dual for every row.
