@@ -12,13 +12,15 @@ mod real_models;
 mod run;
 mod store;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 pub use cells::{Cell, Figures, Instance, Moment, Work};
 pub use markdown::{Page, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
+
+use models::Model;
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +48,22 @@ pub struct Settings {
     pub mode: Mode,
     /// The limit of every run, in place of the experiments' own.
     pub time: Option<Duration>,
-    /// The folder of the bundled models.
-    pub models: PathBuf,
-    /// A folder of further models.
-    pub workloads: Option<PathBuf>,
+    models: Vec<Model>,
+    /// Whether the user named a folder of further models.
+    with_workloads: bool,
 }
 
 impl Settings {
+    /// Settings with the models of the folder of bundled ones, and of another folder if one is named. Reads them all, once.
+    pub fn new(mode: Mode, time: Option<Duration>, bundled: &Path, workloads: Option<&Path>) -> Settings {
+        Settings {
+            mode,
+            time,
+            models: models::models(bundled, workloads),
+            with_workloads: workloads.is_some(),
+        }
+    }
+
     /// The limit of a run: the user's, else what the mode says.
     fn limit(&self, quick_seconds: u64, full_seconds: u64) -> Duration {
         self.time.unwrap_or(match self.mode {
@@ -99,8 +110,8 @@ mod tests {
     use std::collections::HashSet;
 
     fn settings(mode: Mode) -> Settings {
-        let models = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-        Settings { mode, time: None, models, workloads: None }
+        let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
+        Settings::new(mode, None, &bundled, None)
     }
 
     #[test]

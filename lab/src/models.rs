@@ -1,7 +1,7 @@
 //! Which model files there are: the bundled ones, and those of a folder that the user names.
 //!
 //! Only networks with op times or FLOPs of their own count: torch workloads and ONNX models. A file of a folder that has
-//! the name of a bundled one is left out. What cannot be read is a model all the same, so that its cell says why.
+//! the name of a bundled one is left out. What cannot be read is left out too.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,6 @@ use divvy_io::file;
 use divvy_io::import::{Imported, import};
 use divvy_io::onnx::load::looks_like_onnx;
 
-use crate::Settings;
 use crate::cells::Instance;
 
 /// What a model is, as far as experiments choose by it.
@@ -39,12 +38,10 @@ impl Model {
     }
 }
 
-/// The models to use, by kind and name.
-pub(crate) fn models(settings: &Settings) -> Vec<Model> {
+/// The models of both folders, by kind and name.
+pub(crate) fn models(bundled: &Path, workloads: Option<&Path>) -> Vec<Model> {
     let mut models: Vec<Model> = Vec::new();
-    for path in
-        files(&settings.models).into_iter().chain(settings.workloads.iter().flat_map(|dir| files(dir)))
-    {
+    for path in files(bundled).into_iter().chain(workloads.into_iter().flat_map(files)) {
         if let Some(model) = model(&path)
             && !models.iter().any(|known| known.name == model.name)
         {
@@ -94,14 +91,11 @@ fn model(path: &Path) -> Option<Model> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Mode;
 
     #[test]
     fn the_bundled_models_are_found_once_even_if_the_folder_is_given_twice() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models");
-        let settings =
-            Settings { mode: Mode::Quick, time: None, models: folder.clone(), workloads: Some(folder) };
-        let names: Vec<String> = models(&settings).into_iter().map(|model| model.name).collect();
+        let names: Vec<String> = models(&folder, Some(&folder)).into_iter().map(|model| model.name).collect();
         let expected =
             ["googlenet", "gpt2-large-1x32", "googlenet (ONNX)", "mobilenet_v2 (ONNX)", "resnet50 (ONNX)"];
         assert_eq!(names, expected);

@@ -2,7 +2,7 @@
 
 use crate::cells::{Cell, Figures, Instance, Work};
 use crate::markdown::{Notes, Page, Table, factor, percent, seconds};
-use crate::models::{Kind, models};
+use crate::models::Kind;
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct RealModels;
@@ -20,7 +20,7 @@ struct Row {
 
 fn rows(settings: &Settings) -> Vec<Row> {
     let mut rows = Vec::new();
-    for model in models(settings) {
+    for model in &settings.models {
         let (group, hardware): (_, &[&'static str]) = match model.kind {
             Kind::Vision => ("vision", &["h200-cpu", "cpu-t4-a100"]),
             Kind::Language => ("language", &["dgx-v100"]),

@@ -151,7 +151,7 @@ fn whole_page(
     if let Some(time) = settings.time {
         command.push_str(&format!(" --time {time:?}"));
     }
-    if settings.workloads.is_some() {
+    if settings.with_workloads {
         command.push_str(" --workloads DIR");
     }
     for table in &page.tables {
@@ -262,7 +262,7 @@ mod tests {
     }
 
     fn settings() -> Settings {
-        Settings { mode: Mode::Quick, time: None, models: "no-such-folder".into(), workloads: None }
+        Settings::new(Mode::Quick, None, Path::new("no-such-folder"), None)
     }
 
     fn run(folder: &Folder, settings: &Settings, fresh: bool) -> (usize, usize, Report) {

@@ -22,12 +22,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<Done, Failure> {
             return Err(Failure::option(option, message, fix));
         }
     }
-    let settings = Settings {
-        mode: if args.full { Mode::Full } else { Mode::Quick },
-        time: args.time,
-        models: args.models.clone(),
-        workloads: args.workloads.clone(),
-    };
+    let mode = if args.full { Mode::Full } else { Mode::Quick };
+    let settings = Settings::new(mode, args.time, &args.models, args.workloads.as_deref());
     let cancelled =
         cancel_on_interrupt_saying("stopping; what is done is kept (Ctrl-C again to quit at once)");
     let mut reports = Vec::new();

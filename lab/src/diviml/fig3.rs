@@ -3,7 +3,7 @@
 use super::{every_field, every_head, every_method, limits, solver_differs};
 use crate::cells::Cell;
 use crate::markdown::{Notes, Page, Table};
-use crate::models::{Kind, Model, models};
+use crate::models::{Kind, Model};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Figure3;
@@ -11,7 +11,7 @@ pub(crate) struct Figure3;
 const SERVER: &str = "cpu-t4-a100";
 
 fn networks(settings: &Settings) -> Vec<Model> {
-    models(settings).into_iter().filter(|model| model.kind != Kind::Language).collect()
+    settings.models.iter().cloned().filter(|model| model.kind != Kind::Language).collect()
 }
 
 impl Experiment for Figure3 {

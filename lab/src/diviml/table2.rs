@@ -5,7 +5,7 @@ use divvy_core::generate::Wiring;
 use super::stacked;
 use crate::cells::{Cell, Figures, Instance, Work};
 use crate::markdown::{Notes, Page, Table, factor, number, percent};
-use crate::models::{Kind, models};
+use crate::models::Kind;
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table2;
@@ -39,7 +39,7 @@ fn origin(network: &Instance, figures: &Figures) -> &'static str {
 
 /// Networks by name, in the groups of the paper.
 fn groups(settings: &Settings) -> [(&'static str, Vec<(String, Instance)>); 2] {
-    let vision = models(settings).into_iter().filter(|model| model.kind != Kind::Language);
+    let vision = settings.models.iter().cloned().filter(|model| model.kind != Kind::Language);
     let vision = vision.map(|model| (model.name.clone(), model.on(SERVER))).collect();
     let wired = [(Wiring::Sdep, 1), (Wiring::Sdep, 2), (Wiring::Wdep, 2), (Wiring::Wdep, 4)];
     let wired = wired
@@ -71,7 +71,7 @@ impl Experiment for Table2 {
         let networks = groups(settings).into_iter().flat_map(|(_, networks)| networks);
         let mut cells: Vec<Cell> =
             networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect();
-        for model in models(settings).into_iter().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().cloned().filter(|model| model.kind == Kind::Vision) {
             cells.extend(MEASURED_DEVICES.map(|device| sum(&model.on(MEASURED), device, settings)));
         }
         cells
@@ -114,7 +114,7 @@ impl Experiment for Table2 {
             "Where the times were measured, in ms: 16 CPU threads and an H200.",
             &["network", "CPU", "H200", "CPU / H200", "measured"],
         );
-        for model in models(settings).into_iter().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().cloned().filter(|model| model.kind == Kind::Vision) {
             let network = model.on(MEASURED);
             let figures = MEASURED_DEVICES.map(|device| results.of(&sum(&network, device, settings)));
             let [cpu, h200] = figures.map(|figures| Some(figures?.value_ps? as f64));
