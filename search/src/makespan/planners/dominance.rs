@@ -31,32 +31,54 @@ use super::heft::Heft;
 use crate::registry::Planner;
 use crate::run::Run;
 
-/// One round: the window and width for tails (none: as they are), and the width of the whole search.
-struct Round {
-    tails: Option<(u32, u32)>,
+/// How tails are sharpened: how many ops each search looks at, and how many rows it keeps.
+#[derive(Clone, Copy)]
+struct Sharpening {
+    window: u32,
     width: u32,
 }
 
-/// From a blink to minutes.
+impl Sharpening {
+    const fn of(window: u32, width: u32) -> Option<Sharpening> {
+        Some(Sharpening { window, width })
+    }
+
+    /// The rows it looks at for each op and device, in proportion.
+    fn size(self) -> f64 {
+        f64::from(self.window) * f64::from(self.width)
+    }
+}
+
+/// One round: how to sharpen the tails (none: as they are), and the width of the whole search.
+struct Round {
+    tails: Option<Sharpening>,
+    width: u32,
+}
+
+/// From a blink to minutes. The last one that there is time for is as wide as the time allows.
 const ROUNDS: &[Round] = &[
     Round { tails: None, width: 4 },
     Round { tails: None, width: 20 },
     Round { tails: None, width: 200 },
-    Round { tails: Some((36, 100)), width: 300 },
-    Round { tails: Some((36, 400)), width: 1_000 },
-    Round { tails: Some((48, 1_500)), width: 15_000 },
-    Round { tails: Some((48, 5_000)), width: 60_000 },
-    Round { tails: Some((60, 15_000)), width: 200_000 },
-    Round { tails: Some((60, 30_000)), width: 500_000 },
-    Round { tails: Some((60, 100_000)), width: 2_000_000 },
+    Round { tails: Sharpening::of(36, 100), width: 300 },
+    Round { tails: Sharpening::of(36, 400), width: 1_000 },
+    Round { tails: Sharpening::of(48, 1_500), width: 4_000 },
+    Round { tails: Sharpening::of(48, 5_000), width: 15_000 },
+    Round { tails: Sharpening::of(60, 15_000), width: 60_000 },
+    Round { tails: Sharpening::of(60, 50_000), width: 250_000 },
+    Round { tails: Sharpening::of(60, 150_000), width: MOST_ROWS },
 ];
 
 /// Past this many ops only windows are searched.
 const MOST_OPS_AT_ONCE: usize = 3_000;
 /// Past this many ops tails are not sharpened.
 const MOST_OPS_WITH_TAILS: usize = 1_500;
-/// The share of the time left that sharpening tails may take in one round.
-const TAILS_SHARE: f64 = 0.45;
+/// The share of the time left that sharpening tails may be expected to take; a wide search is better than that.
+const TAILS_SHARE: f64 = 0.4;
+/// The share of the time left that the last search of the whole network is made for.
+const LAST_SHARE: f64 = 0.8;
+/// How long a row takes in a window, against one of the whole network, until it was measured.
+const WINDOW_PACE: f64 = 0.35;
 /// The share of the time that goes to windows, with one thread.
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
@@ -89,7 +111,7 @@ impl Planner for Dominance {
         let tails = prover.tails().clone();
         let units = Units::new(run.problem, &dense);
         let surroundings = Surroundings { dense: &dense, tails: &tails, weights: &weights, units: &units };
-        let wide = Wide { prover, pace: None, exhausted: false };
+        let wide = Wide::new(prover);
         let seed = run.budget.seed;
         let mut rounds =
             Rounds { run, wide, surroundings, on_windows: Duration::ZERO, in_vain: 0, rows: 0, seed };
@@ -108,32 +130,61 @@ impl Planner for Dominance {
 /// Searches of the whole network.
 struct Wide {
     prover: Prover,
-    /// Seconds for each row of the width, by the last search.
+    /// Seconds for each row of the width, by the last search of the whole network.
     pace: Option<f64>,
-    /// Whether a search was exact, so that wider ones are of no use.
+    /// Seconds for each row of a sharpening, by the last one.
+    window_pace: Option<f64>,
+    /// The widest search so far.
+    widest: u32,
+    /// Whether wider searches are of no use: one was exact, or as wide as time allows.
     exhausted: bool,
 }
 
 impl Wide {
+    fn new(prover: Prover) -> Wide {
+        Wide { prover, pace: None, window_pace: None, widest: 0, exhausted: false }
+    }
+
     fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<Found> {
-        let left = || budget.time.saturating_sub(budget.start.elapsed());
-        let count = self.prover.dense().op_count();
-        let sharpen = round.tails.filter(|_| count <= MOST_OPS_WITH_TAILS);
-        if let Some((window, width)) = sharpen {
-            let until = budget.start.elapsed() + left().mul_f64(TAILS_SHARE);
-            let mut stop = || budget.is_spent() || budget.start.elapsed() > until;
-            self.prover.raise_tails(window, width, limit, &mut stop);
+        let left = || budget.time.saturating_sub(budget.start.elapsed()).as_secs_f64();
+        let mut width = round.width;
+        let sharpening = round.tails.filter(|_| self.prover.dense().op_count() <= MOST_OPS_WITH_TAILS);
+        if let Some(sharpening) = sharpening {
+            if self.seconds(sharpening) <= TAILS_SHARE * left() {
+                self.sharpen(sharpening, limit, budget);
+            } else {
+                // Better than sharper tails that take too long: all the time for the widest search there can be.
+                width = MOST_ROWS;
+            }
         }
-        let affordable = self.pace.map_or(u32::MAX, |pace| (left().as_secs_f64() * 0.9 / pace) as u32);
-        let width = round.width.min(affordable).min(MOST_ROWS);
-        if width < round.width / 3 && sharpen.is_none() {
-            return None;
+        let affordable = self.pace.map_or(u32::MAX, |pace| (left() * LAST_SHARE / pace) as u32);
+        if affordable <= width {
+            width = affordable;
+            self.exhausted = true;
+            if width <= self.widest && sharpening.is_none() {
+                return None;
+            }
         }
+        let width = width.clamp(1, MOST_ROWS);
         let began = Instant::now();
-        let found = self.prover.search_whole(width.max(1), limit, &mut || budget.is_spent());
-        self.pace = Some(began.elapsed().as_secs_f64() / f64::from(width.max(1)));
+        let found = self.prover.search_whole(width, limit, &mut || budget.is_spent());
+        self.pace = Some(began.elapsed().as_secs_f64() / f64::from(width));
+        self.widest = self.widest.max(width);
         self.exhausted |= found.exact;
         Some(found)
+    }
+
+    /// How long sharpening tails may take, by what is known of the pace.
+    fn seconds(&self, sharpening: Sharpening) -> f64 {
+        let devices = self.prover.dense().device_count() as f64;
+        let pace = self.window_pace.or_else(|| self.pace.map(|pace| pace * devices * WINDOW_PACE));
+        pace.map_or(0.0, |pace| pace * sharpening.size())
+    }
+
+    fn sharpen(&mut self, sharpening: Sharpening, limit: Time, budget: &Budget) {
+        let began = Instant::now();
+        self.prover.raise_tails(sharpening.window, sharpening.width, limit, &mut || budget.is_spent());
+        self.window_pace = Some(began.elapsed().as_secs_f64() / sharpening.size());
     }
 }
 
