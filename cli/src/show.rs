@@ -1,6 +1,6 @@
 //! Results for people and for programs.
 
-use divvy_core::certificate::{self, Standing};
+use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::costs::{CalibratedShare, Origin};
 use divvy_core::outcome::{Outcome, Status};
 use divvy_core::plan::Plan;
@@ -179,7 +179,7 @@ pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> Str
     lines.extend(outcome.infeasible.iter().map(|reason| format!("  because {reason}")));
     lines.extend(outcome.found_by.iter().map(|name| format!("  found by      {name}")));
     lines.push(baseline_line(problem, solved, planned));
-    lines.extend(bound_lines(problem, outcome));
+    lines.extend(bound_lines(outcome));
     lines.push(share_line(problem, calibrated_share(problem, outcome)));
     lines.extend(granularity_line(&assembled.reading).map(|line| format!("  {line}")));
     if !assembled.warnings.is_empty() {
@@ -279,14 +279,12 @@ fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
     }
 }
 
-fn bound_lines(problem: &Problem, outcome: &Outcome) -> Vec<String> {
+fn bound_lines(outcome: &Outcome) -> Vec<String> {
     let mut sorted: Vec<_> = outcome.certificates.iter().collect();
     sorted.sort_by_key(|certificate| std::cmp::Reverse(certificate.value_ps));
-    let line = |c: &&certificate::Certificate| {
-        let standing = match certificate::verify(problem, c) {
-            Ok(Standing::Verified) => "proved",
-            _ => "attested",
-        };
+    let line = |c: &&Certificate| {
+        // What an outcome keeps was checked on its way in.
+        let standing = if matches!(c.evidence, Evidence::Attested { .. }) { "attested" } else { "proved" };
         format!("  lower bound   {} by {} ({standing})", c.value_ps, c.bound)
     };
     sorted.iter().map(line).collect()

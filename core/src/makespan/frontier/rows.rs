@@ -57,7 +57,7 @@ const SLACK: usize = 12;
 pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bool) -> Found {
     let mut search = Search::new(part, settings);
     let mut level = Level::default();
-    let first = search.set(&mut level, vec![0; part.ops.len().div_ceil(64)].into());
+    let first = level.add(search.first_set());
     level.sets[first].rows.extend_from_slice(&part.free);
     level.sets[first].push(0, 0, Step { before: 0, op: 0, device: 0 });
     search.number(&mut level);
@@ -214,6 +214,12 @@ impl Level {
     fn count(&self) -> usize {
         self.sets.iter().map(Set::count).sum()
     }
+
+    fn add(&mut self, set: Set) -> usize {
+        self.index.insert(set.scheduled.clone(), self.sets.len());
+        self.sets.push(set);
+        self.sets.len() - 1
+    }
 }
 
 /// A fixed and quick hash for sets of bits.
@@ -287,27 +293,51 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The set of a level with these ops scheduled; made if there is none yet.
-    fn set(&mut self, level: &mut Level, scheduled: Box<[u64]>) -> usize {
+    /// The set of a level in which `op` follows the ops of `before`; made if there is none yet.
+    fn set_after(&mut self, before: &Set, op: u32, level: &mut Level) -> usize {
+        let mut scheduled = before.scheduled.clone();
+        scheduled[op as usize / 64] |= 1 << (op % 64);
         if let Some(&set) = level.index.get(&scheduled) {
             return set;
         }
         let part = self.part;
         let done = |op: u32| scheduled[op as usize / 64] >> (op % 64) & 1 == 1;
-        let live = |port: &u32| {
-            let port = &part.ports[*port as usize];
-            done(port.producer) && port.consumers.iter().any(|&consumer| !done(consumer))
-        };
-        let ports: Vec<u32> = (0..part.ports.len() as u32).filter(live).collect();
+        let is_needed = |port: &u32| part.ports[*port as usize].consumers.iter().any(|&next| !done(next));
+        let is_ready =
+            |op: u32| part.reads[op as usize].iter().all(|&port| done(part.ports[port as usize].producer));
+        let fills = &part.fills[op as usize];
+        let mut ports: Vec<u32> = before.ports.iter().chain(fills).copied().filter(is_needed).collect();
+        ports.sort_unstable();
+        let mut ready: Vec<u32> =
+            before.ready.iter().map(|&(ready, _)| ready).filter(|&ready| ready != op).collect();
+        let next = fills.iter().flat_map(|&port| &part.ports[port as usize].consumers);
+        ready.extend(next.copied().filter(|&next| is_ready(next)));
+        ready.sort_unstable();
+        ready.dedup();
+        let all = before.poured.last().map(|(_, areas)| areas.iter().zip(&self.weighted));
+        let all = all.into_iter().flatten().map(|(area, weighted)| area - weighted[op as usize]).collect();
+        let set = self.set(scheduled, ports, &ready, all);
+        level.add(set)
+    }
+
+    /// The set with nothing scheduled.
+    fn first_set(&self) -> Set {
+        let ready = (0..self.part.ops.len() as u32).filter(|&op| self.part.reads[op as usize].is_empty());
+        let all = self.weighted.iter().map(|weighted| weighted.iter().sum()).collect();
+        let scheduled = vec![0; self.part.ops.len().div_ceil(64)].into();
+        self.set(scheduled, Vec::new(), &ready.collect::<Vec<u32>>(), all)
+    }
+
+    /// A set without rows. `all` are the areas of all ops still to come.
+    fn set(&self, scheduled: Box<[u64]>, ports: Vec<u32>, ready: &[u32], all: Vec<u64>) -> Set {
+        let part = self.part;
+        let done = |op: u32| scheduled[op as usize / 64] >> (op % 64) & 1 == 1;
         let place = |port: &u32| {
             let place = ports.binary_search(port).expect("what a ready op reads is there");
             ((place + 1) * part.devices) as u32
         };
-        let reads = |op: u32| &part.reads[op as usize];
-        let is_ready =
-            |&op: &u32| !done(op) && reads(op).iter().all(|&p| done(part.ports[p as usize].producer));
-        let ready: Vec<u32> = (0..part.ops.len() as u32).filter(is_ready).collect();
-        let rests = self.rests(&ready, done);
+        let waiting = ports.iter().flat_map(|&port| &part.ports[port as usize].consumers).copied();
+        let (rests, rest_on) = self.rests(ready, waiting.max().unwrap_or(0), done);
         let wait = |port: &u32| {
             let mut wait = Wait { ready: Vec::new(), rest: u64::MAX };
             for &consumer in part.ports[*port as usize].consumers.iter().filter(|&&op| !done(op)) {
@@ -319,16 +349,10 @@ impl<'a> Search<'a> {
             wait
         };
         let waits = ports.iter().map(wait).collect();
-        let mut rest_on = vec![u64::MAX; part.devices];
-        for (op, &rest) in rests.iter().enumerate() {
-            for &device in &part.allowed[op] {
-                rest_on[device as usize] = rest_on[device as usize].min(rest);
-            }
-        }
-        let ready = ready.into_iter().map(|op| (op, reads(op).iter().map(place).collect())).collect();
-        let poured = self.pour(done);
-        level.index.insert(scheduled.clone(), level.sets.len());
-        level.sets.push(Set {
+        let reads = |op: u32| part.reads[op as usize].iter().map(place).collect();
+        let ready = ready.iter().map(|&op| (op, reads(op))).collect();
+        let poured = self.pour(all, done);
+        Set {
             scheduled,
             ready,
             ports,
@@ -340,16 +364,21 @@ impl<'a> Search<'a> {
             decided: Vec::new(),
             steps: Vec::new(),
             first_number: 0,
-        });
-        level.sets.len() - 1
+        }
     }
 
-    /// For each op neither scheduled nor ready, the shortest times of the longest chain before it, without the ready op
-    /// that starts the chain; the largest number for others.
-    fn rests(&self, ready: &[u32], done: impl Fn(u32) -> bool) -> Vec<u64> {
+    /// For each op up to `last` that is neither scheduled nor ready, the shortest times of the longest chain before it,
+    /// without the ready op that starts the chain, and the largest number for others; and for each device, the least of
+    /// all ops that may run there.
+    fn rests(&self, ready: &[u32], last: u32, done: impl Fn(u32) -> bool) -> (Vec<u64>, Vec<u64>) {
         let part = self.part;
         let mut rests = vec![u64::MAX; part.ops.len()];
-        for op in 0..part.ops.len() {
+        let mut rest_on = vec![u64::MAX; part.devices];
+        let first = ready.first().map_or(part.ops.len(), |&op| op as usize);
+        for op in first..part.ops.len() {
+            if op > last as usize && rest_on.iter().all(|&rest| rest == 0) {
+                break;
+            }
             if done(op as u32) || ready.binary_search(&(op as u32)).is_ok() {
                 continue;
             }
@@ -358,16 +387,22 @@ impl<'a> Search<'a> {
                 u64::MAX => 0,
                 rest => rest + self.shortest[before as usize],
             });
-            rests[op] = rest.max().unwrap_or(0);
+            let rest = rest.max().unwrap_or(0);
+            rests[op] = rest;
+            for &device in &part.allowed[op] {
+                rest_on[device as usize] = rest_on[device as usize].min(rest);
+            }
         }
-        rests
+        (rests, rest_on)
     }
 
-    fn pour(&self, done: impl Fn(u32) -> bool) -> Vec<(u64, Vec<u64>)> {
+    /// What the ops still to come take: some of those with most to follow, and all of them, whose areas are `all`.
+    fn pour(&self, all: Vec<u64>, done: impl Fn(u32) -> bool) -> Vec<(u64, Vec<u64>)> {
+        let most = POURED[POURED.len() - 1];
         let mut poured = Vec::new();
         let mut areas = vec![0u64; self.weighted.len()];
         let mut last = None;
-        for (count, &op) in self.part.by_after.iter().filter(|&&op| !done(op)).enumerate() {
+        for (count, &op) in self.part.by_after.iter().filter(|&&op| !done(op)).take(most + 1).enumerate() {
             if POURED.contains(&count) {
                 poured.extend(last.map(|after| (after, areas.clone())));
             }
@@ -376,7 +411,8 @@ impl<'a> Search<'a> {
             }
             last = Some(self.part.after[op as usize]);
         }
-        poured.extend(last.map(|after| (after, areas)));
+        let last = self.part.by_after.iter().rev().find(|&&op| !done(op));
+        poured.extend(last.map(|&op| (self.part.after[op as usize], all)));
         poured
     }
 
@@ -386,9 +422,7 @@ impl<'a> Search<'a> {
         let length = (set.ports.len() + 1) * devices;
         let idle: Vec<Idle> = set.rows.chunks_exact(length).map(|row| self.idle(set, row)).collect();
         for (i, (op, reads)) in set.ready.iter().enumerate() {
-            let mut scheduled = set.scheduled.clone();
-            scheduled[*op as usize / 64] |= 1 << (op % 64);
-            let target = self.set(next, scheduled);
+            let target = self.set_after(set, *op, next);
             let target = &mut next.sets[target];
             // Where in the row before each tensor of the row after is; none: the op makes it.
             let mut moved = std::mem::take(&mut self.moved);

@@ -1,7 +1,7 @@
 //! `milp`: DiviML's mixed-integer program for the whole network (IV.A), solved by HiGHS.
 //!
-//! Exact given time; until then the best schedule so far and the bound as it rises. It starts from the best plan of the
-//! run, or else from a quick list schedule. The formulation is `makespan/milp`'s.
+//! Exact given time; until then the best schedule so far and the bound as it rises. It starts from HEFT's plan,
+//! or a better one of the run. The formulation is `makespan/milp`'s.
 
 use std::ops::ControlFlow;
 
@@ -13,6 +13,7 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
+use super::heft::Heft;
 use crate::makespan::milp::{self, Limits, News};
 use crate::makespan::part::{Part, Schedule};
 use crate::registry::Planner;
@@ -38,6 +39,7 @@ impl Planner for Milp {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        Heft.plan(run);
         let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
         let part = Part::whole(run.problem, &dense);
         let known = known(run, &part);

@@ -17,6 +17,7 @@ use divvy_core::outcome::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
+use super::heft::Heft;
 use super::milp::offer;
 use crate::makespan::inner::{ModuleSolver, inner};
 use crate::makespan::milp::{self, Limits};
@@ -51,6 +52,8 @@ impl Planner for MilpSplit {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        // The plan to beat, and to keep where modules overlap so much that nothing is gained by taking them one by one.
+        Heft.plan(run);
         let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
         let Some(solver) = inner(run.inner()) else { return StopReason::Finished };
         let modules = Modules::find(&dense);
