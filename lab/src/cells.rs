@@ -161,6 +161,7 @@ impl Cell {
 
     /// Runs it. None if it was cancelled: half a result is none.
     pub fn run(&self, cancelled: &Arc<AtomicBool>) -> Option<Figures> {
+        forget_peak_memory();
         let (start, processor) = (Instant::now(), processor_seconds());
         let ran = catch_unwind(AssertUnwindSafe(|| self.figures(cancelled)));
         let figures = match ran {
@@ -174,7 +175,8 @@ impl Cell {
         };
         let stopped = cancelled.load(std::sync::atomic::Ordering::Relaxed);
         let processor_seconds = processor_seconds().zip(processor).map(|(end, start)| end - start);
-        (!stopped).then(|| Figures { seconds: start.elapsed().as_secs_f64(), processor_seconds, ..figures })
+        let (seconds, peak_bytes) = (start.elapsed().as_secs_f64(), peak_memory());
+        (!stopped).then(|| Figures { seconds, processor_seconds, peak_bytes, ..figures })
     }
 
     fn figures(&self, cancelled: &Arc<AtomicBool>) -> Result<Figures, String> {
@@ -206,6 +208,18 @@ fn processor_seconds() -> Option<f64> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let (user, system): (f64, f64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
     Some((user + system) / TICKS_PER_SECOND)
+}
+
+/// Lets the peak of memory begin anew, where the system can.
+fn forget_peak_memory() {
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The most memory that this program has held since, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(peak.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// The times of all ops of a network on one device.
@@ -251,6 +265,9 @@ pub struct Figures {
     pub seconds: f64,
     /// Seconds of processor time, where the system tells.
     pub processor_seconds: Option<f64>,
+    /// The most memory that the program held during the run, where the system tells.
+    #[serde(default)]
+    pub peak_bytes: Option<u64>,
     /// What the best single device takes, if one can run it all.
     pub one_device_ps: Option<u64>,
     /// Number of ops.
@@ -292,6 +309,7 @@ impl Figures {
             verified_ps: outcome.verified_lower_bound().map(|time| time.0),
             seconds: 0.0,
             processor_seconds: None,
+            peak_bytes: None,
             one_device_ps: None,
             ops: problem.graph.op_count(),
             found_by: outcome.found_by.clone(),

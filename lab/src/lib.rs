@@ -6,6 +6,7 @@
 
 mod cells;
 mod diviml;
+mod growth;
 mod markdown;
 mod models;
 mod real_models;
@@ -97,6 +98,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &diviml::fig3::Figure3,
     &diviml::fig4::Figure4,
     &real_models::RealModels,
+    &growth::Growth,
 ];
 
 /// The experiment of a name.

@@ -23,8 +23,8 @@ use crate::units::Time;
 /// How a module is closed and joined to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wiring {
-    /// Strongly dependent: every module has one source before and one sink after all its inner ops. The sink feeds the
-    /// next source; each further channel joins an inner op to an inner op of the next module.
+    /// Strongly dependent: every module has one source before and one sink after all its inner ops. Channels lead from the
+    /// sink and from inner ops to the next source and its inner ops, paired by chance.
     Sdep,
     /// Weakly dependent: between modules there are as many output ops, and input ops, as channels, joined one to one.
     /// Each inner op without a predecessor hangs on one input, each without a successor on one output, by chance.
@@ -188,9 +188,11 @@ impl Wired {
                 let count = channels as usize;
                 let pairs = match wiring {
                     Wiring::Sdep => {
-                        let mut pairs = some_pairs(last_inner, &inner, count - 1, rng);
-                        pairs.push((last_outputs[0], inputs[0]));
-                        pairs
+                        let further = some_pairs(last_inner, &inner, count - 1, rng);
+                        let (mut from, mut to): (Vec<u32>, Vec<u32>) = further.into_iter().unzip();
+                        from.push(last_outputs[0]);
+                        to.push(inputs[0]);
+                        some_pairs(&from, &to, count, rng)
                     }
                     Wiring::Wdep => some_pairs(last_outputs, &inputs, count, rng),
                     Wiring::Wfree => some_pairs(last_inner, &inner, count, rng),

@@ -97,8 +97,9 @@ fn rwnn_differs() -> Vec<String> {
         "Devices: theirs are a Xeon, a T4 and an A100 on PCIe 4.0, timed; ours are three devices of the same names with \
          drawn times."
             .to_owned(),
-        "Wirings: with `sdep` as built here, every further channel joins ops that the sink of one module and the source of the \
-         next put in order already, so that it hardly binds; the rows of `sdep` are nearly one problem."
+        "Wirings: the paper's `sdep` and `wdep` can be read in several ways. Ours: with `sdep` a module has one source and one \
+         sink, and channels lead from the sink and from inner ops to the next source and its inner ops, paired by chance; \
+         with `wdep` it has as many inputs and outputs as channels, joined one to one."
             .to_owned(),
         solver_differs(),
     ]

@@ -55,11 +55,12 @@ struct Round {
     width: u32,
 }
 
-/// From a blink to minutes. The last one that there is time for is as wide as the time allows.
+/// From a blink to minutes. Where time is left that is too short for the next, searches as wide as it allows follow.
 const ROUNDS: &[Round] = &[
     Round { tails: None, width: 4 },
     Round { tails: None, width: 20 },
     Round { tails: None, width: 200 },
+    Round { tails: Sharpening::of(24, 40), width: 200 },
     Round { tails: Sharpening::of(36, 100), width: 300 },
     Round { tails: Sharpening::of(36, 400), width: 1_000 },
     Round { tails: Sharpening::of(48, 1_500), width: 4_000 },
@@ -75,8 +76,10 @@ const MOST_OPS_AT_ONCE: usize = 3_000;
 const MOST_OPS_WITH_TAILS: usize = 1_500;
 /// The share of the time left that sharpening tails may be expected to take; a wide search is better than that.
 const TAILS_SHARE: f64 = 0.4;
-/// The share of the time left that the last search of the whole network is made for.
+/// The share of the time left that a last search of the whole network is made for.
 const LAST_SHARE: f64 = 0.8;
+/// How much wider than the widest so far a last search must be.
+const WIDER: f64 = 1.5;
 /// How long a row takes in a window, against one of the whole network, until it was measured.
 const WINDOW_PACE: f64 = 0.35;
 /// The share of the time that goes to windows, with one thread.
@@ -145,26 +148,41 @@ impl Wide {
         Wide { prover, pace: None, window_pace: None, widest: 0, exhausted: false }
     }
 
+    /// Whether there is time for a round: for sharpening its tails, or a search of its width.
+    fn has_time_for(&self, round: &Round, budget: &Budget) -> bool {
+        match self.sharpening(round) {
+            Some(sharpening) => self.seconds(sharpening) <= TAILS_SHARE * left(budget),
+            None => self.affordable(budget) >= round.width,
+        }
+    }
+
+    /// A round, or else a search as wide as the time left allows.
+    fn next(&mut self, round: Option<&Round>, limit: Time, budget: &Budget) -> Option<Found> {
+        match round {
+            Some(round) => self.round(round, limit, budget),
+            None => self.last(limit, budget),
+        }
+    }
+
+    /// Sharper tails, if the round says so, and a search of the whole network.
     fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<Found> {
-        let left = || budget.time.saturating_sub(budget.start.elapsed()).as_secs_f64();
-        let mut width = round.width;
-        let sharpening = round.tails.filter(|_| self.prover.dense().op_count() <= MOST_OPS_WITH_TAILS);
-        if let Some(sharpening) = sharpening {
-            if self.seconds(sharpening) <= TAILS_SHARE * left() {
-                self.sharpen(sharpening, limit, budget);
-            } else {
-                // Better than sharper tails that take too long: all the time for the widest search there can be.
-                width = MOST_ROWS;
-            }
+        if let Some(sharpening) = self.sharpening(round) {
+            let began = Instant::now();
+            self.prover.raise_tails(sharpening.window, sharpening.width, limit, &mut || budget.is_spent());
+            self.window_pace = Some(began.elapsed().as_secs_f64() / sharpening.size());
+            self.widest = 0;
         }
-        let affordable = self.pace.map_or(u32::MAX, |pace| (left() * LAST_SHARE / pace) as u32);
-        if affordable <= width {
-            width = affordable;
-            self.exhausted = true;
-            if width <= self.widest && sharpening.is_none() {
-                return None;
-            }
-        }
+        self.search(round.width.min(self.affordable(budget)), limit, budget)
+    }
+
+    /// A search as wide as the time left allows, if it is worth it.
+    fn last(&mut self, limit: Time, budget: &Budget) -> Option<Found> {
+        let width = self.affordable(budget);
+        self.exhausted |= f64::from(width) < WIDER * f64::from(self.widest);
+        if self.exhausted { None } else { self.search(width, limit, budget) }
+    }
+
+    fn search(&mut self, width: u32, limit: Time, budget: &Budget) -> Option<Found> {
         let width = width.clamp(1, MOST_ROWS);
         let began = Instant::now();
         let found = self.prover.search_whole(width, limit, &mut || budget.is_spent());
@@ -174,18 +192,27 @@ impl Wide {
         Some(found)
     }
 
+    fn sharpening(&self, round: &Round) -> Option<Sharpening> {
+        round.tails.filter(|_| self.prover.dense().op_count() <= MOST_OPS_WITH_TAILS)
+    }
+
+    /// How wide a search there is time for, by what is known of the pace.
+    fn affordable(&self, budget: &Budget) -> u32 {
+        let width = self.pace.map_or(u32::MAX, |pace| (left(budget) * LAST_SHARE / pace) as u32);
+        width.min(MOST_ROWS)
+    }
+
     /// How long sharpening tails may take, by what is known of the pace.
     fn seconds(&self, sharpening: Sharpening) -> f64 {
         let devices = self.prover.dense().device_count() as f64;
         let pace = self.window_pace.or_else(|| self.pace.map(|pace| pace * devices * WINDOW_PACE));
         pace.map_or(0.0, |pace| pace * sharpening.size())
     }
+}
 
-    fn sharpen(&mut self, sharpening: Sharpening, limit: Time, budget: &Budget) {
-        let began = Instant::now();
-        self.prover.raise_tails(sharpening.window, sharpening.width, limit, &mut || budget.is_spent());
-        self.window_pace = Some(began.elapsed().as_secs_f64() / sharpening.size());
-    }
+/// Seconds left.
+fn left(budget: &Budget) -> f64 {
+    budget.time.saturating_sub(budget.start.elapsed()).as_secs_f64()
 }
 
 struct Rounds<'r, 'a, 's> {
@@ -210,17 +237,16 @@ impl<'s> Rounds<'_, '_, 's> {
     fn all(&mut self) {
         self.prove();
         let at_once = self.surroundings.dense.op_count() <= MOST_OPS_AT_ONCE;
-        for round in ROUNDS.iter().filter(|_| at_once) {
-            if self.is_over() || self.wide.exhausted {
-                break;
-            }
+        let mut rounds = ROUNDS.iter().peekable();
+        while at_once && !self.is_over() && !self.wide.exhausted {
+            let round = rounds.next_if(|round| self.wide.has_time_for(round, self.run.budget));
             let share = self.run.budget.start.elapsed().mul_f64(WINDOW_SHARE);
             match self.windows().filter(|_| self.run.budget.threads > 1) {
                 Some(windows) => self.search_beside(round, &windows),
                 None => {
                     self.improve(share.saturating_sub(self.on_windows));
                     let limit = self.limit();
-                    let found = self.wide.round(round, limit, self.run.budget);
+                    let found = self.wide.next(round, limit, self.run.budget);
                     self.take(found);
                 }
             }
@@ -277,7 +303,7 @@ impl<'s> Rounds<'_, '_, 's> {
     }
 
     /// A round on one thread, window search on the others.
-    fn search_beside(&mut self, round: &Round, windows: &Windows<'s>) {
+    fn search_beside(&mut self, round: Option<&Round>, windows: &Windows<'s>) {
         let limit = self.limit();
         let budget = self.run.budget;
         let done = AtomicBool::new(false);
@@ -303,7 +329,7 @@ impl<'s> Rounds<'_, '_, 's> {
                 });
             }
             scope.spawn(move || {
-                let found = wide.round(round, limit, budget);
+                let found = wide.next(round, limit, budget);
                 let _ = sender.send(News::Searched(found));
             });
             loop {
