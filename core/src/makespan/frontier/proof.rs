@@ -112,21 +112,21 @@ impl Prover {
         Evidence::Frontier { weights: self.weights.clone(), steps: self.best.clone() }
     }
 
-    /// Searches the `window` ops that follow each op. False if it was stopped before the first op.
+    /// Searches the `window` ops that follow each op, from the last op on; says how many ops it got to.
     pub fn raise_tails(
         &mut self,
         window: u32,
         width: u32,
         limit: Time,
         stop: &mut dyn FnMut() -> bool,
-    ) -> bool {
+    ) -> u32 {
         let order: Vec<u32> = self.dense.order().iter().rev().copied().collect();
         let done = self.raise_some(&order, window, width, limit, stop);
         if done > 0 {
             self.steps.push(ProofStep::Tails { window, width, limit_ps: limit, ops: done });
             self.take_tails();
         }
-        done as usize == order.len()
+        done
     }
 
     fn raise_some(

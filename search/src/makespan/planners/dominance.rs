@@ -72,16 +72,17 @@ const ROUNDS: &[Round] = &[
 
 /// Past this many ops only windows are searched.
 const MOST_OPS_AT_ONCE: usize = 3_000;
-/// Past this many ops tails are not sharpened.
-const MOST_OPS_WITH_TAILS: usize = 1_500;
-/// The share of the time left that sharpening tails may be expected to take; a wide search is better than that.
-const TAILS_SHARE: f64 = 0.4;
+/// The share of the time left that sharpening tails may take: where searches add nothing to what the tails prove, and
+/// where they do, so that a wide search is the better use of it.
+const TAILS_SHARE: (f64, f64) = (0.7, 0.35);
+/// How much of the gap that the tails leave a search must close to count.
+const ADDS: f64 = 0.1;
+/// The share of the time left that a search before the tails are sharpened may take.
+const BLUNT_SHARE: f64 = 0.1;
 /// The share of the time left that a last search of the whole network is made for.
 const LAST_SHARE: f64 = 0.8;
 /// How much wider than the widest so far a last search must be.
 const WIDER: f64 = 1.5;
-/// How long a row takes in a window, against one of the whole network, until it was measured.
-const WINDOW_PACE: f64 = 0.35;
 /// The share of the time that goes to windows, with one thread.
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
@@ -135,9 +136,11 @@ struct Wide {
     prover: Prover,
     /// Seconds for each row of the width, by the last search of the whole network.
     pace: Option<f64>,
-    /// Seconds for each row of a sharpening, by the last one.
-    window_pace: Option<f64>,
-    /// The widest search so far.
+    /// Seconds for sharpening the tails, over its size, by the last time.
+    tails_pace: Option<f64>,
+    /// The share of the time left that sharpening the tails may take.
+    tails_share: f64,
+    /// The widest search with the tails as they are.
     widest: u32,
     /// Whether wider searches are of no use: one was exact, or as wide as time allows.
     exhausted: bool,
@@ -145,14 +148,16 @@ struct Wide {
 
 impl Wide {
     fn new(prover: Prover) -> Wide {
-        Wide { prover, pace: None, window_pace: None, widest: 0, exhausted: false }
+        Wide { prover, pace: None, tails_pace: None, tails_share: TAILS_SHARE.0, widest: 0, exhausted: false }
     }
 
-    /// Whether there is time for a round: for sharpening its tails, or a search of its width.
+    /// Whether there is time for a round, by what is known of the pace.
     fn has_time_for(&self, round: &Round, budget: &Budget) -> bool {
-        match self.sharpening(round) {
-            Some(sharpening) => self.seconds(sharpening) <= TAILS_SHARE * left(budget),
-            None => self.affordable(budget) >= round.width,
+        match round.tails {
+            Some(tails) => {
+                self.tails_pace.map_or(0.0, |pace| pace * tails.size()) <= self.tails_share * left(budget)
+            }
+            None => self.pace.map_or(0.0, |pace| pace * f64::from(round.width)) <= BLUNT_SHARE * left(budget),
         }
     }
 
@@ -166,13 +171,23 @@ impl Wide {
 
     /// Sharper tails, if the round says so, and a search of the whole network.
     fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<Found> {
-        if let Some(sharpening) = self.sharpening(round) {
+        if let Some(tails) = round.tails {
             let began = Instant::now();
-            self.prover.raise_tails(sharpening.window, sharpening.width, limit, &mut || budget.is_spent());
-            self.window_pace = Some(began.elapsed().as_secs_f64() / sharpening.size());
+            let most = Duration::from_secs_f64(self.tails_share * left(budget));
+            let mut stop = || budget.is_spent() || began.elapsed() > most;
+            let done = self.prover.raise_tails(tails.window, tails.width, limit, &mut stop);
+            let share = f64::from(done.max(1)) / self.prover.dense().op_count() as f64;
+            self.tails_pace = Some(began.elapsed().as_secs_f64() / share / tails.size());
             self.widest = 0;
         }
-        self.search(round.width.min(self.affordable(budget)), limit, budget)
+        let before = self.prover.lower();
+        let found = self.search(round.width.min(self.affordable(budget)), limit, budget);
+        if round.tails.is_some() {
+            let (gained, gap) = (self.prover.lower().0 - before.0, limit.0.saturating_sub(before.0));
+            let adds = gained as f64 > ADDS * gap as f64;
+            self.tails_share = if adds { TAILS_SHARE.1 } else { TAILS_SHARE.0 };
+        }
+        found
     }
 
     /// A search as wide as the time left allows, if it is worth it.
@@ -192,21 +207,10 @@ impl Wide {
         Some(found)
     }
 
-    fn sharpening(&self, round: &Round) -> Option<Sharpening> {
-        round.tails.filter(|_| self.prover.dense().op_count() <= MOST_OPS_WITH_TAILS)
-    }
-
     /// How wide a search there is time for, by what is known of the pace.
     fn affordable(&self, budget: &Budget) -> u32 {
         let width = self.pace.map_or(u32::MAX, |pace| (left(budget) * LAST_SHARE / pace) as u32);
         width.min(MOST_ROWS)
-    }
-
-    /// How long sharpening tails may take, by what is known of the pace.
-    fn seconds(&self, sharpening: Sharpening) -> f64 {
-        let devices = self.prover.dense().device_count() as f64;
-        let pace = self.window_pace.or_else(|| self.pace.map(|pace| pace * devices * WINDOW_PACE));
-        pace.map_or(0.0, |pace| pace * sharpening.size())
     }
 }
 
@@ -239,7 +243,9 @@ impl<'s> Rounds<'_, '_, 's> {
         let at_once = self.surroundings.dense.op_count() <= MOST_OPS_AT_ONCE;
         let mut rounds = ROUNDS.iter().peekable();
         while at_once && !self.is_over() && !self.wide.exhausted {
-            let round = rounds.next_if(|round| self.wide.has_time_for(round, self.run.budget));
+            let has_time = |round: &&Round| self.wide.has_time_for(round, self.run.budget);
+            while rounds.next_if(|round| round.tails.is_none() && !has_time(round)).is_some() {}
+            let round = rounds.next_if(has_time);
             let share = self.run.budget.start.elapsed().mul_f64(WINDOW_SHARE);
             match self.windows().filter(|_| self.run.budget.threads > 1) {
                 Some(windows) => self.search_beside(round, &windows),
