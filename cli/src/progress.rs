@@ -17,15 +17,24 @@ pub(crate) struct Progress {
 impl Progress {
     /// Starts the line, unless standard error is no terminal or `quiet` is set.
     pub(crate) fn start(quiet: bool, time: Duration) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(time.as_millis() as u64), ProgressDrawTarget::hidden());
+        let progress = Progress::begin(quiet, "{spinner} {elapsed} of at most {prefix}  {msg}", "reading");
+        progress.bar.set_prefix(format!("{time:?}"));
+        progress
+    }
+
+    /// Starts a line about something that has no limit, unless standard error is no terminal.
+    pub(crate) fn about(what: &'static str) -> Progress {
+        Progress::begin(false, "{spinner} {elapsed}  {msg}", what)
+    }
+
+    fn begin(quiet: bool, template: &str, message: &'static str) -> Progress {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
         if !quiet && terminal {
-            let template = "{spinner} {elapsed} of at most {prefix}  {msg}";
             let style =
                 ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner());
             bar.set_style(style);
-            bar.set_prefix(format!("{time:?}"));
-            bar.set_message("reading");
+            bar.set_message(message);
             let later = bar.clone();
             std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_secs(1));

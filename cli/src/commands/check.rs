@@ -11,6 +11,7 @@ use crate::Done;
 use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
 use crate::assemble::{assemble, read_once, same_reading};
 use crate::failure::Failure;
+use crate::progress::Progress;
 use crate::show;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
@@ -18,7 +19,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     read_once(files.into_iter().flatten().map(String::as_str))?;
     let loaded = file::load(&args.plan)?;
     let plan = PlanFile::read(&loaded)?;
+    let progress = Progress::about("following the proof: it may take as long as it took to find");
     let mut result = plan.check();
+    drop(progress);
     if let Some(model) = &args.against {
         let real = assemble(model, &same_question(&plan, args))?;
         let differences = plan.check_against(&real.problem, &real.sources);
