@@ -86,6 +86,8 @@ impl Experiment for Growth {
             "Networks as `divvy generate rwnn` makes them: ER(0.2) modules of 10 nodes, wdep, 2 channels, three unlike \
              devices."
                 .to_owned(),
+            "Peak memory is the whole program's, with what experiments before this one left behind: run it by itself."
+                .to_owned(),
             "Past some thousand ops `auto` searches in windows only, so that its bound stays that of areas and chains."
                 .to_owned(),
         ];

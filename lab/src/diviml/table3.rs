@@ -105,7 +105,7 @@ impl Experiment for Table3 {
         differs.push(
             "A time is when the last improvement came. Where the limit ended a run, its best is the best within the limit, and \
              its time is at most the limit: in quick mode MILP's is cut short, and the factor with it. Without a time: it never \
-             got there."
+             got there. Both start from HEFT's plan, so a time of milliseconds means that nothing better was found."
                 .to_owned(),
         );
         differs.extend(notes.lines());
