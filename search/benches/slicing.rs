@@ -41,7 +41,7 @@ fn orders(net: &Net<'_>) -> Vec<Vec<u32>> {
 }
 
 /// The best value of every order.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_count = 10)]
 fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
     let dense = Dense::new(&problem).expect("a pipeline problem");
@@ -57,7 +57,7 @@ fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
 }
 
 /// Whether every order can be sliced within 1 % of its best value.
-#[divan::bench(args = SIZES)]
+#[divan::bench(args = SIZES, sample_count = 10)]
 fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
     let dense = Dense::new(&problem).expect("a pipeline problem");
@@ -78,13 +78,13 @@ fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
 }
 
 /// The published program on a table that is filled segment by segment.
-#[divan::bench(args = [200, 1000])]
+#[divan::bench(args = [200, 1000], sample_count = 10)]
 fn quadratic(bencher: Bencher<'_, '_>, nodes: u32) {
     published_with(bencher, nodes, published::costs_by_segments);
 }
 
 /// The published program on a table from a Fenwick tree.
-#[divan::bench(args = [200, 1000])]
+#[divan::bench(args = [200, 1000], sample_count = 10)]
 fn fenwick(bencher: Bencher<'_, '_>, nodes: u32) {
     published_with(bencher, nodes, published::costs_by_fenwick);
 }

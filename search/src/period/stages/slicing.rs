@@ -77,6 +77,7 @@ pub struct Slicer<'n> {
     change: Vec<i64>,
     fewest: Vec<u32>,
     busiest: Vec<u64>,
+    from: Vec<u32>,
     taken: Vec<Slice>,
 }
 
@@ -108,6 +109,7 @@ impl<'n> Slicer<'n> {
             change: Vec::new(),
             fewest: Vec::new(),
             busiest: Vec::new(),
+            from: Vec::new(),
             taken: Vec::new(),
         }
     }
@@ -242,16 +244,98 @@ impl<'n> Slicer<'n> {
 
     /// The best slices of value at most `limit`; none if there are none.
     pub fn best_within(&mut self, limit: u64) -> Option<Slices> {
-        let mut best = self.slice_within(limit).ok()?;
         let mut low = self.least_value();
+        let mut best = loop {
+            // Far above the best value stages are long and everything is slow, so the limit comes up from below.
+            let guess = low.saturating_add(low / 16).saturating_add(1).min(limit);
+            match self.slice(guess) {
+                Ok(slices) => break slices,
+                Err(_) if guess == limit => return None,
+                Err(next) => low = next.max(guess),
+            }
+        };
+        let middle = |low: u64, high: u64| low + (high - low) / 2;
+        while best.value > low && best.value - low > best.value / 64 {
+            let limit = middle(low, best.value);
+            if self.can_keep(limit) {
+                best = self.slice(limit).ok()?;
+            } else {
+                low = limit + 1;
+            }
+        }
         while low < best.value {
-            let middle = low + (best.value - low) / 2;
-            match self.slice_within(middle) {
+            match self.slice(middle(low, best.value - 1)) {
                 Ok(better) => best = better,
                 Err(next) => low = next.min(best.value),
             }
         }
         Some(best)
+    }
+
+    /// As [`Slicer::slice_within`], by the quicker way where there is one.
+    fn slice(&mut self, limit: u64) -> Result<Slices, u64> {
+        if self.plain { self.slice_plain(limit) } else { self.slice_within(limit) }
+    }
+
+    /// On identical devices, with work and transfers alone.
+    fn slice_plain(&mut self, limit: u64) -> Result<Slices, u64> {
+        let count = self.len();
+        let bound = limit.min(i64::MAX as u64) as i64;
+        self.change.clear();
+        self.change.resize(count, 0);
+        self.fewest.clear();
+        self.fewest.resize(count + 1, NONE);
+        self.busiest.clear();
+        self.busiest.resize(count + 1, 0);
+        self.from.clear();
+        self.from.resize(count + 1, 0);
+        self.fewest[0] = 0;
+        let mut lowest = 0;
+        let mut refused = i64::MAX;
+        for end in 0..count {
+            self.advance(end);
+            let work = self.work_before[end + 1];
+            while work - self.work_before[lowest] > limit {
+                lowest += 1;
+            }
+            if lowest > 0 {
+                refused = refused.min((work - self.work_before[lowest - 1]) as i64);
+            }
+            if lowest > end {
+                return Err(refused as u64);
+            }
+            let mut cost = 0;
+            let (mut fewest, mut busiest, mut from) = (NONE - 1, i64::MAX, 0);
+            for start in (lowest..=end).rev() {
+                cost += self.change[start];
+                if cost > bound {
+                    refused = refused.min(cost);
+                    continue;
+                }
+                let before = self.fewest[start];
+                if before <= fewest {
+                    let load = cost.max(self.busiest[start] as i64);
+                    if before < fewest || load < busiest {
+                        (fewest, busiest, from) = (before, load, start as u32);
+                    }
+                }
+            }
+            self.fewest[end + 1] = fewest + 1;
+            self.busiest[end + 1] = busiest as u64;
+            self.from[end + 1] = from;
+        }
+        if self.fewest[count] > self.most {
+            return Err(refused as u64);
+        }
+        let mut slices = Slices { value: self.busiest[count], slices: Vec::new() };
+        let mut end = count as u32;
+        while end > 0 {
+            let start = self.from[end as usize];
+            slices.slices.push(Slice { start, end, sort: 0, replicas: 1 });
+            end = start;
+        }
+        slices.slices.reverse();
+        Ok(slices)
     }
 
     /// The best slices; none if the order cannot be sliced at all.
