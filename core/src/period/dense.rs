@@ -202,9 +202,8 @@ impl Dense {
             (Vec::with_capacity(sorts * tensors), Vec::with_capacity(sorts * tensors));
         let mut must_leave = Vec::with_capacity(sorts * tensors);
         for tensor in 0..tensors {
-            let least = |kinds: &[u32]| {
-                kinds.iter().map(|&kind| self.time_of_kind(kind, tensor)).min().unwrap_or(0)
-            };
+            let least =
+                |kinds: &[u32]| kinds.iter().map(|&kind| self.time_of_kind(kind, tensor)).min().unwrap_or(0);
             for (sort, known) in self.sorts.iter().enumerate() {
                 let here = known.devices[0] as usize;
                 let from_outside = self.producer[tensor] == NOBODY;

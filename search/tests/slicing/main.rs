@@ -46,7 +46,8 @@ fn best_of_all(case: &Case, order: &[u32]) -> Option<u64> {
         let ways = if runs.len() > devices { 0 } else { devices.pow(runs.len() as u32) };
         for way in 0..ways {
             let device = |i: usize| DeviceId::new(way / devices.pow(i as u32) % devices);
-            let stages = runs.iter().enumerate().map(|(i, ops)| Stage { device: device(i), ops: ops.clone() });
+            let stages =
+                runs.iter().enumerate().map(|(i, ops)| Stage { device: device(i), ops: ops.clone() });
             let plan = Plan::Pipeline(PipelinePlan { stages: stages.collect() });
             best = best.into_iter().chain(oracle::score(&case.model, &plan)).min();
         }

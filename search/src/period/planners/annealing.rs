@@ -6,9 +6,10 @@ use std::sync::mpsc;
 
 use divvy_core::outcome::StopReason;
 use divvy_core::period::dense::{Dense, NEVER};
+use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
-use crate::period::stages::{Found, Net, Pace, kernel, plan_of, work};
+use crate::period::stages::{Net, Pace, Shared, kernel, work};
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -36,38 +37,37 @@ impl Planner for Annealing {
     }
 }
 
-/// Runs workers until the budget is spent or the best plan is known to be the best there is.
+/// Runs workers until the budget is spent.
 fn search(run: &mut Run<'_>, net: &Net<'_>, pace: &Pace) {
     let threads = u64::from(run.budget.threads.max(1));
-    let best = AtomicU64::new(run.outcome().value().map_or(NEVER, |value| value.0));
-    let seed = run.budget.seed;
+    let best = run.outcome().value().map_or(NEVER, |value| value.0);
+    let (problem, seed) = (run.problem, run.budget.seed);
+    let floor = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+    let shared = || Shared { problem, net, best: AtomicU64::new(best), floor };
     if threads == 1 {
-        work(net, seed, pace.clone(), &best, &mut |found| offer(run, net, &found));
+        work(&shared(), seed, pace.clone(), &mut |plan| offer(run, plan));
         return;
     }
+    let together = shared();
     // With a limit of nodes nobody hears of the others, so that the result does not depend on who is faster.
     let alone = run.budget.nodes.is_some();
-    let (sender, receiver) = mpsc::channel::<Found>();
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for worker in 0..threads {
-            let (sender, pace, best) = (sender.clone(), pace.clone(), &best);
+            let (sender, pace, together) = (sender.clone(), pace.clone(), &together);
             scope.spawn(move || {
-                let own = AtomicU64::new(best.load(std::sync::atomic::Ordering::Relaxed));
-                let best = if alone { &own } else { best };
                 let seed = seed.wrapping_add(worker.wrapping_mul(0x9e37_79b9));
                 // Nobody listens once the search is over.
-                work(net, seed, pace, best, &mut |found| drop(sender.send(found)));
+                let tell = &mut |plan| drop(sender.send(plan));
+                if alone { work(&shared(), seed, pace, tell) } else { work(together, seed, pace, tell) }
             });
         }
         drop(sender);
-        for found in receiver {
-            offer(run, net, &found);
-        }
+        receiver.into_iter().for_each(|plan| offer(run, plan));
     });
 }
 
-fn offer(run: &mut Run<'_>, net: &Net<'_>, found: &Found) {
-    // Where links are uneven a plan may turn out dearer, or not valid at all.
-    let _ = run.offer(plan_of(net, &found.order, &found.slices));
+fn offer(run: &mut Run<'_>, plan: Plan) {
+    let offered = run.offer(plan);
+    debug_assert!(offered.is_ok(), "workers offer what passed the check, or what slicing makes");
 }
-

@@ -92,7 +92,7 @@ pub(crate) fn anneal<'n>(
 /// A random move within range.
 fn propose(net: &Net<'_>, labels: &Labels<'_>, movable: &[u32], rng: &mut Rng) -> Option<Move> {
     let bits = rng.next_u64();
-    let unit = movable[((bits >> 32) * movable.len() as u64 >> 32) as usize];
+    let unit = movable[(((bits >> 32) * movable.len() as u64) >> 32) as usize];
     let (low, high) = labels.range(unit as usize);
     if low == high {
         return None;

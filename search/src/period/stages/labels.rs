@@ -103,10 +103,6 @@ impl<'n> Labels<'n> {
         self.stage_of[unit]
     }
 
-    pub(crate) fn all(&self) -> &[u32] {
-        &self.stage_of
-    }
-
     pub(crate) fn sorts(&self) -> &[u32] {
         &self.sort_of
     }

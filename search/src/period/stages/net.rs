@@ -183,7 +183,8 @@ impl<'a> Net<'a> {
                 })
                 .collect();
             let leaves = costs.iter().any(|c| c.2);
-            let paid = costs.iter().any(|c| (c.0 > 0 && !to.is_empty()) || (c.1 > 0 && (!to.is_empty() || leaves)));
+            let paid =
+                costs.iter().any(|c| (c.0 > 0 && !to.is_empty()) || (c.1 > 0 && (!to.is_empty() || leaves)));
             if !paid || (to.is_empty() && !leaves) {
                 continue;
             }
@@ -257,11 +258,8 @@ impl Kahn {
         self.waiting.clear();
         self.waiting.extend((0..net.len()).map(|unit| net.predecessors.get(unit).len() as u32));
         self.ready.clear();
-        for unit in 0..net.len() {
-            if self.waiting[unit] == 0 {
-                self.ready.push((sortable(keys[unit]), std::cmp::Reverse(unit as u32)));
-            }
-        }
+        let first = self.waiting.iter().zip(keys).enumerate().filter(|(_, (waiting, _))| **waiting == 0);
+        self.ready.extend(first.map(|(unit, (_, &key))| (sortable(key), std::cmp::Reverse(unit as u32))));
         while let Some((_, std::cmp::Reverse(unit))) = self.ready.pop() {
             order.push(unit);
             for &next in net.successors.get(unit as usize) {

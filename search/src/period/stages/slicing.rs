@@ -72,6 +72,7 @@ pub struct Slicer<'n> {
     work_before: Vec<u64>,
     allowed: Vec<bool>,
     last_read: Vec<u32>,
+    reads_left: Vec<u32>,
     made_at: Vec<u32>,
     /// Tables of a decision.
     change: Vec<i64>,
@@ -105,6 +106,7 @@ impl<'n> Slicer<'n> {
             work_before: Vec::new(),
             allowed: Vec::new(),
             last_read: vec![NONE; net.tensor_count()],
+            reads_left: vec![0; net.tensor_count()],
             made_at: vec![NONE; net.len()],
             change: Vec::new(),
             fewest: Vec::new(),
@@ -112,16 +114,6 @@ impl<'n> Slicer<'n> {
             from: Vec::new(),
             taken: Vec::new(),
         }
-    }
-
-    /// Stages take devices of these sorts, in this sequence, leaving out any.
-    pub(crate) fn set_sequence(&mut self, sorts: &[u32]) {
-        self.supply = in_sequence(self.net.sorts, sorts);
-    }
-
-    /// Whether every sequence of sorts is tried at once.
-    pub(crate) fn tries_all_sequences(&self) -> bool {
-        matches!(self.supply, Supply::Counts { .. })
     }
 
     /// Takes an order of units, which must be topological.
@@ -138,6 +130,9 @@ impl<'n> Slicer<'n> {
         self.work_before.resize(sorts, 0);
         self.allowed.clear();
         self.last_read.fill(NONE);
+        for (tensor, left) in self.reads_left.iter_mut().enumerate() {
+            *left = net.readers.get(tensor).len() as u32;
+        }
         for (place, &unit) in order.iter().enumerate() {
             self.made_at[unit as usize] = place as u32;
         }
@@ -157,8 +152,8 @@ impl<'n> Slicer<'n> {
                 let tensor = tensor as usize;
                 let maker = net.maker[tensor];
                 let before = std::mem::replace(&mut self.last_read[tensor], place);
-                let is_last = maker != NOBODY
-                    && net.readers.get(tensor).iter().all(|&r| self.made_at[r as usize] <= place);
+                self.reads_left[tensor] -= 1;
+                let is_last = maker != NOBODY && self.reads_left[tensor] == 0;
                 for sort in 0..sorts {
                     self.fresh[row + sort] += net.enter(tensor, sort) as i64;
                 }
@@ -218,24 +213,25 @@ impl<'n> Slicer<'n> {
         for end in 0..count {
             let events = self.event_starts[end] as usize..self.event_starts[end + 1] as usize;
             for (&at, &by) in self.event_at[events.clone()].iter().zip(&self.event_by[events]) {
-                self.change[at as usize] -= by;
+                let change = &mut self.change[at as usize];
+                *change = change.wrapping_sub(by);
             }
             self.change[end] = self.fresh[end];
             let work = self.work_before[end + 1];
             while work - self.work_before[lowest] > limit {
                 lowest += 1;
             }
-            let mut cost = 0;
+            if lowest > end {
+                return false;
+            }
+            // Sums of a validated problem stay in range, so the check for overflow is left out of the innermost loop.
+            let mut cost = 0i64;
             let mut fewest = NONE - 1;
             let starts = self.change[lowest..=end].iter().zip(&self.fewest[lowest..=end]).rev();
             for (&change, &before) in starts {
-                cost += change;
-                if cost <= bound && before < fewest {
-                    fewest = before;
-                }
-            }
-            if lowest > end {
-                return false;
+                cost = cost.wrapping_add(change);
+                let kept = if cost <= bound { before } else { NONE };
+                fewest = fewest.min(kept);
             }
             self.fewest[end + 1] = fewest + 1;
         }
@@ -304,10 +300,10 @@ impl<'n> Slicer<'n> {
             if lowest > end {
                 return Err(refused as u64);
             }
-            let mut cost = 0;
+            let mut cost = 0i64;
             let (mut fewest, mut busiest, mut from) = (NONE - 1, i64::MAX, 0);
             for start in (lowest..=end).rev() {
-                cost += self.change[start];
+                cost = cost.wrapping_add(self.change[start]);
                 if cost > bound {
                     refused = refused.min(cost);
                     continue;
@@ -349,7 +345,8 @@ impl<'n> Slicer<'n> {
         let (mut total, mut largest) = (0u64, 0);
         for place in 0..count {
             let work = |sort: usize| {
-                let work = self.work_before[(place + 1) * sorts + sort] - self.work_before[place * sorts + sort];
+                let work =
+                    self.work_before[(place + 1) * sorts + sort] - self.work_before[place * sorts + sort];
                 if self.allowed[place * sorts + sort] { work } else { NEVER }
             };
             let least = (0..sorts).map(work).min().unwrap_or(0);
@@ -380,7 +377,8 @@ impl<'n> Slicer<'n> {
         for end in 0..count {
             self.advance(end);
             for (sort, lowest) in lowest.iter_mut().enumerate() {
-                let most = if self.replicate { limit.saturating_mul(u64::from(self.devices(sort))) } else { limit };
+                let most =
+                    if self.replicate { limit.saturating_mul(u64::from(self.devices(sort))) } else { limit };
                 let work = self.work_before[(end + 1) * sorts + sort];
                 while *lowest <= end && work - self.work_before[*lowest * sorts + sort] > most {
                     *lowest += 1;
@@ -472,7 +470,9 @@ impl<'n> Slicer<'n> {
             if before == NONE {
                 continue;
             }
-            let Some((state_after, after)) = self.use_devices(state, before, sort, replicas) else { continue };
+            let Some((state_after, after)) = self.use_devices(state, before, sort, replicas) else {
+                continue;
+            };
             let busiest = self.busiest[start * states + state].max(load);
             let at = (end + 1) * states + state_after;
             if (after, busiest) < (self.fewest[at], self.busiest[at]) {
@@ -481,7 +481,9 @@ impl<'n> Slicer<'n> {
         }
         // With more devices than needed for this limit its load would fall further, which only matters to what is
         // refused: the next load that a smaller limit asks for.
-        (self.replicate && replicas > 1).then(|| cost.div_ceil(u64::from(replicas - 1))).filter(|&next| next > limit)
+        (self.replicate && replicas > 1)
+            .then(|| cost.div_ceil(u64::from(replicas - 1)))
+            .filter(|&next| next > limit)
     }
 
     /// State and count after some devices of a sort; none if there are not so many.
