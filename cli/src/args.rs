@@ -242,6 +242,9 @@ pub(crate) struct ProblemArgs {
     /// [default: the number of devices]
     #[arg(long, allow_negative_numbers = true, value_name = "K|auto", value_parser = stages)]
     pub(crate) stages: Option<Stages>,
+    /// Let several identical devices share a pipeline stage, each taking requests in turn
+    #[arg(long)]
+    pub(crate) replicate: bool,
     /// Most device changes along the network (stream)
     #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) max_splits: Option<u32>,

@@ -257,6 +257,7 @@ fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<Constrai
         spec.memory_limit.insert(device, bytes);
     }
     spec.max_splits = args.max_splits.or(spec.max_splits);
+    spec.replicate |= args.replicate;
     spec.min_splits = args.min_splits.or(spec.min_splits);
     spec.input_at = args.input_at.clone().or(spec.input_at);
     spec.output_at = args.output_at.clone().or(spec.output_at);

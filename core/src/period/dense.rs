@@ -113,11 +113,21 @@ pub struct Dense {
     output_at: Option<u32>,
     even_links: bool,
     activations_count: bool,
+    replicate: bool,
 }
 
 impl Dense {
-    /// The tables of a `pipeline` problem; else why there are none.
+    /// The tables of a `pipeline` problem; else why there are none. What they say of stages does not hold where several
+    /// devices may share one.
     pub fn new(problem: &Problem) -> Result<Dense, String> {
+        if problem.constraints.replicate {
+            return Err("it does not know stages that several devices share".to_owned());
+        }
+        Dense::with_shared_stages(problem)
+    }
+
+    /// As [`Dense::new`], for whoever knows that several devices may share a stage ([`Dense::replicate`]).
+    pub fn with_shared_stages(problem: &Problem) -> Result<Dense, String> {
         let Objective::Pipeline { stages } = problem.objective else {
             return Err(format!("it works on `pipeline`, not on `{}`", problem.objective.name()));
         };
@@ -172,6 +182,7 @@ impl Dense {
             kinds,
             input_at: problem.constraints.input_at.map(|d| d.0),
             output_at: problem.constraints.output_at.map(|d| d.0),
+            replicate: problem.constraints.replicate,
             activations_count: problem.constraints.memory_rule == MemoryRule::All,
             sorts,
             sort_of,
@@ -391,6 +402,11 @@ impl Dense {
         self.activations_count
     }
 
+    /// Whether several devices of one sort may share a stage.
+    pub fn replicate(&self) -> bool {
+        self.replicate
+    }
+
     /// Whether all devices are alike and links are even, so that a stage costs the same on any of them.
     pub fn identical_devices(&self) -> bool {
         self.sorts.len() == 1 && self.even_links
@@ -460,6 +476,7 @@ fn sorts(problem: &Problem) -> (Vec<Sort>, Vec<u32>) {
     let mut sorts: Vec<Sort> = Vec::new();
     let mut sort_of = Vec::with_capacity(hardware.device_count());
     let mut known = HashMap::new();
+    let groups = if constraints.replicate { hardware.interchangeable() } else { Vec::new() };
     for device in hardware.devices() {
         let host = hardware.host_route(device);
         let class = hardware.class(device);
@@ -483,6 +500,8 @@ fn sorts(problem: &Problem) -> (Vec<Sort>, Vec<u32>) {
             named.contains(&device).then_some(device),
             way(constraints.input_at, Some(device)),
             way(Some(device), constraints.output_at),
+            // Only devices that can be exchanged may share a stage.
+            groups.iter().position(|group| group.contains(&device)),
         );
         let number = *known.entry(key).or_insert_with(|| {
             sorts.push(sort);

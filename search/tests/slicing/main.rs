@@ -43,12 +43,16 @@ fn best_of_all(case: &Case, order: &[u32]) -> Option<u64> {
             }
             runs.last_mut().expect("there is one").push(OpId(op));
         }
-        let ways = if runs.len() > devices { 0 } else { devices.pow(runs.len() as u32) };
+        // Each device is one of the stages', or nobody's.
+        let ways = if runs.len() > devices { 0 } else { (runs.len() + 1).pow(devices as u32) };
         for way in 0..ways {
-            let device = |i: usize| DeviceId::new(way / devices.pow(i as u32) % devices);
-            let stages =
-                runs.iter().enumerate().map(|(i, ops)| Stage { device: device(i), ops: ops.clone() });
-            let plan = Plan::Pipeline(PipelinePlan { stages: stages.collect() });
+            let owner = |device: &usize| way / (runs.len() + 1).pow(*device as u32) % (runs.len() + 1);
+            let stage = |(i, ops): (usize, &Vec<OpId>)| {
+                let mut own = (0..devices).filter(|device| owner(device) == i).map(DeviceId::new);
+                Some(Stage { device: own.next()?, ops: ops.clone(), replicas: own.collect() })
+            };
+            let Some(stages) = runs.iter().enumerate().map(stage).collect() else { continue };
+            let plan = Plan::Pipeline(PipelinePlan { stages });
             best = best.into_iter().chain(oracle::score(&case.model, &plan)).min();
         }
     }
@@ -57,10 +61,10 @@ fn best_of_all(case: &Case, order: &[u32]) -> Option<u64> {
 
 #[test]
 fn slices_are_the_best_of_all() {
-    let (mut compared, mut limited) = (0, 0);
+    let (mut compared, mut limited, mut shared) = (0, 0, 0);
     for seed in 0..6000 {
         let Some(case) = even_case(seed) else { continue };
-        let dense = Dense::new(&case.problem).expect("a pipeline problem");
+        let dense = Dense::with_shared_stages(&case.problem).expect("a pipeline problem");
         assert!(dense.even_links(), "seed {seed}");
         let net = Net::new(&dense);
         let mut rng = Rng::new(seed);
@@ -76,9 +80,10 @@ fn slices_are_the_best_of_all() {
             assert!(value == 0 || !slicer.can_keep(value - 1), "seed {seed}");
             compared += 1;
         }
+        shared += usize::from(dense.replicate() && found.is_some());
         limited += usize::from(!dense.no_overflow() || !dense.no_memory_limit());
     }
-    assert!(compared > 2500 && limited > 1500, "{compared} compared, {limited} with memory that matters");
+    assert!(compared > 2500 && limited > 1500 && shared > 500, "{compared}, {limited}, {shared}");
 }
 
 /// A generated graph and a number of stages.

@@ -5,7 +5,7 @@
 use divvy_core::period::dense::Dense;
 
 /// The value of the best slices into at most `stages` stages: O(n²k) on a table of costs by row (`first`, `last`).
-pub fn dynamic_program(costs: &[Vec<u64>], stages: usize) -> u64 {
+pub(crate) fn dynamic_program(costs: &[Vec<u64>], stages: usize) -> u64 {
     let count = costs.len();
     // best[r]: the first r ops in the stages so far.
     let mut best: Vec<u64> = (0..=count).map(|r| if r == 0 { 0 } else { costs[0][r - 1] }).collect();
@@ -46,7 +46,7 @@ fn sequence(dense: &Dense, order: &[u32]) -> Sequence {
 }
 
 /// All segment costs, each from the one that is shorter by an op: O(n² + nm).
-pub fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
+pub(crate) fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
     let sequence = sequence(dense, order);
     let count = order.len();
     let mut at: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -55,7 +55,7 @@ pub fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
     }
     let mut costs = vec![vec![0; count]; count];
     let mut hit = vec![0usize; sequence.tensors.len()];
-    for first in 0..count {
+    for (first, costs) in costs.iter_mut().enumerate() {
         hit.fill(0);
         let mut cost = 0;
         for last in first..count {
@@ -71,14 +71,14 @@ pub fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
                     cost -= time;
                 }
             }
-            costs[first][last] = cost;
+            costs[last] = cost;
         }
     }
     costs
 }
 
 /// All segment costs by rectangle updates of a two-dimensional Fenwick tree: O(n² log² n + m log² n).
-pub fn costs_by_fenwick(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
+pub(crate) fn costs_by_fenwick(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
     let sequence = sequence(dense, order);
     let count = order.len();
     let mut tree = Fenwick::new(count);
@@ -100,11 +100,11 @@ pub fn costs_by_fenwick(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
         tree.add((0, places[places.len() - 1]), (places[0], count - 1), -time);
     }
     let mut costs = vec![vec![0; count]; count];
-    for first in 0..count {
+    for (first, costs) in costs.iter_mut().enumerate() {
         let mut work = 0;
-        for last in first..count {
+        for (last, cost) in costs.iter_mut().enumerate().skip(first) {
             work += sequence.work[last];
-            costs[first][last] = work + u64::try_from(tree.get(first, last)).expect("costs are not negative");
+            *cost = work + u64::try_from(tree.get(first, last)).expect("costs are not negative");
         }
     }
     costs

@@ -25,11 +25,11 @@ impl Planner for Annealing {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        Dense::with_shared_stages(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
         let net = kernel(&dense);
         let pace = Pace::new(run.budget);
         search(run, &net, &pace);

@@ -31,7 +31,7 @@ impl Planner for BiasedKeys {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        Dense::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -40,7 +40,7 @@ impl Planner for BiasedKeys {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
         let net = Net::new(&dense);
         let mut pace = Pace::new(run.budget);
         let settings = Settings::of_evaluations(run.number().unwrap_or(EVALUATIONS));

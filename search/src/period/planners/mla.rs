@@ -31,7 +31,7 @@ impl Planner for Mla {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        Dense::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -54,7 +54,7 @@ impl Planner for MlaWeighted {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        Dense::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -68,7 +68,7 @@ impl Planner for MlaWeighted {
 }
 
 fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
-    let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+    let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
     let net = Net::new(&dense);
     let edges = edges(&net, weighted);
     let mut pace = Pace::new(run.budget);

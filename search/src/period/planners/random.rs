@@ -30,7 +30,7 @@ impl Planner for Random {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        Dense::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -39,7 +39,7 @@ impl Planner for Random {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
         let net = Net::new(&dense);
         let mut slicer = Slicer::new(&net);
         let mut rng = Rng::new(run.budget.seed);

@@ -152,7 +152,7 @@ fn change(net: &Net<'_>, staging: &mut Staging, rng: &mut Rng) -> bool {
 
 fn plan_of(net: &Net<'_>, staging: &Staging) -> Plan {
     let mut stages: Vec<Stage> =
-        staging.device_of.iter().map(|&d| Stage { device: DeviceId(d), ops: Vec::new() }).collect();
+        staging.device_of.iter().map(|&d| Stage::new(DeviceId(d), Vec::new())).collect();
     for &unit in &net.order {
         let ops = net.ops.get(unit as usize).iter().map(|&op| OpId(op));
         stages[staging.stage_of[unit as usize] as usize].ops.extend(ops);

@@ -64,7 +64,8 @@ pub(crate) fn plan_of(net: &Net<'_>, order: &[u32], slices: &Slices) -> Plan {
         used[sort] += slice.replicas as usize;
         let device = devices.next().expect("slices take no more devices than there are");
         let units = &order[slice.start as usize..slice.end as usize];
-        Stage { device, ops: net.ops_in(units).into_iter().map(OpId).collect() }
+        let replicas = devices.take(slice.replicas as usize - 1).collect();
+        Stage { device, ops: net.ops_in(units).into_iter().map(OpId).collect(), replicas }
     });
     Plan::Pipeline(PipelinePlan { stages: stages.collect() })
 }

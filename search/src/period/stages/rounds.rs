@@ -14,6 +14,7 @@ use divvy_core::rng::Rng;
 
 use super::annealing::{Schedule, anneal};
 use super::by_definition::anneal_by_definition;
+use super::keys::{NOT_BETTER, Settings, evolve};
 use super::labels::Labels;
 use super::net::{Kahn, Net};
 use super::pace::{Pace, plan_of};
@@ -26,6 +27,8 @@ const SHORTEST: u64 = 100_000;
 /// A round that would leave less than this share of its length takes the whole rest of the budget.
 const REST: f64 = 0.6;
 
+/// Orders that are kept in mind where orders are evolved.
+const POPULATION: usize = 100;
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
 const MOST_SLICED: usize = 4000;
 /// Where the quick annealing does not see all costs, the share of the budget after which it gives way to the slow one.
@@ -80,6 +83,11 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
             tell(plan);
         }
     };
+    if net.dense.replicate() {
+        // Stage numbers know no shared stages, so only orders are searched.
+        search_orders(shared, &mut rng, &mut pace, &mut offer);
+        return;
+    }
     let mut length = (FIRST_ROUND * net.len() as u64).max(SHORTEST);
     for round in 0u64.. {
         let enough = if shared.costs_are_whole() { 1.0 } else { QUICK_SHARE };
@@ -143,6 +151,36 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
             }
         },
     );
+}
+
+/// Evolves orders and slices each, until the budget is spent.
+fn search_orders(
+    shared: &Shared<'_>,
+    rng: &mut Rng,
+    pace: &mut Pace,
+    offer: &mut dyn FnMut(&[u32], &Slices),
+) {
+    let net = shared.net;
+    let mut slicer = Slicer::new(net);
+    let (mut kahn, mut order) = (Kahn::default(), Vec::new());
+    let mut canonical = vec![0.0; net.len()];
+    for (place, &unit) in net.order.iter().enumerate() {
+        canonical[unit as usize] = 1.0 - place as f64 / net.len() as f64;
+    }
+    let settings = Settings { population: POPULATION, generations: usize::MAX };
+    evolve(net.len(), settings, vec![canonical], rng, &mut |keys, worst| {
+        if pace.is_over() || shared.is_solved() {
+            return None;
+        }
+        pace.count(1);
+        kahn.sort(net, keys, &mut order);
+        slicer.load(&order);
+        let Some(slices) = slicer.best_within(worst.min(NEVER).saturating_sub(1)) else {
+            return Some(NOT_BETTER);
+        };
+        offer(&order, &slices);
+        Some(slices.value)
+    });
 }
 
 /// Exponents by the number of stages, and temperatures: what is best differs from network to network, so rounds take

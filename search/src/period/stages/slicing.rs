@@ -91,11 +91,11 @@ impl<'n> Slicer<'n> {
             let all = (0..net.dense.device_count()).map(|device| net.dense.sort_of(device) as u32);
             in_sequence(net.sorts, &all.take(most as usize).collect::<Vec<_>>())
         });
-        let plain = net.sorts == 1 && !net.memory_matters;
+        let plain = net.sorts == 1 && !net.memory_matters && !net.dense.replicate();
         Slicer {
             net,
             most: most.min(counts.iter().sum()),
-            replicate: false,
+            replicate: net.dense.replicate(),
             supply,
             plain,
             held: net.memory_matters.then(|| Held::new(net)),
