@@ -27,6 +27,9 @@ const SHORTEST: u64 = 100_000;
 /// A round that would leave less than this share of its length takes the whole rest of the budget.
 const REST: f64 = 0.6;
 
+/// With fewer units than this in a stage on average, orders are searched too, for that share of the budget.
+const FEW_UNITS: usize = 8;
+const ORDERS_SHARE: f64 = 0.35;
 /// Orders that are kept in mind where orders are evolved.
 const POPULATION: usize = 100;
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
@@ -85,8 +88,12 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     };
     if net.dense.replicate() {
         // Stage numbers know no shared stages, so only orders are searched.
-        search_orders(shared, &mut rng, &mut pace, &mut offer);
+        search_orders(shared, 1.0, &mut rng, &mut pace, &mut offer);
         return;
+    }
+    if net.len() < FEW_UNITS * net.dense.stages() {
+        // In stages of a few units each, orders find what moves of single units do not.
+        search_orders(shared, ORDERS_SHARE, &mut rng, &mut pace, &mut offer);
     }
     let mut length = (FIRST_ROUND * net.len() as u64).max(SHORTEST);
     for round in 0u64.. {
@@ -113,7 +120,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
         } else {
             own.as_ref().map(|(_, labels)| labels.clone()).expect("there is one")
         };
-        let schedule = schedule(start.stages(), round, fresh);
+        let schedule = schedule(start.stages(), fresh, &mut rng);
         let labels = one_round(net, start, schedule, length, enough, &mut rng, &mut pace);
         let order = labels.order();
         offer(&order, &slices_of(&labels, &order));
@@ -132,7 +139,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
             own = Some((value, labels));
         }
         if round % 2 == 1 {
-            length = length.saturating_mul(2);
+            length = length.saturating_add(length / 2);
         }
     }
     let Some((_, Plan::Pipeline(plan))) = best_plan.filter(|_| !shared.costs_are_whole()) else { return };
@@ -153,9 +160,10 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     );
 }
 
-/// Evolves orders and slices each, until the budget is spent.
+/// Evolves orders and slices each, until that share of the budget is spent.
 fn search_orders(
     shared: &Shared<'_>,
+    share: f64,
     rng: &mut Rng,
     pace: &mut Pace,
     offer: &mut dyn FnMut(&[u32], &Slices),
@@ -169,7 +177,7 @@ fn search_orders(
     }
     let settings = Settings { population: POPULATION, generations: usize::MAX };
     evolve(net.len(), settings, vec![canonical], rng, &mut |keys, worst| {
-        if pace.is_over() || shared.is_solved() {
+        if pace.is_over() || pace.progress() >= share || shared.is_solved() {
             return None;
         }
         pace.count(1);
@@ -183,13 +191,13 @@ fn search_orders(
     });
 }
 
-/// Exponents by the number of stages, and temperatures: what is best differs from network to network, so rounds take
-/// turns. A start that is good already is warmed up only a little.
-fn schedule(stages: usize, round: u64, fresh: bool) -> Schedule {
-    let second_half = round % 4 >= 2;
-    let power = if stages <= 8 { 4 } else { 8 } * if second_half { 2 } else { 1 };
-    let hot = if second_half { 1.0 } else { 0.3 } * if fresh { 1.0 } else { 0.2 };
-    Schedule { power, hot, cold: 0.004 }
+/// Exponent and temperatures are drawn anew for every round: what is best differs from network to network, and from
+/// one number of stages to another. A start that is good already is warmed up only a little.
+fn schedule(stages: usize, fresh: bool, rng: &mut Rng) -> Schedule {
+    let between = |low: f64, high: f64, rng: &mut Rng| low * (high / low).powf(rng.unit());
+    let power = *rng.pick(if stages <= 8 { &[4, 6, 8] } else { &[6, 8, 12, 16] });
+    let hot = between(0.15, 2.0, rng) * if fresh { 1.0 } else { 0.2 };
+    Schedule { power, hot, cold: between(0.002, 0.02, rng).min(hot / 2.0) }
 }
 
 /// The best slices of an order; of a long one, those between blocks of it.
