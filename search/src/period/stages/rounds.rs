@@ -120,7 +120,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
         } else {
             own.as_ref().map(|(_, labels)| labels.clone()).expect("there is one")
         };
-        let schedule = schedule(start.stages(), fresh, &mut rng);
+        let schedule = schedule(start.stages(), net.len(), fresh, &mut rng);
         let labels = one_round(net, start, schedule, length, enough, &mut rng, &mut pace);
         let order = labels.order();
         offer(&order, &slices_of(&labels, &order));
@@ -193,8 +193,10 @@ fn search_orders(
 
 /// Exponent and temperatures are drawn anew for every round: what is best differs from network to network, and from
 /// one number of stages to another. A start that is good already is warmed up only a little.
-fn schedule(stages: usize, fresh: bool, rng: &mut Rng) -> Schedule {
-    let between = |low: f64, high: f64, rng: &mut Rng| low * (high / low).powf(rng.unit());
+fn schedule(stages: usize, units: usize, fresh: bool, rng: &mut Rng) -> Schedule {
+    // One move changes a stage's cost by about one part in (units per stage), and the temperature must fit that.
+    let step = (8.0 * stages as f64 / units as f64).min(1.0);
+    let between = |low: f64, high: f64, rng: &mut Rng| low * step * (high / low).powf(rng.unit());
     let power = *rng.pick(if stages <= 8 { &[4, 6, 8] } else { &[6, 8, 12, 16] });
     let hot = between(0.15, 2.0, rng) * if fresh { 1.0 } else { 0.2 };
     Schedule { power, hot, cold: between(0.002, 0.02, rng).min(hot / 2.0) }
