@@ -112,7 +112,7 @@ pub(crate) enum HardwareCommand {
 }
 
 /// How a model is read.
-#[derive(clap::Args, Default)]
+#[derive(clap::Args, Clone, Default)]
 pub(crate) struct ReadingArgs {
     /// Size of a symbolic dimension of an ONNX model, such as batch=8; may be repeated
     #[arg(long, value_name = "NAME=SIZE")]
@@ -208,8 +208,24 @@ pub(crate) enum LinksName {
     InTurn,
 }
 
+/// How many stages a pipeline may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stages {
+    /// At most so many.
+    AtMost(u32),
+    /// As many as pay.
+    Auto,
+}
+
+fn stages(text: &str) -> Result<Stages, String> {
+    match text {
+        "auto" => Ok(Stages::Auto),
+        _ => text.parse().map(Stages::AtMost).map_err(|_| "write a number, or auto".to_owned()),
+    }
+}
+
 /// Everything that makes a problem out of files.
-#[derive(clap::Args, Default)]
+#[derive(clap::Args, Clone, Default)]
 pub(crate) struct ProblemArgs {
     /// Hardware: a built-in name (`divvy hardware list`) or a file; not needed where the model file holds its own
     #[arg(long, value_name = "HARDWARE")]
@@ -222,9 +238,13 @@ pub(crate) struct ProblemArgs {
     /// Number of inputs of a batch
     #[arg(long, allow_negative_numbers = true, value_name = "L")]
     pub(crate) inputs: Option<u32>,
-    /// Most stages of a pipeline [default: the number of devices]
-    #[arg(long, allow_negative_numbers = true, value_name = "K")]
-    pub(crate) stages: Option<u32>,
+    /// Most stages of a pipeline, or `auto`: plan for 1, 2, 4, … and find where more stages stop paying (plan)
+    /// [default: the number of devices]
+    #[arg(long, allow_negative_numbers = true, value_name = "K|auto", value_parser = stages)]
+    pub(crate) stages: Option<Stages>,
+    /// Let several identical devices share a pipeline stage, each taking requests in turn
+    #[arg(long)]
+    pub(crate) replicate: bool,
     /// Most device changes along the network (stream)
     #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) max_splits: Option<u32>,
@@ -258,7 +278,7 @@ pub(crate) struct ProblemArgs {
 }
 
 /// What `plan` and `bound` share.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct SearchArgs {
     /// Model or problem file; `-` reads standard input
     pub(crate) file: String,

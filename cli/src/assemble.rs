@@ -12,7 +12,7 @@ use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Prob
 use divvy_io::plan_file::{ReadingOptions, Source};
 use divvy_io::{file, import, presets};
 
-use crate::args::{GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs};
+use crate::args::{GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs, Stages};
 use crate::failure::Failure;
 
 /// A problem and the files it came from.
@@ -140,7 +140,7 @@ fn own_hardware(args: &ProblemArgs, spec: &ProblemSpec) -> Result<(Objective, Ha
                 None => pipeline(args, None)?,
                 Some(_) => objective(args, spec.objective, None)?,
             };
-            let devices = args.stages.unwrap_or(1);
+            let devices = stages(args)?.unwrap_or(1);
             if devices == 0 || devices > 1024 {
                 return Err(Failure::option("--stages", format!("{devices} stages"), "give 1 to 1024"));
             }
@@ -174,7 +174,7 @@ fn objective(
             Objective::Batch { inputs: args.inputs.unwrap_or(inputs) }
         }
         (None, Some(Objective::Pipeline { stages })) => {
-            Objective::Pipeline { stages: args.stages.unwrap_or(stages) }
+            Objective::Pipeline { stages: self::stages(args)?.unwrap_or(stages) }
         }
         (None, Some(own)) => own,
         (None | Some(ObjectiveName::Latency), _) => Objective::Latency { links: links.unwrap_or_default() },
@@ -207,9 +207,20 @@ fn objective(
     Ok(objective)
 }
 
+/// The number of stages asked for; `auto` is for `plan` alone, which asks for one number after the other.
+fn stages(args: &ProblemArgs) -> Result<Option<u32>, Failure> {
+    match args.stages {
+        None => Ok(None),
+        Some(Stages::AtMost(stages)) => Ok(Some(stages)),
+        Some(Stages::Auto) => {
+            Err(Failure::option("--stages", "auto is for `divvy plan`", "give a number of stages"))
+        }
+    }
+}
+
 fn pipeline(args: &ProblemArgs, hardware: Option<&HardwareSpec>) -> Result<Objective, Failure> {
     let devices = hardware.map(|hardware| hardware.devices.len() as u32);
-    let stages = args.stages.or(devices).ok_or_else(|| {
+    let stages = stages(args)?.or(devices).ok_or_else(|| {
         Failure::option("--stages", "this model comes without a number of devices", "add --stages 4, say")
     })?;
     Ok(Objective::Pipeline { stages })
@@ -246,6 +257,7 @@ fn constraints(args: &ProblemArgs, mut spec: ConstraintsSpec) -> Result<Constrai
         spec.memory_limit.insert(device, bytes);
     }
     spec.max_splits = args.max_splits.or(spec.max_splits);
+    spec.replicate |= args.replicate;
     spec.min_splits = args.min_splits.or(spec.min_splits);
     spec.input_at = args.input_at.clone().or(spec.input_at);
     spec.output_at = args.output_at.clone().or(spec.output_at);

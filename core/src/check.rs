@@ -16,7 +16,7 @@
 //! | `memory` | no device holds more than its limit |
 //! | `batch-size` | a batch's size is supported, and an op has one batch per device |
 //! | `stage-count` | no more stages than allowed, none empty |
-//! | `stage-device` | every stage has a device of its own |
+//! | `stage-device` | every stage has devices of its own; those that share one are identical |
 //! | `stage-cycle` | stages depend on each other in one direction only |
 //! | `splits` | device changes along the canonical order are within the limits |
 //! | `weights` | every parameter reaches every device that reads it, by one way, over listed bus transfers |

@@ -37,7 +37,7 @@ pub fn plan_in_order(
         Objective::Batch { inputs } => Plan::Batch(whole_batches(problem, device_of, sequence, inputs)),
         Objective::Pipeline { .. } => {
             let stages = order.into_iter().enumerate().filter(|(_, ops)| !ops.is_empty());
-            let stages = stages.map(|(device, ops)| Stage { device: DeviceId::new(device), ops });
+            let stages = stages.map(|(device, ops)| Stage::new(DeviceId::new(device), ops));
             Plan::Pipeline(PipelinePlan { stages: stages.collect() })
         }
         Objective::Stream => Plan::Stream(StreamPlan { device_of: device_of.to_vec() }),

@@ -98,7 +98,7 @@ impl Batch {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelinePlan {
-    /// The stages, each on a device of its own.
+    /// The stages, each on devices of its own.
     pub stages: Vec<Stage>,
 }
 
@@ -110,6 +110,21 @@ pub struct Stage {
     pub device: DeviceId,
     /// Its ops in the order it runs them.
     pub ops: Vec<OpId>,
+    /// Further devices, identical to the first, that take requests in turn with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replicas: Vec<DeviceId>,
+}
+
+impl Stage {
+    /// A stage on one device.
+    pub fn new(device: DeviceId, ops: Vec<OpId>) -> Stage {
+        Stage { device, ops, replicas: Vec::new() }
+    }
+
+    /// Every device that runs it.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> + '_ {
+        std::iter::once(self.device).chain(self.replicas.iter().copied())
+    }
 }
 
 /// Ops to devices.
@@ -185,7 +200,12 @@ impl Plan {
             Plan::ColdStart(plan) => ordered(&plan.order),
             Plan::Batch(plan) => plan.batches.iter().map(|b| (b.op, b.device, b.size())).collect(),
             Plan::Pipeline(plan) => {
-                plan.stages.iter().flat_map(|s| s.ops.iter().map(|&op| (op, s.device, 1))).collect()
+                let on = |s: &Stage| {
+                    let devices: Vec<DeviceId> = s.devices().collect();
+                    let ops = s.ops.iter().flat_map(|&op| devices.iter().map(move |&d| (op, d, 1)));
+                    ops.collect::<Vec<_>>()
+                };
+                plan.stages.iter().flat_map(on).collect()
             }
             Plan::Stream(plan) => {
                 plan.device_of.iter().enumerate().map(|(op, &d)| (OpId::new(op), d, 1)).collect()

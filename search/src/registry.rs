@@ -12,6 +12,10 @@ pub trait Planner: Sync {
     fn name(&self) -> &'static str;
     /// What it does, in a line.
     fn about(&self) -> &'static str;
+    /// How names begin that end in a number of the user's choice, such as `random-` for `random-50`.
+    fn numbered_prefix(&self) -> Option<&'static str> {
+        None
+    }
     /// Why it cannot work on a problem, if it cannot.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
     /// Whether `auto` uses it. Those that are only there to be compared with say no.
@@ -54,11 +58,25 @@ pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
     if problem.objective.is_period() { period::PLANNERS } else { makespan::PLANNERS }
 }
 
-/// The planners of all objectives, each once.
+/// The planner of that name, and the number in it where there is one.
+pub(crate) fn planner_named(
+    all: &[&'static dyn Planner],
+    name: &str,
+) -> Option<(&'static dyn Planner, Option<u64>)> {
+    if let Some(&planner) = all.iter().find(|planner| planner.name() == name) {
+        return Some((planner, None));
+    }
+    all.iter().find_map(|&planner| {
+        let number = name.strip_prefix(planner.numbered_prefix()?)?.parse().ok();
+        Some((planner, Some(number.filter(|&number| number > 0)?)))
+    })
+}
+
+/// The planners of all objectives; those that share a name and do different things are all there.
 pub fn every_planner() -> Vec<&'static dyn Planner> {
     let mut all: Vec<&'static dyn Planner> = Vec::new();
     for &planner in makespan::PLANNERS.iter().chain(period::PLANNERS) {
-        if all.iter().all(|known| known.name() != planner.name()) {
+        if all.iter().all(|known| (known.name(), known.about()) != (planner.name(), planner.about())) {
             all.push(planner);
         }
     }

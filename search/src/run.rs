@@ -13,7 +13,8 @@ pub struct Run<'a> {
     pub problem: &'a Problem,
     /// How long and how hard to try.
     pub budget: &'a Budget,
-    planner: &'static str,
+    planner: String,
+    number: Option<u64>,
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
     inner: Option<&'a str>,
@@ -27,12 +28,22 @@ impl<'a> Run<'a> {
         outcome: &'a mut Outcome,
         watch: &'a mut dyn FnMut(&Outcome),
     ) -> Run<'a> {
-        Run { problem, budget, planner: "unknown", outcome, watch, inner: None }
+        Run { problem, budget, planner: "unknown".to_owned(), number: None, outcome, watch, inner: None }
     }
 
     /// Names the planner whose plans are offered from now on, for whoever asks later where a plan came from.
-    pub fn set_planner(&mut self, name: &'static str) {
-        self.planner = name;
+    pub fn set_planner(&mut self, name: &str) {
+        name.clone_into(&mut self.planner);
+    }
+
+    /// Sets the number that the user put into the planner's name.
+    pub(crate) fn set_number(&mut self, number: Option<u64>) {
+        self.number = number;
+    }
+
+    /// The number in the planner's name, where the user chose one.
+    pub fn number(&self) -> Option<u64> {
+        self.number
     }
 
     /// The same run, with parts of the problem solved by the solver of that name.
@@ -54,7 +65,7 @@ impl<'a> Run<'a> {
     /// Offers a plan. It is checked, and kept if it is the best; what it costs does not depend on who made it.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
-        self.outcome.offer(self.problem, plan, self.planner, self.budget)?;
+        self.outcome.offer(self.problem, plan, &self.planner, self.budget)?;
         if self.outcome.value() != before {
             (self.watch)(self.outcome);
         }

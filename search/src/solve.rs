@@ -6,7 +6,7 @@ use divvy_core::problem::Problem;
 
 use crate::baseline::{Baseline, baseline};
 use crate::makespan;
-use crate::registry::{Bound, Planner, Runs, bounds, planners};
+use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
 use crate::run::Run;
 
 /// Which planner and bounds to use.
@@ -76,12 +76,16 @@ pub fn solve(
         }
         let mut run = Run::new(problem, budget, &mut outcome, watch).with_inner(inner);
         let mut stop = StopReason::Finished;
-        for planner in chosen_planners.into_iter().filter(|_| !request.bound_only) {
+        for (planner, number) in chosen_planners.into_iter().filter(|_| !request.bound_only) {
             if run.budget.is_spent() && run.outcome().best.is_some() {
                 stop = StopReason::OutOfBudget;
                 break;
             }
             run.set_planner(planner.name());
+            if let (Some(prefix), Some(number)) = (planner.numbered_prefix(), number) {
+                run.set_planner(&format!("{prefix}{number}"));
+            }
+            run.set_number(number);
             stop = planner.plan(&mut run);
             if stop != StopReason::Finished {
                 break;
@@ -93,20 +97,22 @@ pub fn solve(
     Ok(Solved { outcome, baseline, planner })
 }
 
-fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Planner>, Refused> {
+/// Planners, each with the number that its name was given.
+type Chosen = Vec<(&'static dyn Planner, Option<u64>)>;
+
+fn choose_planners(problem: &Problem, request: &Request) -> Result<Chosen, Refused> {
     let all = planners(problem);
     match request.planner.as_deref() {
         None | Some("auto") => {
             let used = |p: &&dyn Planner| p.in_auto() && p.supports(problem).is_ok();
-            Ok(all.iter().copied().filter(used).collect())
+            Ok(all.iter().copied().filter(used).map(|planner| (planner, None)).collect())
         }
         Some(name) => {
             let names = all.iter().map(|p| p.name()).chain(["auto"]);
-            let planner = all.iter().find(|p| p.name() == name);
-            let planner =
-                planner.ok_or_else(|| unknown(problem, "planner", name, &names.collect::<Vec<_>>()))?;
-            planner.supports(problem).map_err(|reason| refused("planner", name, &reason))?;
-            Ok(vec![*planner])
+            let chosen = planner_named(all, name)
+                .ok_or_else(|| unknown(problem, "planner", name, &names.collect::<Vec<_>>()))?;
+            chosen.0.supports(problem).map_err(|reason| refused("planner", name, &reason))?;
+            Ok(vec![chosen])
         }
     }
 }

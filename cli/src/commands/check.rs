@@ -8,7 +8,7 @@ use divvy_io::plan_file::{PlanFile, Verdict};
 use serde_json::json;
 
 use crate::Done;
-use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs};
+use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs, Stages};
 use crate::assemble::{assemble, read_once, same_reading};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -56,7 +56,7 @@ fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
         }
         Objective::Pipeline { stages } => {
             question.objective = Some(ObjectiveName::Pipeline);
-            question.stages = Some(stages);
+            question.stages = Some(Stages::AtMost(stages));
         }
         Objective::Stream => question.objective = Some(ObjectiveName::Stream),
         Objective::ColdStart => question.objective = Some(ObjectiveName::ColdStart),

@@ -8,4 +8,5 @@ pub(crate) mod hardware;
 pub(crate) mod inspect;
 pub(crate) mod plan;
 pub(crate) mod reproduce;
+pub(crate) mod stages;
 mod values;

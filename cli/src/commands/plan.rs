@@ -8,7 +8,7 @@ use divvy_io::file;
 use divvy_io::plan_file::{Claim, PlanFile, Source};
 use divvy_search::{Request, Solved, solve};
 
-use crate::args::{PlanArgs, SearchArgs};
+use crate::args::{PlanArgs, SearchArgs, Stages};
 use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
@@ -21,11 +21,16 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
         // Better now than after minutes of planning.
         file::check_writable(path)?;
     }
-    let (assembled, solved, seconds) = search(&args.search, args.planner.as_deref(), false)?;
-    let mut text = if args.search.json {
-        format!("{}\n", show::json(&assembled, &solved, seconds))
+    let (assembled, solved, mut text) = if args.search.problem.stages == Some(Stages::Auto) {
+        super::stages::search(&args.search, args.planner.as_deref())?
     } else {
-        show::text(&assembled, &solved, true)
+        let (assembled, solved, seconds) = search(&args.search, args.planner.as_deref(), false)?;
+        let text = if args.search.json {
+            format!("{}\n", show::json(&assembled, &solved, seconds))
+        } else {
+            show::text(&assembled, &solved, true)
+        };
+        (assembled, solved, text)
     };
     let Some(path) = &args.output else { return Ok(Done { text, passed: true }) };
     let passed = match write(path, &assembled, &solved) {

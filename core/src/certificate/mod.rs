@@ -129,7 +129,13 @@ impl Proven {
 
 /// What `evidence` proves of a problem; `None` for an attestation.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
+    let shares = problem.constraints.replicate;
     let proven = match evidence {
+        Evidence::Attested { .. } => return Ok(None),
+        // Devices that share a stage share its ops too; only an average over all devices holds for them.
+        evidence if shares && !matches!(evidence, Evidence::Area { .. }) => {
+            Err("it does not hold where devices may share a stage".to_owned())
+        }
         Evidence::Path { ops } => path::proven(problem, ops),
         Evidence::Op { op } => load::of_op(problem, *op),
         Evidence::Area { weights } => area::proven(problem, weights),
@@ -138,7 +144,6 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Bus { weights } => bus::proven(problem, weights),
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
-        Evidence::Attested { .. } => return Ok(None),
     };
     proven.map(Some).map_err(|message| Violation {
         rule: Rule::Evidence,

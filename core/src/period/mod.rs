@@ -2,5 +2,6 @@
 //!
 //! A plan maps ops to stages and stages to devices, or ops to devices. Its score is the load of the busiest resource.
 
+pub mod dense;
 pub(crate) mod pipeline;
 pub(crate) mod stream;

@@ -6,9 +6,12 @@
 //! way from `input_at` or to `output_at` (an input that is itself an output enters no stage and is not counted). A device whose peers do the copying pays for no transfer. Overflow is
 //! (weights + peak activations − fast memory)⁺ at the bandwidth from host memory; the peak is that of the plan's own
 //! order inside the stage: what enters lives from the start to its last use, what leaves lives to the end. A device's
-//! memory must hold weights and peak. On identical devices without limits this is the paper's definition.
+//! memory must hold weights and peak. Where that is allowed, several identical devices (interchangeable ones, with the
+//! same memory, and not where inputs are or outputs go) may share a stage: they take requests in turn, so each bears an
+//! equal part of its cost, rounded up, and holds all of its weights; such a stage counts once for each of its devices.
+//! Links are shown as if the first device served all requests. On identical devices without limits this is the paper's definition.
 
-use crate::check::{Rule, Violation, Violations, check_memory, no_route, place_each_once};
+use crate::check::{Rule, Violation, Violations, check_allowed, check_memory, no_route, place_each_once};
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::plan::{PipelinePlan, Stage};
 use crate::problem::{MemoryRule, Problem};
@@ -35,19 +38,24 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
         ..Score::default()
     };
     let mut incoming = vec![Time::ZERO; plan.stages.len()];
+    let mut whole = incoming.clone();
     for (i, stage) in plan.stages.iter().enumerate() {
         let io = transfers(problem, stage, &layout, i as u32, &mut score.link_busy, &mut violations);
         let work: Time = stage.ops.iter().map(|&op| time(problem, op, stage.device)).sum();
         let held = weights(problem, stage) + peak(problem, stage, &layout, i as u32);
-        score.memory[stage.device.index()] = held;
         let spill = overflow(problem, stage.device, held, &mut violations);
-        score.device_busy[stage.device.index()] = io.0 + work + spill + io.1;
         incoming[i] = io.0;
+        whole[i] = io.0 + work + spill + io.1;
+        let share = Time(whole[i].0.div_ceil(1 + stage.replicas.len() as u64));
+        for device in stage.devices() {
+            score.memory[device.index()] = held;
+            score.device_busy[device.index()] = share;
+        }
     }
     check_memory(problem, &score.memory, &mut violations);
     violations.stop()?;
     score.value = score.device_busy.iter().copied().max().unwrap_or(Time::ZERO);
-    follow_one_request(problem, plan, &layout, &order, &incoming, &mut score);
+    follow_one_request(problem, plan, &layout, &order, (&incoming, &whole), &mut score);
     score.energy_uj = energy(problem, &score.device_busy);
     Ok(score)
 }
@@ -59,22 +67,28 @@ fn time(problem: &Problem, op: OpId, device: DeviceId) -> Time {
 /// Rules on placement, `stage-count`, `stage-device`.
 fn lay_out(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<Layout, Vec<Violation>> {
     let mut violations = Violations::default();
-    if plan.stages.len() > stages as usize {
-        let message = format!("{} stages, at most {stages} are allowed", plan.stages.len());
+    let count: usize = plan.stages.iter().map(|stage| stage.devices().count()).sum();
+    if count > stages as usize {
+        let message =
+            format!("{count} stages, at most {stages} are allowed; one on several devices counts for each");
         violations.add(Rule::StageCount, "plan", message);
     }
     let mut used = vec![false; problem.hardware.device_count()];
     for (i, stage) in plan.stages.iter().enumerate() {
         let place = format!("stage {i}");
-        match used.get_mut(stage.device.index()) {
-            None => violations.add(Rule::Ids, place, format!("there is no device {}", stage.device.0)),
-            Some(true) => violations.add(Rule::StageDevice, place, "another stage has its device"),
-            Some(used) => *used = true,
+        for device in stage.devices() {
+            match used.get_mut(device.index()) {
+                None => violations.add(Rule::Ids, &place, format!("there is no device {}", device.0)),
+                Some(true) => violations.add(Rule::StageDevice, &place, "its device is taken already"),
+                Some(used) => *used = true,
+            }
         }
         if stage.ops.is_empty() {
             violations.add(Rule::StageCount, format!("stage {i}"), "it has no op");
         }
     }
+    violations.stop()?;
+    check_replicas(problem, plan, &mut violations);
     violations.stop()?;
     let pairs = plan.stages.iter().flat_map(|stage| stage.ops.iter().map(|&op| (op, stage.device)));
     let device_of = place_each_once(problem, pairs)?;
@@ -85,6 +99,41 @@ fn lay_out(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<Layout
         }
     }
     Ok(Layout { device_of, stage_of })
+}
+
+/// Rules `stage-device`, `device-allowed`: what holds for a stage's first device holds for all that share it.
+fn check_replicas(problem: &Problem, plan: &PipelinePlan, violations: &mut Violations) {
+    if plan.stages.iter().all(|stage| stage.replicas.is_empty()) {
+        return;
+    }
+    let groups = problem.hardware.interchangeable();
+    let ends = [problem.constraints.input_at, problem.constraints.output_at];
+    let shared = plan.stages.iter().enumerate().filter(|(_, stage)| !stage.replicas.is_empty());
+    for (i, stage) in shared {
+        let place = format!("stage {i}");
+        if !problem.constraints.replicate {
+            violations.add(Rule::StageDevice, &place, "several devices share it, which needs --replicate");
+        }
+        if stage.devices().any(|device| ends.contains(&Some(device))) {
+            let message = "one of the devices that share it is where inputs are or outputs go";
+            violations.add(Rule::StageDevice, &place, message);
+        }
+        let group = groups.iter().find(|group| group.contains(&stage.device));
+        for &device in &stage.replicas {
+            let alike = group.is_some_and(|group| group.contains(&device))
+                && problem.memory_limit(device) == problem.memory_limit(stage.device);
+            if !alike {
+                let (one, other) =
+                    (problem.hardware.device_name(stage.device), problem.hardware.device_name(device));
+                let message = format!("`{one}` and `{other}` are not identical, so they cannot share it");
+                violations.add(Rule::StageDevice, &place, message);
+            }
+            // An op that does not exist is found where ops are placed.
+            for &op in stage.ops.iter().filter(|op| op.index() < problem.graph.op_count()) {
+                check_allowed(problem, op, device, violations);
+            }
+        }
+    }
 }
 
 /// Rule `stage-cycle`: an order of the stages in which data flow forward only.
@@ -270,7 +319,7 @@ fn follow_one_request(
     plan: &PipelinePlan,
     layout: &Layout,
     order: &[u32],
-    incoming: &[Time],
+    (incoming, whole): (&[Time], &[Time]),
     score: &mut Score,
 ) {
     let graph = &problem.graph;
@@ -278,13 +327,10 @@ fn follow_one_request(
         let stage = &plan.stages[index as usize];
         let producers = stage.ops.iter().flat_map(|&op| graph.predecessors(op));
         let before = producers.map(|op| layout.stage_of[op.index()]).filter(|&s| s != index);
-        let end = |s: u32| {
-            let device = plan.stages[s as usize].device;
-            score.starts[s as usize] + score.device_busy[device.index()]
-        };
+        let end = |s: u32| score.starts[s as usize] + whole[s as usize];
         let start = before.map(end).max().unwrap_or(Time::ZERO);
         score.starts[index as usize] = start;
-        score.latency = score.latency.max(start + score.device_busy[stage.device.index()]);
+        score.latency = score.latency.max(start + whole[index as usize]);
         let mut now = start + incoming[index as usize];
         for &op in &stage.ops {
             let end = now + time(problem, op, stage.device);

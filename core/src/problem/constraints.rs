@@ -29,6 +29,8 @@ pub struct Constraints {
     pub output_at: Option<DeviceId>,
     /// What counts against memory.
     pub memory_rule: MemoryRule,
+    /// Whether several identical devices may share a pipeline stage.
+    pub replicate: bool,
     spec: ConstraintsSpec,
 }
 
@@ -66,6 +68,7 @@ impl Constraints {
         let input_at = spec.input_at.as_ref().and_then(|device| names.device("input_at", device));
         let output_at = spec.output_at.as_ref().and_then(|device| names.device("output_at", device));
         check_splits(spec, objective, errors);
+        check_replicate(spec, objective, errors);
         Constraints {
             pins,
             forbids,
@@ -76,6 +79,7 @@ impl Constraints {
             input_at,
             output_at,
             memory_rule: spec.memory_rule,
+            replicate: spec.replicate,
             spec: spec.clone(),
         }
     }
@@ -151,6 +155,13 @@ impl Names<'_> {
             self.errors.add(Code::Dangling, place, format!("there is no device `{name}`"), fix);
         }
         found
+    }
+}
+
+fn check_replicate(spec: &ConstraintsSpec, objective: Objective, errors: &mut InputErrors) {
+    if spec.replicate && !matches!(objective, Objective::Pipeline { .. }) {
+        let message = format!("{} has no stages to replicate", objective.name());
+        errors.add(Code::Option, "--replicate", message, "use it with --objective pipeline");
     }
 }
 

@@ -142,6 +142,9 @@ pub struct ConstraintsSpec {
     pub output_at: Option<String>,
     /// What counts against memory.
     pub memory_rule: MemoryRule,
+    /// Whether several identical devices may share a pipeline stage.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replicate: bool,
 }
 
 /// Identical devices named `d1` to `dK`, every pair joined directly. Their class is `uniform`, with the rates of

@@ -2,6 +2,7 @@
 
 use divvy_core::Objective;
 use divvy_core::graph::TensorSpec;
+use divvy_core::hardware::{DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::ids::OpId;
 use divvy_core::problem::MemoryRule;
 
@@ -49,6 +50,9 @@ pub(crate) struct Model {
     pub(crate) input_at: Option<usize>,
     pub(crate) output_at: Option<usize>,
     pub(crate) splits: (u32, u32),
+    pub(crate) replicate: bool,
+    /// Pairs of devices that can be exchanged without changing anything but names.
+    pub(crate) alike: Vec<(usize, usize)>,
 }
 
 impl Model {
@@ -93,6 +97,8 @@ impl Model {
             output_at: constraints.output_at.as_ref().map(device),
             splits: (constraints.min_splits.unwrap_or(0), constraints.max_splits.unwrap_or(u32::MAX)),
             params,
+            replicate: constraints.replicate,
+            alike: alike(hardware),
         }
     }
 
@@ -238,4 +244,37 @@ fn memory_limit(draw: &Draw, device: usize) -> Option<u64> {
     };
     let granted = draw.constraints.memory_limit.get(&spec.name).copied();
     [own, granted].into_iter().flatten().min()
+}
+
+/// Pairs of devices whose names can be exchanged everywhere without changing the description.
+fn alike(hardware: &HardwareSpec) -> Vec<(usize, usize)> {
+    let described = |a: usize, b: usize| {
+        let (one, other) = (&hardware.devices[a].name, &hardware.devices[b].name);
+        let renamed = |name: &String| match name {
+            name if name == one => other.clone(),
+            name if name == other => one.clone(),
+            name => name.clone(),
+        };
+        let mut devices: Vec<String> = hardware
+            .devices
+            .iter()
+            .map(|d| format!("{:?}", DeviceSpec { name: renamed(&d.name), ..d.clone() }))
+            .collect();
+        let mut links: Vec<String> = (hardware.links.iter())
+            .map(|link| {
+                let mut between = link.between.each_ref().map(renamed);
+                // The order of the ends matters only where it gives a bus its direction.
+                if link.bus.is_none() {
+                    between.sort();
+                }
+                format!("{:?}", LinkSpec { between, ..link.clone() })
+            })
+            .collect();
+        devices.sort();
+        links.sort();
+        (devices, links)
+    };
+    let all = 0..hardware.devices.len();
+    let pairs = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
+    pairs.filter(|&(a, b)| described(a, b) == described(a, a)).collect()
 }

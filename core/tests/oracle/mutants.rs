@@ -322,7 +322,7 @@ fn pipeline(model: &Model, plan: &PipelinePlan, rng: &mut Rng) -> Vec<Mutant> {
         let at = some(rng, p.stages.len())?;
         let cut = rng.below(p.stages[at].ops.len() + 1);
         let ops = p.stages[at].ops.split_off(cut);
-        p.stages.push(Stage { device: DeviceId::new(rng.below(model.devices)), ops });
+        p.stages.push(Stage::new(DeviceId::new(rng.below(model.devices)), ops));
         Some(())
     });
     spoiler.add("a stage on another device", ELSEWHERE, |p| {
@@ -333,7 +333,7 @@ fn pipeline(model: &Model, plan: &PipelinePlan, rng: &mut Rng) -> Vec<Mutant> {
     spoiler.add("a stage repeated", &[StageDevice, StageCount], |p| repeat_one(rng, &mut p.stages));
     spoiler.add("a stage dropped", &[OpOnce], |p| drop_one(rng, &mut p.stages).map(|_| ()));
     spoiler.add("an empty stage", &[StageDevice, StageCount], |p| {
-        p.stages.push(Stage { device: DeviceId::new(rng.below(model.devices)), ops: Vec::new() });
+        p.stages.push(Stage::new(DeviceId::new(rng.below(model.devices)), Vec::new()));
         Some(())
     });
     spoiler.add("an unknown device", &[Ids], |p| {

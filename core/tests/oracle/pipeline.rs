@@ -8,6 +8,8 @@ use super::model::{Model, Tensor};
 struct Stage {
     device: usize,
     ops: Vec<usize>,
+    /// The other devices that it is on.
+    others: Vec<usize>,
 }
 
 impl Stage {
@@ -28,18 +30,40 @@ pub(crate) fn score(model: &Model, most: u32, plan: &PipelinePlan) -> Option<u64
     let lists: Vec<_> = plan.stages.iter().map(|s| (s.device.index(), s.ops.clone())).collect();
     let device_of = model.placed(&lists)?;
     let stages: Vec<Stage> = (plan.stages.iter())
-        .map(|s| Stage { device: s.device.index(), ops: s.ops.iter().map(|op| op.index()).collect() })
+        .map(|s| Stage {
+            device: s.device.index(),
+            ops: s.ops.iter().map(|op| op.index()).collect(),
+            others: s.replicas.iter().map(|d| d.index()).collect(),
+        })
         .collect();
-    let lonely = |i: usize| stages.iter().filter(|s| s.device == stages[i].device).count() == 1;
-    let sound = stages.len() <= most as usize
+    let used: Vec<usize> =
+        stages.iter().flat_map(|s| std::iter::once(s.device).chain(s.others.iter().copied())).collect();
+    let lonely = |device: &usize| used.iter().filter(|other| *other == device).count() == 1;
+    let sound = used.len() <= most as usize
         && stages.iter().all(|stage| !stage.ops.is_empty() && in_order(model, stage))
-        && (0..stages.len()).all(lonely)
+        && stages.iter().all(|stage| may_be_shared(model, stage))
+        && used.iter().all(lonely)
         && flows_forward(model, &stages);
     if !sound {
         return None;
     }
-    let costs: Vec<u64> = stages.iter().map(|stage| cost(model, &device_of, stage)).collect::<Option<_>>()?;
-    costs.into_iter().max()
+    let load = |stage: &Stage| Some(cost(model, &device_of, stage)?.div_ceil(1 + stage.others.len() as u64));
+    let loads: Vec<u64> = stages.iter().map(load).collect::<Option<_>>()?;
+    loads.into_iter().max()
+}
+
+/// Devices that share a stage are identical, may run all of it, have room for it, and are no ends of the network.
+fn may_be_shared(model: &Model, stage: &Stage) -> bool {
+    let ends = [model.input_at, model.output_at];
+    let devices = || std::iter::once(stage.device).chain(stage.others.iter().copied());
+    stage.others.is_empty()
+        || (model.replicate
+            && devices().all(|d| !ends.contains(&Some(d)))
+            && stage.others.iter().all(|&d| {
+                model.alike.contains(&(stage.device, d))
+                    && model.memory_limits[d] == model.memory_limits[stage.device]
+                    && stage.ops.iter().all(|&op| model.allowed(op, d))
+            }))
 }
 
 /// Inside a stage makers come before readers.

@@ -94,11 +94,19 @@ fn ranges(inputs: &[u32]) -> Vec<[u32; 2]> {
 fn pipeline(model: &Model, choices: &mut Choices) -> PipelinePlan {
     let device_of = placement(model, choices, false);
     let lists = orders(model, &device_of, choices).into_iter().enumerate();
-    let stages = lists.map(|(d, ops)| Stage { device: DeviceId::new(d), ops });
+    let stages = lists.map(|(d, ops)| Stage::new(DeviceId::new(d), ops));
     let mut stages: Vec<Stage> = stages.filter(|stage| !stage.ops.is_empty()).collect();
     // The order of the list means nothing.
     let first = choices.choose(stages.len());
     stages.rotate_left(first);
+    if model.replicate {
+        for device in (0..model.devices).map(DeviceId::new).filter(|d| !device_of.contains(d)) {
+            let owner = choices.choose(stages.len() + 1);
+            if let Some(stage) = stages.get_mut(owner) {
+                stage.replicas.push(device);
+            }
+        }
+    }
     PipelinePlan { stages }
 }
 

@@ -181,5 +181,8 @@ fn constraints(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: Kind) -
         spec.min_splits = rng.chance(0.15).then(|| rng.below(3) as u32);
         spec.max_splits = rng.chance(0.25).then(|| rng.below(4) as u32);
     }
+    if kind == Kind::Pipeline {
+        spec.replicate = rng.chance(0.25);
+    }
     spec
 }

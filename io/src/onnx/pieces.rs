@@ -59,6 +59,11 @@ fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
     if let Plan::Pipeline(plan) = plan {
         let mut groups = Groups { piece_of: vec![0; ops], devices: Vec::new() };
         for (i, stage) in plan.stages.iter().enumerate() {
+            if !stage.replicas.is_empty() {
+                return Err(format!(
+                    "several devices share stage {i}, and a piece is for one: plan without --replicate"
+                ));
+            }
             groups.devices.push(stage.device);
             stage.ops.iter().for_each(|op| groups.piece_of[op.index()] = i);
         }

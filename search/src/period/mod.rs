@@ -2,6 +2,7 @@
 
 mod bounds;
 mod planners;
+pub mod stages;
 
 pub(crate) use bounds::BOUNDS;
 pub(crate) use planners::PLANNERS;

@@ -1,0 +1,561 @@
+//! Slicing an order of ops into stages, optimally.
+//!
+//! A stage is a run of the order. Let d(l) be what a stage that ends at r costs more for beginning at l rather than at
+//! l + 1. As r moves on by one op, d changes only where that op's inputs were made or last read before, so the cost of
+//! every stage that ends at r is a running sum over d, and no table of n × n costs is needed. Whether a period T can be
+//! kept: the fewest devices for the first r ops are those for the first l and one more, over all l from which a stage
+//! to r costs at most T. Going down from r may stop once the *work* exceeds T; cost itself is not monotone. The best T
+//! lies between one that can be kept and one that cannot; each success lowers the one to what was achieved, each
+//! failure raises the other to the least cost that was refused.
+//!
+//! With several sorts of devices the count is kept for each number of devices used of all sorts but one, as long as
+//! those are few; else devices come in a fixed sequence, of which stages take the next that fits. A stage that may be
+//! replicated takes as many devices of its sort as bring its load down to T. Overflow and memory limits enter through
+//! `memory.rs`. Costs are exact where links are even, and never too high elsewhere.
+//!
+//! Complexity of one decision: events (edges) plus ops times the ops in a stage of work T (times states and sorts).
+
+use divvy_core::period::dense::{NEVER, NOBODY};
+
+use super::memory::Held;
+use super::net::Net;
+
+/// The most states (devices used of all sorts but one) that are kept apart.
+const MOST_STATES: usize = 512;
+/// No number of devices.
+const NONE: u32 = u32::MAX;
+
+/// One stage of a sliced order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// The place of its first unit.
+    pub start: u32,
+    /// The place after its last unit.
+    pub end: u32,
+    /// The sort of its devices.
+    pub sort: u32,
+    /// How many devices share its requests.
+    pub replicas: u32,
+}
+
+/// A sliced order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slices {
+    /// The load of the busiest device.
+    pub value: u64,
+    /// The stages, in order.
+    pub slices: Vec<Slice>,
+}
+
+/// Which devices there are for stages.
+enum Supply {
+    /// So many of each sort, in any order; how many states of use, and the step of each sort among them.
+    Counts { counts: Vec<u32>, states: usize, strides: Vec<usize>, sum_of: Vec<u32> },
+    /// Sorts in a fixed sequence; for each sort and place, the next place of that sort and one, or [`NONE`].
+    Sequence { next: Vec<Vec<u32>> },
+}
+
+/// Slices orders of one network.
+pub struct Slicer<'n> {
+    net: &'n Net<'n>,
+    /// The most devices in use.
+    most: u32,
+    replicate: bool,
+    supply: Supply,
+    plain: bool,
+    held: Option<Held>,
+    /// What is known of the order loaded. Events are by place, amounts by sort.
+    event_starts: Vec<u32>,
+    event_at: Vec<u32>,
+    event_by: Vec<i64>,
+    fresh: Vec<i64>,
+    work_before: Vec<u64>,
+    allowed: Vec<bool>,
+    last_read: Vec<u32>,
+    reads_left: Vec<u32>,
+    made_at: Vec<u32>,
+    /// Tables of a decision.
+    change: Vec<i64>,
+    fewest: Vec<u32>,
+    busiest: Vec<u64>,
+    from: Vec<u32>,
+    taken: Vec<Slice>,
+}
+
+impl<'n> Slicer<'n> {
+    /// For any order of the units of `net`.
+    pub fn new(net: &'n Net<'n>) -> Slicer<'n> {
+        let counts: Vec<u32> = net.dense.sorts().iter().map(|sort| sort.devices.len() as u32).collect();
+        let most = net.dense.stages() as u32;
+        let supply = by_counts(&counts).unwrap_or_else(|| {
+            let all = (0..net.dense.device_count()).map(|device| net.dense.sort_of(device) as u32);
+            in_sequence(net.sorts, &all.take(most as usize).collect::<Vec<_>>())
+        });
+        let plain = net.sorts == 1 && !net.memory_matters && !net.dense.replicate();
+        Slicer {
+            net,
+            most: most.min(counts.iter().sum()),
+            replicate: net.dense.replicate(),
+            supply,
+            plain,
+            held: net.memory_matters.then(|| Held::new(net)),
+            event_starts: Vec::new(),
+            event_at: Vec::new(),
+            event_by: Vec::new(),
+            fresh: Vec::new(),
+            work_before: Vec::new(),
+            allowed: Vec::new(),
+            last_read: vec![NONE; net.tensor_count()],
+            reads_left: vec![0; net.tensor_count()],
+            made_at: vec![NONE; net.len()],
+            change: Vec::new(),
+            fewest: Vec::new(),
+            busiest: Vec::new(),
+            from: Vec::new(),
+            taken: Vec::new(),
+        }
+    }
+
+    /// Takes an order of units, which must be topological.
+    pub fn load(&mut self, order: &[u32]) {
+        let (net, sorts) = (self.net, self.net.sorts);
+        let count = order.len();
+        debug_assert_eq!(count, net.len());
+        self.event_starts.clear();
+        self.event_starts.push(0);
+        self.event_at.clear();
+        self.event_by.clear();
+        self.fresh.clear();
+        self.work_before.clear();
+        self.work_before.resize(sorts, 0);
+        self.allowed.clear();
+        self.last_read.fill(NONE);
+        for (tensor, left) in self.reads_left.iter_mut().enumerate() {
+            *left = net.readers.get(tensor).len() as u32;
+        }
+        for (place, &unit) in order.iter().enumerate() {
+            self.made_at[unit as usize] = place as u32;
+        }
+        for &unit in order {
+            let unit = unit as usize;
+            let place = self.made_at[unit];
+            let row = self.fresh.len();
+            for sort in 0..sorts {
+                let work = net.work(unit, sort);
+                let allowed = work < NEVER;
+                let work = if allowed { work } else { 0 };
+                self.allowed.push(allowed);
+                self.fresh.push(work as i64);
+                self.work_before.push(self.work_before[self.work_before.len() - sorts] + work);
+            }
+            for &tensor in net.inputs.get(unit) {
+                let tensor = tensor as usize;
+                let maker = net.maker[tensor];
+                let before = std::mem::replace(&mut self.last_read[tensor], place);
+                self.reads_left[tensor] -= 1;
+                let is_last = maker != NOBODY && self.reads_left[tensor] == 0;
+                for sort in 0..sorts {
+                    self.fresh[row + sort] += net.enter(tensor, sort) as i64;
+                }
+                if before != NONE {
+                    self.event(before, tensor, true, false);
+                } else if maker != NOBODY && !is_last {
+                    self.event(self.made_at[maker as usize], tensor, true, false);
+                }
+                if is_last {
+                    self.event(self.made_at[maker as usize], tensor, before == NONE, true);
+                }
+            }
+            for &tensor in net.outputs.get(unit) {
+                for sort in 0..sorts {
+                    self.fresh[row + sort] += net.leave(tensor as usize, sort) as i64;
+                }
+            }
+            self.event_starts.push(self.event_at.len() as u32);
+        }
+        if let Some(held) = &mut self.held {
+            held.load(net, order, &net.ops);
+        }
+    }
+
+    /// From now on a stage that begins at `at` pays less for a tensor that enters or leaves.
+    fn event(&mut self, at: u32, tensor: usize, enters: bool, leaves: bool) {
+        let net = self.net;
+        self.event_at.push(at);
+        for sort in 0..net.sorts {
+            let entering = if enters { net.enter(tensor, sort) } else { 0 };
+            let leaving = if leaves && !net.must_leave(tensor, sort) { net.leave(tensor, sort) } else { 0 };
+            self.event_by.push((entering + leaving) as i64);
+        }
+    }
+
+    /// How many units the order has.
+    fn len(&self) -> usize {
+        self.event_starts.len() - 1
+    }
+
+    /// Whether the order can be sliced so that no device is busy for longer than `limit`.
+    pub fn can_keep(&mut self, limit: u64) -> bool {
+        if self.plain { self.can_keep_plain(limit) } else { self.slice_within(limit).is_ok() }
+    }
+
+    /// On identical devices, with work and transfers alone: the fewest stages.
+    fn can_keep_plain(&mut self, limit: u64) -> bool {
+        let count = self.len();
+        let most = self.most;
+        let bound = limit.min(i64::MAX as u64) as i64;
+        self.change.clear();
+        self.change.resize(count, 0);
+        self.fewest.clear();
+        self.fewest.resize(count + 1, NONE);
+        self.fewest[0] = 0;
+        let mut lowest = 0;
+        for end in 0..count {
+            let events = self.event_starts[end] as usize..self.event_starts[end + 1] as usize;
+            for (&at, &by) in self.event_at[events.clone()].iter().zip(&self.event_by[events]) {
+                let change = &mut self.change[at as usize];
+                *change = change.wrapping_sub(by);
+            }
+            self.change[end] = self.fresh[end];
+            let work = self.work_before[end + 1];
+            while work - self.work_before[lowest] > limit {
+                lowest += 1;
+            }
+            if lowest > end {
+                return false;
+            }
+            // Sums of a validated problem stay in range, so the check for overflow is left out of the innermost loop.
+            let mut cost = 0i64;
+            let mut fewest = NONE - 1;
+            let starts = self.change[lowest..=end].iter().zip(&self.fewest[lowest..=end]).rev();
+            for (&change, &before) in starts {
+                cost = cost.wrapping_add(change);
+                let kept = if cost <= bound { before } else { NONE };
+                fewest = fewest.min(kept);
+            }
+            self.fewest[end + 1] = fewest + 1;
+        }
+        self.fewest[count] <= most
+    }
+
+    /// The best slices of value at most `limit`; none if there are none.
+    pub fn best_within(&mut self, limit: u64) -> Option<Slices> {
+        let mut low = self.least_value();
+        let mut best = loop {
+            // Far above the best value stages are long and everything is slow, so the limit comes up from below.
+            let guess = low.saturating_add(low / 16).saturating_add(1).min(limit);
+            match self.slice(guess) {
+                Ok(slices) => break slices,
+                Err(_) if guess == limit => return None,
+                Err(next) => low = next.max(guess),
+            }
+        };
+        let middle = |low: u64, high: u64| low + (high - low) / 2;
+        while best.value > low && best.value - low > best.value / 64 {
+            let limit = middle(low, best.value);
+            if self.can_keep(limit) {
+                best = self.slice(limit).ok()?;
+            } else {
+                low = limit + 1;
+            }
+        }
+        while low < best.value {
+            match self.slice(middle(low, best.value - 1)) {
+                Ok(better) => best = better,
+                Err(next) => low = next.min(best.value),
+            }
+        }
+        Some(best)
+    }
+
+    /// As [`Slicer::slice_within`], by the quicker way where there is one.
+    fn slice(&mut self, limit: u64) -> Result<Slices, u64> {
+        if self.plain { self.slice_plain(limit) } else { self.slice_within(limit) }
+    }
+
+    /// On identical devices, with work and transfers alone.
+    fn slice_plain(&mut self, limit: u64) -> Result<Slices, u64> {
+        let count = self.len();
+        let bound = limit.min(i64::MAX as u64) as i64;
+        self.change.clear();
+        self.change.resize(count, 0);
+        self.fewest.clear();
+        self.fewest.resize(count + 1, NONE);
+        self.busiest.clear();
+        self.busiest.resize(count + 1, 0);
+        self.from.clear();
+        self.from.resize(count + 1, 0);
+        self.fewest[0] = 0;
+        let mut lowest = 0;
+        let mut refused = i64::MAX;
+        for end in 0..count {
+            self.advance(end);
+            let work = self.work_before[end + 1];
+            while work - self.work_before[lowest] > limit {
+                lowest += 1;
+            }
+            if lowest > 0 {
+                refused = refused.min((work - self.work_before[lowest - 1]) as i64);
+            }
+            if lowest > end {
+                return Err(refused as u64);
+            }
+            let mut cost = 0i64;
+            let (mut fewest, mut busiest, mut from) = (NONE - 1, i64::MAX, 0);
+            for start in (lowest..=end).rev() {
+                cost = cost.wrapping_add(self.change[start]);
+                if cost > bound {
+                    refused = refused.min(cost);
+                    continue;
+                }
+                let before = self.fewest[start];
+                if before <= fewest {
+                    let load = cost.max(self.busiest[start] as i64);
+                    if before < fewest || load < busiest {
+                        (fewest, busiest, from) = (before, load, start as u32);
+                    }
+                }
+            }
+            self.fewest[end + 1] = fewest + 1;
+            self.busiest[end + 1] = busiest as u64;
+            self.from[end + 1] = from;
+        }
+        if self.fewest[count] > self.most {
+            return Err(refused as u64);
+        }
+        let mut slices = Slices { value: self.busiest[count], slices: Vec::new() };
+        let mut end = count as u32;
+        while end > 0 {
+            let start = self.from[end as usize];
+            slices.slices.push(Slice { start, end, sort: 0, replicas: 1 });
+            end = start;
+        }
+        slices.slices.reverse();
+        Ok(slices)
+    }
+
+    /// The best slices; none if the order cannot be sliced at all.
+    pub fn best(&mut self) -> Option<Slices> {
+        self.best_within(NEVER - 1)
+    }
+
+    /// No slices have a smaller value: the mean work of the devices, and the largest.
+    fn least_value(&self) -> u64 {
+        let (count, sorts) = (self.len(), self.net.sorts);
+        let (mut total, mut largest) = (0u64, 0);
+        for place in 0..count {
+            let work = |sort: usize| {
+                let work =
+                    self.work_before[(place + 1) * sorts + sort] - self.work_before[place * sorts + sort];
+                if self.allowed[place * sorts + sort] { work } else { NEVER }
+            };
+            let least = (0..sorts).map(work).min().unwrap_or(0);
+            total = (total + least).min(NEVER);
+            largest = largest.max(least);
+        }
+        let largest = if self.replicate { 0 } else { largest };
+        largest.max(total.div_ceil(u64::from(self.most.max(1))))
+    }
+
+    /// Slices of value at most `limit`, with few devices and, among those, a small value; else the least value that
+    /// any slices of a greater value can have.
+    fn slice_within(&mut self, limit: u64) -> Result<Slices, u64> {
+        let (count, sorts) = (self.len(), self.net.sorts);
+        let states = self.states();
+        self.change.clear();
+        self.change.resize(count * sorts, 0);
+        self.fewest.clear();
+        self.fewest.resize((count + 1) * states, NONE);
+        self.busiest.clear();
+        self.busiest.resize((count + 1) * states, u64::MAX);
+        self.taken.clear();
+        self.taken.resize((count + 1) * states, Slice { start: 0, end: 0, sort: 0, replicas: 0 });
+        (self.fewest[0], self.busiest[0]) = (0, 0);
+        let mut lowest = vec![0usize; sorts];
+        let mut costs = vec![0i64; sorts];
+        let mut refused = u64::MAX;
+        for end in 0..count {
+            self.advance(end);
+            for (sort, lowest) in lowest.iter_mut().enumerate() {
+                let most =
+                    if self.replicate { limit.saturating_mul(u64::from(self.devices(sort))) } else { limit };
+                let work = self.work_before[(end + 1) * sorts + sort];
+                while *lowest <= end && work - self.work_before[*lowest * sorts + sort] > most {
+                    *lowest += 1;
+                }
+                let over = lowest.checked_sub(1).map_or(0, |at| work - self.work_before[at * sorts + sort]);
+                if over > most {
+                    refused = refused.min(self.shared(over, self.devices(sort)));
+                }
+                if !self.allowed[end * sorts + sort] {
+                    *lowest = end + 1;
+                }
+            }
+            costs.fill(0);
+            if let Some(held) = &mut self.held {
+                held.begin(end);
+            }
+            let first = lowest.iter().copied().min().unwrap_or(0);
+            for start in (first..=end).rev() {
+                let bytes = self.held.as_mut().map_or((0, 0), |held| held.prepend(self.net, start));
+                for sort in 0..sorts {
+                    costs[sort] += self.change[start * sorts + sort];
+                    if start < lowest[sort] {
+                        continue;
+                    }
+                    let kind = &self.net.dense.sorts()[sort];
+                    if !kind.holds(bytes.0 + bytes.1) {
+                        continue;
+                    }
+                    let cost = costs[sort] as u64 + kind.overflow(bytes.0 + bytes.1);
+                    if let Some(next) = self.take(start, end, sort, cost, limit) {
+                        refused = refused.min(next);
+                    }
+                }
+            }
+        }
+        self.read_back().ok_or(refused.max(limit + 1))
+    }
+
+    /// How many devices a sort has that can be in use at once.
+    fn devices(&self, sort: usize) -> u32 {
+        (self.net.dense.sorts()[sort].devices.len() as u32).min(self.most)
+    }
+
+    /// The load of each of so many devices.
+    fn shared(&self, cost: u64, devices: u32) -> u64 {
+        if self.replicate { cost.div_ceil(u64::from(devices)) } else { cost }
+    }
+
+    fn states(&self) -> usize {
+        match &self.supply {
+            Supply::Counts { states, .. } => *states,
+            Supply::Sequence { .. } => 1,
+        }
+    }
+
+    /// Brings `change` from the stages that end before `end` to those that end there.
+    fn advance(&mut self, end: usize) {
+        let sorts = self.net.sorts;
+        for event in self.event_starts[end] as usize..self.event_starts[end + 1] as usize {
+            let at = self.event_at[event] as usize;
+            for sort in 0..sorts {
+                self.change[at * sorts + sort] -= self.event_by[event * sorts + sort];
+            }
+        }
+        for sort in 0..sorts {
+            self.change[end * sorts + sort] = self.fresh[end * sorts + sort];
+        }
+    }
+
+    /// Tries a stage. Where it is too dear even on all devices of its sort, its load there.
+    fn take(&mut self, start: usize, end: usize, sort: usize, cost: u64, limit: u64) -> Option<u64> {
+        let replicas = if cost <= limit {
+            1
+        } else if self.replicate {
+            let all = self.devices(sort);
+            let needed = cost.div_ceil(limit.max(1));
+            if needed > u64::from(all) {
+                return Some(cost.div_ceil(u64::from(all)));
+            }
+            needed as u32
+        } else {
+            return Some(cost);
+        };
+        let load = cost.div_ceil(u64::from(replicas));
+        let slice = Slice { start: start as u32, end: end as u32 + 1, sort: sort as u32, replicas };
+        let states = self.states();
+        for state in 0..states {
+            let before = self.fewest[start * states + state];
+            if before == NONE {
+                continue;
+            }
+            let Some((state_after, after)) = self.use_devices(state, before, sort, replicas) else {
+                continue;
+            };
+            let busiest = self.busiest[start * states + state].max(load);
+            let at = (end + 1) * states + state_after;
+            if (after, busiest) < (self.fewest[at], self.busiest[at]) {
+                (self.fewest[at], self.busiest[at], self.taken[at]) = (after, busiest, slice);
+            }
+        }
+        // With more devices than needed for this limit its load would fall further, which only matters to what is
+        // refused: the next load that a smaller limit asks for.
+        (self.replicate && replicas > 1)
+            .then(|| cost.div_ceil(u64::from(replicas - 1)))
+            .filter(|&next| next > limit)
+    }
+
+    /// State and count after some devices of a sort; none if there are not so many.
+    fn use_devices(&self, state: usize, count: u32, sort: usize, replicas: u32) -> Option<(usize, u32)> {
+        match &self.supply {
+            Supply::Counts { counts, strides, sum_of, .. } => {
+                let (state, count) = if sort == 0 {
+                    (state, count + replicas)
+                } else {
+                    let used = state / strides[sort] % (counts[sort] as usize + 1);
+                    if used + replicas as usize > counts[sort] as usize {
+                        return None;
+                    }
+                    (state + replicas as usize * strides[sort], count)
+                };
+                (count <= counts[0] && count + sum_of[state] <= self.most).then_some((state, count))
+            }
+            Supply::Sequence { next } => {
+                let mut place = count;
+                for _ in 0..replicas {
+                    place = next[sort][place as usize];
+                    if place == NONE {
+                        return None;
+                    }
+                }
+                Some((state, place))
+            }
+        }
+    }
+
+    fn read_back(&self) -> Option<Slices> {
+        let (count, states) = (self.len(), self.states());
+        let ends = (0..states).map(|state| count * states + state).filter(|&at| self.fewest[at] != NONE);
+        let mut at = ends.min_by_key(|&at| self.busiest[at])?;
+        let mut slices = Slices { value: self.busiest[at], slices: Vec::new() };
+        while at >= states {
+            let slice = self.taken[at];
+            slices.slices.push(slice);
+            let state = match &self.supply {
+                Supply::Counts { strides, .. } if slice.sort > 0 => {
+                    at % states - slice.replicas as usize * strides[slice.sort as usize]
+                }
+                _ => at % states,
+            };
+            at = slice.start as usize * states + state;
+        }
+        slices.slices.reverse();
+        Some(slices)
+    }
+}
+
+/// States for every number of devices used of all sorts but the first, if they are few.
+fn by_counts(counts: &[u32]) -> Option<Supply> {
+    let (mut states, mut strides) = (1usize, vec![0]);
+    for &count in &counts[1..] {
+        strides.push(states);
+        states = states.checked_mul(count as usize + 1).filter(|&states| states <= MOST_STATES)?;
+    }
+    let digits = |state: usize| {
+        (1..counts.len()).map(|sort| (state / strides[sort] % (counts[sort] as usize + 1)) as u32).sum()
+    };
+    let sum_of = (0..states).map(digits).collect();
+    Some(Supply::Counts { counts: counts.to_vec(), states, strides, sum_of })
+}
+
+fn in_sequence(sorts: usize, sequence: &[u32]) -> Supply {
+    let mut next = vec![vec![NONE; sequence.len() + 1]; sorts];
+    for (place, &sort) in sequence.iter().enumerate().rev() {
+        for list in &mut next {
+            list[place] = list[place + 1];
+        }
+        next[sort as usize][place] = place as u32 + 1;
+    }
+    Supply::Sequence { next }
+}
