@@ -22,7 +22,7 @@ pub mod input_error;
 pub mod makespan;
 mod memory;
 pub mod outcome;
-mod period;
+pub mod period;
 pub mod plainest;
 pub mod plan;
 pub mod problem;

@@ -3,4 +3,6 @@
 //! A plan maps ops to stages and stages to devices, or ops to devices. Its score is the load of the busiest resource.
 
 pub(crate) mod pipeline;
+
+pub mod relaxations;
 pub(crate) mod stream;

@@ -1,6 +1,13 @@
 //! Bounds for objectives whose value is a period.
 
+mod halves;
+mod node_cut;
+mod prover;
+mod ratchet;
+mod simple;
 mod transfers;
+
+use divvy_core::problem::{Objective, Problem};
 
 use crate::registry::Bound;
 use crate::shared::area::Area;
@@ -17,4 +24,19 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &transfers::Transfers,
     // Some dozens of passes over the ops.
     &Area,
+    // One look at every op.
+    &simple::Simple,
+    // A minimum cut or a few for every op.
+    &node_cut::NodeCut,
+    // From here on searches that take the time they are given.
+    &halves::TwoStage,
+    &halves::Hierarchy,
 ];
+
+/// For bounds that know stages only.
+fn only_pipeline(problem: &Problem) -> Result<(), String> {
+    match problem.objective {
+        Objective::Pipeline { .. } => Ok(()),
+        _ => Err("it is about pipeline stages".to_owned()),
+    }
+}
