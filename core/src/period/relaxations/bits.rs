@@ -11,21 +11,31 @@ impl Bits {
     }
 
     /// Whether it holds a number.
+    #[inline]
     pub fn has(&self, i: usize) -> bool {
         self.0[i / 64] >> (i % 64) & 1 == 1
     }
 
+    /// Removes all numbers.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.0.fill(0);
+    }
+
     /// Adds a number.
+    #[inline]
     pub fn add(&mut self, i: usize) {
         self.0[i / 64] |= 1 << (i % 64);
     }
 
     /// Removes a number.
+    #[inline]
     pub fn remove(&mut self, i: usize) {
         self.0[i / 64] &= !(1 << (i % 64));
     }
 
     /// Adds all of another set.
+    #[inline]
     pub fn unite(&mut self, other: &Bits) {
         for (a, b) in self.0.iter_mut().zip(&other.0) {
             *a |= b;
@@ -33,6 +43,7 @@ impl Bits {
     }
 
     /// Keeps what another set has too.
+    #[inline]
     pub fn intersect(&mut self, other: &Bits) {
         for (a, b) in self.0.iter_mut().zip(&other.0) {
             *a &= b;
@@ -40,11 +51,13 @@ impl Bits {
     }
 
     /// Whether the two have a number in common.
+    #[inline]
     pub fn meets(&self, other: &Bits) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
 
     /// Whether there is no number.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&word| word == 0)
     }
@@ -55,11 +68,13 @@ impl Bits {
     }
 
     /// The numbers, ascending.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(i, &word)| Ones(word).map(move |bit| i * 64 + bit))
     }
 
     /// The numbers of a combination of two sets, word by word.
+    #[inline]
     pub fn both<'a>(
         &'a self,
         other: &'a Bits,
@@ -70,6 +85,7 @@ impl Bits {
     }
 
     /// The numbers below `size` that it does not hold, ascending.
+    #[inline]
     pub fn missing(&self, size: usize) -> impl Iterator<Item = usize> + '_ {
         let words = self.0.iter().enumerate();
         words.flat_map(|(i, &word)| Ones(!word).map(move |bit| i * 64 + bit)).take_while(move |&i| i < size)
@@ -82,6 +98,7 @@ struct Ones(u64);
 impl Iterator for Ones {
     type Item = usize;
 
+    #[inline]
     fn next(&mut self) -> Option<usize> {
         if self.0 == 0 {
             return None;

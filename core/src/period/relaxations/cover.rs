@@ -100,7 +100,8 @@ fn most_by_groups(relaxed: &Relaxed, groups: &[Group]) -> Result<u128, String> {
 
 /// What as many devices as stages can cover, a group for each kind, the best first.
 fn most_by_kinds(relaxed: &Relaxed, groups: &[Group]) -> Result<u128, String> {
-    let fit = |(group, kind): (&Group, &super::relaxed::Kind)| group.stages == 1 && group.count == kind.devices;
+    let fit =
+        |(group, kind): (&Group, &super::relaxed::Kind)| group.stages == 1 && group.count == kind.devices;
     if groups.len() != relaxed.kinds().len() || !groups.iter().zip(relaxed.kinds()).all(fit) {
         return Err("it needs a group of single stages for each kind of device".to_owned());
     }

@@ -77,9 +77,7 @@ impl Network {
         let mut value = 0i64;
         while self.find_levels() {
             self.current.clone_from(&self.first);
-            while let Some(pushed) = self.push_one_path() {
-                value = value.saturating_add(pushed);
-            }
+            value = value.saturating_add(self.push());
         }
         value
     }
@@ -111,15 +109,32 @@ impl Network {
         false
     }
 
-    /// Pushes as much as one path of rising levels takes.
-    fn push_one_path(&mut self) -> Option<i64> {
+    /// Pushes along paths of rising levels until none is left.
+    fn push(&mut self) -> i64 {
+        let mut pushed = 0i64;
         let mut node = SOURCE;
         self.path.clear();
-        while node != SINK {
+        loop {
+            if node == SINK {
+                let least = self.path.iter().map(|&arc| self.arcs[arc as usize].room).min().unwrap_or(0);
+                pushed = pushed.saturating_add(least);
+                let mut full = 0;
+                for (i, &arc) in self.path.iter().enumerate().rev() {
+                    self.arcs[arc as usize].room -= least;
+                    self.arcs[(arc ^ 1) as usize].room += least;
+                    if self.arcs[arc as usize].room == 0 {
+                        full = i;
+                    }
+                }
+                // Go on from the first arc that is full.
+                node = self.arcs[(self.path[full] ^ 1) as usize].to;
+                self.path.truncate(full);
+                continue;
+            }
             let arc = self.current[node as usize];
             if arc == NONE {
                 // A dead end: step back, and never come here again at this level.
-                let back = self.path.pop()?;
+                let Some(back) = self.path.pop() else { return pushed };
                 node = self.arcs[(back ^ 1) as usize].to;
                 self.current[node as usize] = self.arcs[back as usize].next;
                 continue;
@@ -132,12 +147,6 @@ impl Network {
                 self.current[node as usize] = next;
             }
         }
-        let least = self.path.iter().map(|&arc| self.arcs[arc as usize].room).min().unwrap_or(0);
-        for &arc in &self.path {
-            self.arcs[arc as usize].room -= least;
-            self.arcs[(arc ^ 1) as usize].room += least;
-        }
-        Some(least)
     }
 
     /// After [`Network::solve`]: whether a node is in the smallest of the cheapest choices.
@@ -170,9 +179,8 @@ mod tests {
             let cost = |chosen: &dyn Fn(usize) -> bool| -> i64 {
                 arcs.iter().filter(|(a, b, _)| chosen(*a) && !chosen(*b)).map(|(_, _, cost)| cost).sum()
             };
-            let best = (0..1u32 << nodes)
-                .map(|set| cost(&|i| i == 0 || (i > 1 && set >> (i - 2) & 1 == 1)))
-                .min();
+            let best =
+                (0..1u32 << nodes).map(|set| cost(&|i| i == 0 || (i > 1 && set >> (i - 2) & 1 == 1))).min();
             assert_eq!(Some(network.solve()), best);
             assert_eq!(Some(cost(&|i| network.is_chosen(ids[i]))), best);
         }

@@ -117,6 +117,7 @@ impl Relaxed {
     }
 
     /// How many units. They are numbered so that producers come first.
+    #[inline]
     pub fn units(&self) -> usize {
         self.least.work.len()
     }
@@ -127,21 +128,25 @@ impl Relaxed {
     }
 
     /// The tensors.
+    #[inline]
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
     /// Tensors that a unit makes.
+    #[inline]
     pub fn made(&self, unit: usize) -> &[u32] {
         &self.made[unit]
     }
 
     /// Tensors that a unit reads from others.
+    #[inline]
     pub fn read(&self, unit: usize) -> &[u32] {
         &self.read[unit]
     }
 
     /// The kind with the least of all figures.
+    #[inline]
     pub fn least(&self) -> &Kind {
         &self.least
     }
@@ -152,11 +157,13 @@ impl Relaxed {
     }
 
     /// The units that lead to a unit. Only where [`Relaxed::knows_order`].
+    #[inline]
     pub fn before(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").before[unit]
     }
 
     /// The units that a unit leads to. Only where [`Relaxed::knows_order`].
+    #[inline]
     pub fn after(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").after[unit]
     }
@@ -182,7 +189,8 @@ impl Relaxed {
         let mut cost = 0;
         for unit in set.iter() {
             cost += kind.work[unit]?;
-            let leaves = |t: &&u32| self.tensors[**t as usize].consumers.iter().any(|&c| !set.has(c as usize));
+            let leaves =
+                |t: &&u32| self.tensors[**t as usize].consumers.iter().any(|&c| !set.has(c as usize));
             cost += self.made[unit].iter().filter(leaves).map(|&t| kind.out[t as usize]).sum::<u64>();
         }
         let enters = |tensor: &Tensor| {
@@ -245,9 +253,8 @@ type Ways = Vec<(u64, u64)>;
 fn ways(problem: &Problem, device: DeviceId, away: bool) -> Ways {
     let hardware = &problem.hardware;
     let others = hardware.devices().filter(|&other| other != device);
-    let routes = others.filter_map(|other| {
-        if away { hardware.route(device, other) } else { hardware.route(other, device) }
-    });
+    let routes = others
+        .filter_map(|other| if away { hardware.route(device, other) } else { hardware.route(other, device) });
     let mut ways = Ways::new();
     for route in routes {
         match route.bandwidth {

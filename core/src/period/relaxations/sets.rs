@@ -59,13 +59,7 @@ pub struct Cheapest {
 
 impl<'a> Sets<'a> {
     /// Sets within a budget. Prices add up to less than 2⁴⁴; the relaxation must know its order.
-    pub fn new(
-        relaxed: &'a Relaxed,
-        kind: &'a Kind,
-        budget: u64,
-        prices: &'a [u64],
-        limit: u64,
-    ) -> Sets<'a> {
+    pub fn new(relaxed: &'a Relaxed, kind: &'a Kind, budget: u64, prices: &'a [u64], limit: u64) -> Sets<'a> {
         let network = Network::default();
         Sets { relaxed, kind, budget, prices, limit, network, nodes: Vec::new() }
     }
@@ -97,7 +91,9 @@ impl<'a> Sets<'a> {
 
     /// Whether a set is what is looked for.
     pub fn is_one(&self, set: &Bits) -> bool {
-        self.price(set) > self.limit && self.cost(set).is_some_and(|cost| cost <= self.budget) && self.is_convex(set)
+        self.price(set) > self.limit
+            && self.cost(set).is_some_and(|cost| cost <= self.budget)
+            && self.is_convex(set)
     }
 
     /// Whether nothing outside a set lies between two of its units.
@@ -229,7 +225,8 @@ impl<'a> Sets<'a> {
             let node = self.nodes[unit];
             for &t in self.relaxed.made(unit) {
                 let tensor = &self.relaxed.tensors()[t as usize];
-                let (out, into) = (p * self.kind.out[t as usize] as i64, p * self.kind.into[t as usize] as i64);
+                let (out, into) =
+                    (p * self.kind.out[t as usize] as i64, p * self.kind.into[t as usize] as i64);
                 constant += arcs(network, &self.nodes, node, &tensor.consumers, out, into);
             }
             for &t in self.relaxed.read(unit) {
@@ -280,14 +277,21 @@ impl<'a> Sets<'a> {
 
     /// Whether a value of [`Sets::cheapest`] shows that nothing is left.
     pub fn is_closed(&self, value: i64, multiplier: u32) -> bool {
-        let most = i128::from(multiplier) * i128::from(self.budget)
-            - i128::from(ONE) * (i128::from(self.limit) + 1);
+        let most =
+            i128::from(multiplier) * i128::from(self.budget) - i128::from(ONE) * (i128::from(self.limit) + 1);
         i128::from(value) > most
     }
 }
 
 /// Adds the arcs of a tensor; returns what is paid whatever is chosen.
-fn arcs(network: &mut Network, nodes: &[Node], producer: Node, consumers: &[u32], out: i64, into: i64) -> i64 {
+fn arcs(
+    network: &mut Network,
+    nodes: &[Node],
+    producer: Node,
+    consumers: &[u32],
+    out: i64,
+    into: i64,
+) -> i64 {
     if let [consumer] = consumers[..] {
         let consumer = nodes[consumer as usize];
         if producer == Node::CHOSEN && consumer == Node::LEFT {

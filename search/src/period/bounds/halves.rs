@@ -70,7 +70,9 @@ impl Bound for Hierarchy {
         // From the middle outward, and only a few: what is short on one side is close to an even share of the work.
         let half = stages / 2;
         let mut firsts = vec![half];
-        firsts.extend((1..=half).rev().flat_map(|away| [half - away, half + away]).filter(|&j| j > 0 && j < stages));
+        firsts.extend(
+            (1..=half).rev().flat_map(|away| [half - away, half + away]).filter(|&j| j > 0 && j < stages),
+        );
         firsts.sort_by_key(|&j| j.abs_diff(half));
         firsts.truncate(MOST_GROUPINGS);
         let all = Limits::of(run.budget, 0.3);
@@ -107,7 +109,10 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, l
         let mut halves = Halves::new(relaxed, budgets);
         match find_beginning(&mut halves, effort) {
             Found::Nothing(tree) => {
-                run.prove(name, Evidence::Halves { merged: true, threshold_ps: Time(threshold), first, tree });
+                run.prove(
+                    name,
+                    Evidence::Halves { merged: true, threshold_ps: Time(threshold), first, tree },
+                );
                 Attempt::Proved
             }
             Found::Set(set) => Attempt::Reached(reached(halves.costs(&set))),

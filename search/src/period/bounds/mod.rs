@@ -1,7 +1,9 @@
 //! Bounds for objectives whose value is a period.
 
+mod columns;
 mod halves;
 mod node_cut;
+mod pricing;
 mod prover;
 mod ratchet;
 mod simple;
@@ -31,6 +33,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // From here on searches that take the time they are given.
     &halves::TwoStage,
     &halves::Hierarchy,
+    // Linear programs and exact searches, again and again.
+    &columns::Columns,
 ];
 
 /// For bounds that know stages only.

@@ -68,7 +68,8 @@ pub(super) fn find_set(sets: &mut Sets<'_>, effort: Effort) -> Found {
 fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
     // Lines in the multiplier: cost, price, set.
     let (mut dear, mut cheap): (Option<(i64, i64, Bits)>, Option<(i64, i64, Bits)>) = (None, None);
-    let reachable = state.outside.missing(sets.relaxed().units()).map(|unit| sets.prices()[unit]).sum::<u64>();
+    let reachable =
+        state.outside.missing(sets.relaxed().units()).map(|unit| sets.prices()[unit]).sum::<u64>();
     if reachable <= sets.limit {
         return Verdict::Closed(0);
     }
@@ -115,7 +116,12 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
             break;
         }
     }
-    Verdict::Branch(choose(sets, state, dear.as_ref().map(|line| &line.2), cheap.as_ref().map(|line| &line.2)))
+    Verdict::Branch(choose(
+        sets,
+        state,
+        dear.as_ref().map(|line| &line.2),
+        cheap.as_ref().map(|line| &line.2),
+    ))
 }
 
 /// A unit outside a set and between two of it.
@@ -142,15 +148,30 @@ fn between(sets: &Sets<'_>, set: &Bits, state: &Chosen) -> usize {
     })
 }
 
-/// A unit on which the dear and the cheap set differ.
+/// The unit to divide a part by. Nothing is in yet: one near an end of the network, of which most others are on one
+/// side. Then: of those on which the dear and the cheap set differ, the one that shares most with what is in.
 fn choose(sets: &Sets<'_>, state: &Chosen, dear: Option<&Bits>, cheap: Option<&Bits>) -> usize {
-    let none = Bits::none(sets.relaxed().units());
+    let relaxed = sets.relaxed();
+    let none = Bits::none(relaxed.units());
     let (dear, cheap) = (dear.unwrap_or(&none), cheap.unwrap_or(&none));
     let open = |unit: &usize| !state.inside.has(*unit) && !state.outside.has(*unit);
-    let price = |&unit: &usize| sets.prices()[unit];
-    let differ = dear.both(cheap, |d, c| d ^ c).filter(open).max_by_key(price);
-    differ
-        .or_else(|| (0..sets.relaxed().units()).filter(open).max_by_key(price))
+    let all_open = || (0..relaxed.units()).filter(open);
+    let chosen = if state.inside.is_empty() {
+        all_open().max_by_key(|&unit| relaxed.after(unit).count().abs_diff(relaxed.before(unit).count()))
+    } else {
+        let shared = |&unit: &usize| {
+            let tensors = relaxed.made(unit).iter().chain(relaxed.read(unit));
+            let joins = |&&t: &&u32| {
+                let tensor = &relaxed.tensors()[t as usize];
+                let mut ends = tensor.consumers.iter().chain([&tensor.producer]);
+                ends.any(|&end| state.inside.has(end as usize))
+            };
+            tensors.filter(joins).map(|&t| relaxed.least().out[t as usize]).sum::<u64>()
+        };
+        dear.both(cheap, |d, c| d ^ c).filter(open).max_by_key(shared)
+    };
+    chosen
+        .or_else(|| all_open().max_by_key(|&unit| sets.prices()[unit]))
         .expect("with all units decided the cut is exact")
 }
 
