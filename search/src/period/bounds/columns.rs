@@ -78,7 +78,7 @@ impl Bound for Columns {
     }
 
     fn runs(&self) -> Runs {
-        Runs::Alone
+        Runs::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -92,7 +92,12 @@ impl Bound for Columns {
         let limits = Limits::of(run.budget, 0.95);
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
-        let high = run.outcome().value().map_or(relaxed.picoseconds(work), |value| value.0);
+        // Without a plan, what may be reached is a guess.
+        let guess = relaxed.picoseconds(work).min(low + low / 4 + 1);
+        let high = run.outcome().value().map_or(guess, |value| value.0);
+        if high <= low {
+            return;
+        }
         let mut generator = Generator::new(run, &relaxed);
         let Some((settled_at, mut master)) = generator.settle_highest(low, high, limits.effort(SETTLING))
         else {
@@ -144,7 +149,7 @@ impl<'a> Generator<'a> {
                     set
                 })
                 .collect(),
-            _ => Vec::new(),
+            _ => even_stages(relaxed),
         };
         let usual = usual(relaxed, &stages);
         let rng = Rng::new(run.budget.seed);
@@ -334,6 +339,20 @@ enum Closed {
     Proved(Vec<Group>),
     Set(usize, Bits),
     Unknown,
+}
+
+/// The units in their order, in stages of like work.
+fn even_stages(relaxed: &Relaxed) -> Vec<Bits> {
+    let stages = u128::from(relaxed.stages());
+    let work = |unit: usize| u128::from(relaxed.least().work[unit].unwrap_or(0));
+    let total = (0..relaxed.units()).map(work).sum::<u128>().max(1);
+    let mut sets = vec![Bits::none(relaxed.units()); relaxed.stages() as usize];
+    let mut done = 0;
+    for unit in 0..relaxed.units() {
+        sets[(done * stages / total).min(stages - 1) as usize].add(unit);
+        done += work(unit);
+    }
+    sets
 }
 
 /// What each unit costs in a plan: its work, and its part of the tensors that it shares with others of its stage.

@@ -13,7 +13,7 @@ use divvy_core::units::Time;
 use super::only_pipeline;
 use super::prover::{Effort, Found, find_beginning};
 use super::ratchet::{Attempt, Limits, ratchet};
-use crate::registry::Bound;
+use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 /// Past this many units a cut takes too long to take many.
@@ -36,6 +36,10 @@ impl Bound for TwoStage {
             Objective::Pipeline { stages: 2 } => Ok(()),
             _ => Err("it is for two stages; hierarchy makes use of it for more".to_owned()),
         }
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -64,6 +68,10 @@ impl Bound for Hierarchy {
         }
     }
 
+    fn runs(&self) -> Runs {
+        Runs::Last
+    }
+
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(relaxed) = Relaxed::merged(run.problem) else { return };
         let stages = relaxed.stages();
@@ -75,7 +83,7 @@ impl Bound for Hierarchy {
         );
         firsts.sort_by_key(|&j| j.abs_diff(half));
         firsts.truncate(MOST_GROUPINGS);
-        let all = Limits::of(run.budget, 0.3);
+        let all = Limits::of(run.budget, 0.2);
         for first in firsts {
             if run.is_solved() || all.left().is_zero() {
                 return;

@@ -2,6 +2,7 @@
 
 mod columns;
 mod halves;
+pub(super) mod mip;
 mod node_cut;
 mod pricing;
 mod prover;
@@ -35,6 +36,10 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &halves::Hierarchy,
     // Linear programs and exact searches, again and again.
     &columns::Columns,
+    // From here on, by name: the paper's programs, the smallest first.
+    &mip::Bottleneck,
+    &mip::BottleneckGuess,
+    &mip::Milp,
 ];
 
 /// For bounds that know stages only.

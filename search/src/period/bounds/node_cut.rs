@@ -40,7 +40,7 @@ impl Bound for NodeCut {
         if !relaxed.knows_order() {
             return;
         }
-        let limits = Limits::of(run.budget, 0.3);
+        let limits = Limits::of(run.budget, 0.15);
         let alone = |unit: usize| {
             let mut set = Bits::none(relaxed.units());
             set.add(unit);
