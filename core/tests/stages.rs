@@ -165,9 +165,31 @@ fn two_stages_are_solved_by_beginnings() {
     }
 }
 
-/// Random evidence of both kinds for a problem, at a threshold.
+/// On identical devices the beginnings decide the problem.
+#[test]
+fn beginnings_decide() {
+    for seed in 0..400 {
+        let rng = &mut Rng::new(seed);
+        let stages = 2 + rng.below(2) as u32;
+        let ops = 2 + rng.below(5);
+        let problem = plain(rng, ops, stages);
+        let (best, _) = optimum(&problem, stages);
+        for merged in [false, true] {
+            let at = |threshold| Evidence::Beginnings { merged, threshold_ps: Time(threshold) };
+            assert!(proven(&problem, &at(best)).is_err(), "seed {seed}");
+            if best > 0 {
+                assert_eq!(proven(&problem, &at(best - 1)), Ok(Some(Time(best))), "seed {seed}");
+            }
+        }
+    }
+}
+
+/// Random evidence of each kind for a problem, at a threshold.
 fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<Evidence> {
     let merged = rng.below(2) == 0;
+    if rng.below(4) == 0 {
+        return Some(Evidence::Beginnings { merged, threshold_ps: Time(threshold) });
+    }
     let relaxed = if merged { Relaxed::merged(problem) } else { Relaxed::new(problem) }.expect("a pipeline");
     let stages = relaxed.stages();
     if stages > 1 && rng.below(2) == 0 {
@@ -261,6 +283,10 @@ fn spoiled_proofs_prove_nothing_false() {
                     3 => groups[0].limit = groups[0].limit.saturating_sub(1),
                     4 => groups[0].count += 1,
                     _ => spoil(&mut groups[0].tree, rng),
+                },
+                Evidence::Beginnings { merged, threshold_ps } => match rng.below(2) {
+                    0 => *merged = !*merged,
+                    _ => *threshold_ps = Time(best + rng.below(1000) as u64),
                 },
                 _ => unreachable!("made above"),
             }

@@ -251,6 +251,7 @@ fn every_evidence() -> Vec<Certificate> {
             groups: vec![Group { stages: 1, count: 2, limit: 0, tree: vec![0, 1, 1] }],
         },
         Evidence::Halves { merged: false, threshold_ps: Time(7), first: 1, tree: vec![1] },
+        Evidence::Beginnings { merged: true, threshold_ps: Time(7) },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

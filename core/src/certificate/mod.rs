@@ -102,6 +102,13 @@ pub enum Evidence {
         /// Branchings on units and cuts, in the order of a walk.
         tree: Vec<u32>,
     },
+    /// All beginnings of the network, between which stages within the threshold do not reach its end: `pipeline`.
+    Beginnings {
+        /// Whether units that may as well share a stage are one.
+        merged: bool,
+        /// No plan takes this or less.
+        threshold_ps: Time,
+    },
     /// A search vouches for it; nothing here can check that.
     Attested {
         /// Which search.
@@ -166,6 +173,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::Halves { merged, threshold_ps, first, tree } => {
             cover::halves_proven(problem, *merged, *threshold_ps, *first, tree)
+        }
+        Evidence::Beginnings { merged, threshold_ps } => {
+            cover::beginnings_proven(problem, *merged, *threshold_ps)
         }
         Evidence::Attested { .. } => return Ok(None),
     };

@@ -132,6 +132,7 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
             groups: vec![Group { stages: 1, count: 1, limit: 0, tree: vec![1] }],
         },
         Evidence::Halves { merged: true, threshold_ps: Time(0), first: 1, tree: vec![1] },
+        Evidence::Beginnings { merged: true, threshold_ps: Time(0) },
         Evidence::Attested { by: "nobody".to_owned() },
     ]
 }

@@ -7,6 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::beginnings::{Beginnings, MOST_STEPS};
 use super::halves::Halves;
 use super::relaxed::Relaxed;
 use super::sets::Sets;
@@ -140,4 +141,14 @@ pub fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]
     }
     let budgets = [first, stages - first].map(|stages| relaxed.budget(stages, threshold.0));
     tree::verify(&mut Halves::new(relaxed, budgets), tree)
+}
+
+/// What all beginnings prove: no plan takes the threshold or less.
+pub(crate) fn beginnings_proven(problem: &Problem, merged: bool, threshold: Time) -> Result<Time, String> {
+    let relaxed = relaxed(problem, merged)?;
+    match Beginnings::new(&relaxed)?.reach(threshold.0, &mut || true) {
+        Some(false) => above(threshold),
+        Some(true) => Err(format!("stages of {} ps may do", threshold.0)),
+        None => Err(format!("it takes more than {MOST_STEPS} steps")),
+    }
 }

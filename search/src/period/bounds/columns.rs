@@ -36,9 +36,10 @@ const MOST_UNITS: usize = 1500;
 /// Prices stay between these parts of a unit's cost in the best plan.
 const LEAST_PART: f64 = 0.2;
 const MOST_PART: f64 = 3.0;
-/// Walks of annealing after each solve, and steps of each.
+/// Walks of annealing after each solve, and the steps of each: for every unit, and at most.
 const WALKS: usize = 12;
-const STEPS: u32 = 4000;
+const STEPS_PER_UNIT: usize = 30;
+const MOST_STEPS: usize = 4000;
 /// Rounds of annealing without anything new before the exact search.
 const MOST_ROUNDS: usize = 400;
 /// Rounds after the exact search has found a set.
@@ -197,7 +198,7 @@ impl<'a> Generator<'a> {
                 Settled::Low => {
                     let known = best.as_ref().map_or(low, |(settled, _)| *settled);
                     threshold -= ((threshold - known) as f64 * step) as u64;
-                    if best.is_some() && (threshold - known) < threshold / 500 || threshold <= low {
+                    if threshold - known <= threshold / 500 {
                         return best;
                     }
                 }
@@ -292,6 +293,7 @@ impl<'a> Generator<'a> {
             let starts: Vec<Bits> = starts.into_iter().map(|(_, set)| set.clone()).collect();
             let mut walker = Walker::new(self.relaxed, self.kinds[kind], &prices.units, budget);
             let limit = prices.limits[kind].max(1e-9);
+            let steps = (STEPS_PER_UNIT * self.relaxed.units()).min(MOST_STEPS) as u32;
             for _ in 0..WALKS {
                 if starts.is_empty() || self.rng.below(4) == 0 {
                     walker.restart(&Bits::none(self.relaxed.units()));
@@ -300,7 +302,7 @@ impl<'a> Generator<'a> {
                 }
                 let mut last: [Option<Bits>; KEPT] = [const { None }; KEPT];
                 let mut heard = 0;
-                walker.walk(STEPS, limit * NEARLY, &mut self.rng, &mut |set, price| {
+                walker.walk(steps, limit * NEARLY, &mut self.rng, &mut |set, price| {
                     last[heard % KEPT] = Some(set.clone());
                     heard += 1;
                     fullest = fullest.max(price / limit);

@@ -1,5 +1,6 @@
 //! Bounds for objectives whose value is a period.
 
+mod beginnings;
 mod columns;
 mod halves;
 pub(super) mod mip;
@@ -34,6 +35,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // From here on searches that take the time they are given.
     &halves::TwoStage,
     &halves::Hierarchy,
+    // Every way there is, where there are few.
+    &beginnings::AllBeginnings,
     // Linear programs and exact searches, again and again.
     &columns::Columns,
     // From here on, by name: the paper's programs, the smallest first.
