@@ -13,6 +13,8 @@ use std::collections::HashMap;
 use super::bits::Bits;
 use super::relaxed::{Kind, Relaxed};
 
+/// The most units: every beginning takes a bit for each.
+const MOST_UNITS: usize = 1 << 13;
 /// The most beginnings, and the most ways to add a unit to one.
 const MOST_BEGINNINGS: usize = 1 << 17;
 const MOST_MOVES: usize = 1 << 20;
@@ -36,29 +38,28 @@ impl<'a> Beginnings<'a> {
     pub fn new(relaxed: &'a Relaxed) -> Result<Beginnings<'a>, String> {
         let units = relaxed.units();
         let too_many = || format!("the network has more than {MOST_BEGINNINGS} beginnings");
-        if units > MOST_BEGINNINGS {
-            return Err(too_many());
+        if units > MOST_UNITS {
+            return Err(format!("{units} units are too many, {MOST_UNITS} is the most"));
         }
         let mut known: HashMap<Bits, u32> = HashMap::new();
-        let mut all = vec![Bits::none(units)];
-        known.insert(all[0].clone(), 0);
+        let first: Vec<u32> =
+            (0..units as u32).filter(|&unit| relaxed.read(unit as usize).is_empty()).collect();
+        // Each beginning, and the units that can follow it.
+        let mut all = vec![(Bits::none(units), first)];
+        known.insert(all[0].0.clone(), 0);
         let (mut starts, mut moves) = (vec![0], Vec::new());
         let mut done = 0;
         while done < all.len() {
-            let here = all[done].clone();
-            for unit in here.missing(units) {
-                let made = |&t: &u32| here.has(relaxed.tensors()[t as usize].producer as usize);
-                if !relaxed.read(unit).iter().all(made) {
-                    continue;
-                }
+            let (here, ready) = (all[done].0.clone(), std::mem::take(&mut all[done].1));
+            for &unit in &ready {
                 let mut longer = here.clone();
-                longer.add(unit);
+                longer.add(unit as usize);
                 let next = all.len() as u32;
                 let id = *known.entry(longer).or_insert_with_key(|longer| {
-                    all.push(longer.clone());
+                    all.push((longer.clone(), follow(relaxed, longer, &ready, unit)));
                     next
                 });
-                moves.push((unit as u32, id));
+                moves.push((unit, id));
             }
             starts.push(moves.len() as u32);
             done += 1;
@@ -109,6 +110,20 @@ impl<'a> Beginnings<'a> {
         }
         Some(!used[last].is_empty())
     }
+}
+
+/// The units that can follow a beginning whose last unit is `unit`, given those that could before.
+fn follow(relaxed: &Relaxed, beginning: &Bits, ready: &[u32], unit: u32) -> Vec<u32> {
+    let mut follow: Vec<u32> = ready.iter().copied().filter(|&other| other != unit).collect();
+    for &t in relaxed.made(unit as usize) {
+        for &consumer in &relaxed.tensors()[t as usize].consumers {
+            let made = |&t: &u32| beginning.has(relaxed.tensors()[t as usize].producer as usize);
+            if relaxed.read(consumer as usize).iter().all(made) && !follow.contains(&consumer) {
+                follow.push(consumer);
+            }
+        }
+    }
+    follow
 }
 
 fn with_one(way: &Used, kind: usize) -> Used {

@@ -157,7 +157,8 @@ fn choose(sets: &Sets<'_>, state: &Chosen, dear: Option<&Bits>, cheap: Option<&B
     let open = |unit: &usize| !state.inside.has(*unit) && !state.outside.has(*unit);
     let all_open = || (0..relaxed.units()).filter(open);
     let chosen = if state.inside.is_empty() {
-        all_open().max_by_key(|&unit| relaxed.after(unit).count().abs_diff(relaxed.before(unit).count()))
+        let priced = all_open().filter(|&unit| sets.prices()[unit] > 0);
+        priced.max_by_key(|&unit| relaxed.after(unit).count().abs_diff(relaxed.before(unit).count()))
     } else {
         let shared = |&unit: &usize| {
             let tensors = relaxed.made(unit).iter().chain(relaxed.read(unit));
@@ -186,7 +187,7 @@ pub(super) fn find_beginning(halves: &mut Halves<'_>, effort: Effort) -> Found {
             return Found::Unknown;
         }
         let mut last = multiplier;
-        match judge_beginning(halves, &state, &mut last) {
+        match judge_beginning(halves, &state, &mut last, effort) {
             Verdict::Set(set) => return Found::Set(set),
             Verdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
             Verdict::Branch(unit) if unit < halves.units() => {
@@ -200,7 +201,7 @@ pub(super) fn find_beginning(halves: &mut Halves<'_>, effort: Effort) -> Found {
     Found::Nothing(tree)
 }
 
-fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32) -> Verdict {
+fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32, effort: Effort) -> Verdict {
     // Lines in the multiplier: how much the beginning and the rest exceed their budgets.
     let (mut long, mut short): (Option<([i64; 2], Bits)>, Option<([i64; 2], Bits)>) = (None, None);
     let mut multiplier = (*last).min(WHOLE);
@@ -220,6 +221,10 @@ fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32) -> Ve
             long = Some((excess, found.set));
         } else {
             short = Some((excess, found.set));
+        }
+        // One cut of a large network may take seconds.
+        if Instant::now() >= effort.until {
+            break;
         }
         // The rest counts `multiplier` times, the beginning the remaining times.
         multiplier = match (&long, &short) {

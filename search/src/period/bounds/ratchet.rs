@@ -6,8 +6,9 @@ use divvy_core::outcome::Budget;
 
 use super::prover::Effort;
 
-/// The share of the time left that one attempt may take.
+/// The share of the time left that one attempt may take, and the first, just below what is reached.
 const SHARE: f64 = 0.35;
+const FIRST_SHARE: f64 = 0.6;
 /// Attempts closer together than this part of the value are not worth their time.
 const FINEST: u64 = 20_000;
 /// So many times in a row the best reached is lowered before the interval is halved.
@@ -62,7 +63,8 @@ pub(super) fn ratchet(
             return;
         }
         let threshold = if streak < MOST_IN_A_ROW { high - 1 } else { low + (high - 1 - low) / 2 };
-        match attempt(threshold, limits.effort(SHARE)) {
+        let share = if streak < MOST_IN_A_ROW { FIRST_SHARE } else { SHARE };
+        match attempt(threshold, limits.effort(share)) {
             Attempt::Proved => (low, streak) = (threshold + 1, MOST_IN_A_ROW),
             Attempt::Reached(value) => (high, streak) = (value.min(threshold), streak + 1),
             Attempt::Unknown => (high, is_unknown, streak) = (threshold, true, MOST_IN_A_ROW),
