@@ -154,11 +154,14 @@ pub(in crate::period) fn attest_exact(run: &mut Run<'_>, relaxed: &Relaxed, boun
     attest(run, "milp", relaxed, bound);
 }
 
+/// Is told the block of each op in a solution.
+type Seen<'a> = dyn FnMut(&mut Run<'_>, &dyn Fn(OpId) -> usize) + 'a;
+
 /// Solves the exact program from the best plan known; `hear` is told of bounds, `see` of the block of each unit.
 pub(in crate::period) fn exact(
     run: &mut Run<'_>,
     hear: &mut dyn FnMut(&mut Run<'_>, &Relaxed, f64),
-    see: &mut dyn FnMut(&mut Run<'_>, &dyn Fn(OpId) -> usize),
+    see: &mut Seen<'_>,
 ) -> Option<Status> {
     let relaxed = Relaxed::new(run.problem).ok()?;
     let stages = relaxed.stages() as usize;

@@ -67,7 +67,8 @@ pub(super) fn find_set(sets: &mut Sets<'_>, effort: Effort) -> Found {
 
 fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
     // Lines in the multiplier: cost, price, set.
-    let (mut dear, mut cheap): (Option<(i64, i64, Bits)>, Option<(i64, i64, Bits)>) = (None, None);
+    let mut dear: Option<(i64, i64, Bits)> = None;
+    let mut cheap: Option<(i64, i64, Bits)> = None;
     let reachable =
         state.outside.missing(sets.relaxed().units()).map(|unit| sets.prices()[unit]).sum::<u64>();
     if reachable <= sets.limit {
@@ -203,7 +204,8 @@ pub(super) fn find_beginning(halves: &mut Halves<'_>, effort: Effort) -> Found {
 
 fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32, effort: Effort) -> Verdict {
     // Lines in the multiplier: how much the beginning and the rest exceed their budgets.
-    let (mut long, mut short): (Option<([i64; 2], Bits)>, Option<([i64; 2], Bits)>) = (None, None);
+    let mut long: Option<([i64; 2], Bits)> = None;
+    let mut short: Option<([i64; 2], Bits)> = None;
     let mut multiplier = (*last).min(WHOLE);
     let mut tried = Vec::new();
     for _ in 0..MOST_TRIES {
