@@ -55,13 +55,8 @@ pub(crate) fn proven(
     above(threshold)
 }
 
-/// As [`proven`], of a relaxation at hand.
-pub fn check_cover(
-    relaxed: &Relaxed,
-    threshold: Time,
-    prices: &[u64],
-    groups: &[Group],
-) -> Result<(), String> {
+/// Whether prices and limits show that no plan takes the threshold or less.
+fn check_cover(relaxed: &Relaxed, threshold: Time, prices: &[u64], groups: &[Group]) -> Result<(), String> {
     if !relaxed.knows_order() {
         return Err(format!("{} units are too many for it", relaxed.units()));
     }
@@ -130,8 +125,8 @@ pub(crate) fn halves_proven(
     above(threshold)
 }
 
-/// As [`halves_proven`], of a relaxation at hand.
-pub fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]) -> Result<(), String> {
+/// Whether a tree of beginnings shows that.
+fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]) -> Result<(), String> {
     let stages = relaxed.stages();
     if first == 0 || first >= stages {
         return Err(format!("{first} stages of {stages} are no part of them"));
