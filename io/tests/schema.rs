@@ -17,6 +17,7 @@ use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::outcome::HistoryPoint;
+use divvy_core::period::relaxations::cover::Group;
 use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::units::Time;
@@ -243,6 +244,14 @@ fn every_evidence() -> Vec<Certificate> {
             steps: vec![ProofStep::Tails { window: 3, width: 4, limit_ps: Time(5), ops: 6 }],
             rows: every_row(),
         },
+        Evidence::Cover {
+            merged: true,
+            threshold_ps: Time(7),
+            prices: vec![1, 0],
+            groups: vec![Group { stages: 1, count: 2, limit: 0, tree: vec![0, 1, 1] }],
+        },
+        Evidence::Halves { merged: false, threshold_ps: Time(7), first: 1, tree: vec![1] },
+        Evidence::Beginnings { merged: true, threshold_ps: Time(7) },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

@@ -31,6 +31,9 @@ pub trait Planner: Sync {
 pub enum Runs {
     /// Always: it takes next to no time.
     Always,
+    /// After the planners of `auto`, which leave it a part of the time, and where nothing is planned: it takes the time
+    /// it is given, and a plan to start from is worth having.
+    Last,
     /// Where nothing is planned: it takes the time it is given, and planners have their own.
     Alone,
     /// Never.

@@ -57,9 +57,12 @@ pub fn solve(
     let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
-    // A bound that could go on for ever leaves half the time to the planner.
-    let bounding =
-        if request.bound_only { budget.clone() } else { Budget { time: budget.time / 2, ..budget.clone() } };
+    let is_last = |bound: &&dyn Bound| bound.runs() == Runs::Last;
+    let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = chosen_bounds.into_iter().partition(is_last);
+    // A bound that could go on for ever leaves half the time to the planner, and the planner half of it to the last ones.
+    let half = Budget { time: budget.time / 2, ..budget.clone() };
+    let bounding = if request.bound_only { budget.clone() } else { half.clone() };
+    let planning = if last_bounds.is_empty() { budget.clone() } else { half };
     if outcome.infeasible.is_empty() {
         let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
@@ -69,32 +72,49 @@ pub fn solve(
             let offered = run.offer(plan);
             debug_assert!(offered.is_ok(), "the baseline passed the check");
         }
-        for bound in chosen_bounds {
-            if !run.budget.is_spent() {
+        for bound in &first_bounds {
+            if !run.budget.is_spent() && !run.is_solved() {
                 bound.bound(&mut run);
             }
         }
-        let mut run = Run::new(problem, budget, &mut outcome, watch).with_inner(inner);
+        let mut run = Run::new(problem, &planning, &mut outcome, watch).with_inner(inner);
         let mut stop = StopReason::Finished;
+        let mut unfinished = None;
         for (planner, number) in chosen_planners.into_iter().filter(|_| !request.bound_only) {
             if run.budget.is_spent() && run.outcome().best.is_some() {
                 stop = StopReason::OutOfBudget;
                 break;
             }
-            run.set_planner(planner.name());
-            if let (Some(prefix), Some(number)) = (planner.numbered_prefix(), number) {
-                run.set_planner(&format!("{prefix}{number}"));
-            }
-            run.set_number(number);
-            stop = planner.plan(&mut run);
+            stop = plan_with(planner, number, &mut run);
             if stop != StopReason::Finished {
+                unfinished = Some((planner, number)).filter(|_| !last_bounds.is_empty());
                 break;
             }
+        }
+        let mut run = Run::new(problem, budget, &mut outcome, watch).with_inner(inner);
+        for bound in &last_bounds {
+            if !run.budget.is_spent() && !run.is_solved() {
+                bound.bound(&mut run);
+            }
+        }
+        // What the last bounds leave goes to the planner that had not finished.
+        let unfinished = unfinished.filter(|_| !run.budget.is_spent() && !run.is_solved());
+        if let Some((planner, number)) = unfinished {
+            stop = plan_with(planner, number, &mut run);
         }
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
     let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
     Ok(Solved { outcome, baseline, planner })
+}
+
+fn plan_with(planner: &dyn Planner, number: Option<u64>, run: &mut Run<'_>) -> StopReason {
+    run.set_planner(planner.name());
+    if let (Some(prefix), Some(number)) = (planner.numbered_prefix(), number) {
+        run.set_planner(&format!("{prefix}{number}"));
+    }
+    run.set_number(number);
+    planner.plan(run)
 }
 
 /// Planners, each with the number that its name was given.
@@ -120,8 +140,13 @@ fn choose_planners(problem: &Problem, request: &Request) -> Result<Chosen, Refus
 fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Bound>, Refused> {
     let all = bounds(problem);
     let Some(names) = &request.bounds else {
-        let runs =
-            |b: &&dyn Bound| b.runs() == Runs::Always || (b.runs() == Runs::Alone && request.bound_only);
+        let is_auto = request.planner.as_deref().is_none_or(|name| name == "auto");
+        let runs = |b: &&dyn Bound| match b.runs() {
+            Runs::Always => true,
+            Runs::Last => is_auto || request.bound_only,
+            Runs::Alone => request.bound_only,
+            Runs::ByName => false,
+        };
         let chosen = all.iter().copied().filter(|b| runs(b) && b.supports(problem).is_ok());
         return Ok(chosen.collect());
     };

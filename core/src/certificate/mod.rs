@@ -14,6 +14,7 @@ use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
+use crate::period::relaxations::cover::{self, Group};
 use crate::problem::Problem;
 use crate::units::Time;
 
@@ -78,6 +79,35 @@ pub enum Evidence {
         steps: Vec<ProofStep>,
         /// The rows.
         rows: Vec<Multiple>,
+    },
+    /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
+    Cover {
+        /// Whether units that may as well share a stage are one.
+        merged: bool,
+        /// No plan takes this or less.
+        threshold_ps: Time,
+        /// A price for each unit.
+        prices: Vec<u64>,
+        /// What sets for one stage, or some consecutive ones, hold at most; with unlike devices, one for each kind.
+        groups: Vec<Group>,
+    },
+    /// Ways to divide the network between the first stages and the others, all too dear: `pipeline`.
+    Halves {
+        /// Whether units that may as well share a stage are one.
+        merged: bool,
+        /// No plan takes this or less.
+        threshold_ps: Time,
+        /// How many stages are the first.
+        first: u32,
+        /// Branchings on units and cuts, in the order of a walk.
+        tree: Vec<u32>,
+    },
+    /// All beginnings of the network, between which stages within the threshold do not reach its end: `pipeline`.
+    Beginnings {
+        /// Whether units that may as well share a stage are one.
+        merged: bool,
+        /// No plan takes this or less.
+        threshold_ps: Time,
     },
     /// A search vouches for it; nothing here can check that.
     Attested {
@@ -144,6 +174,15 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Bus { weights } => bus::proven(problem, weights),
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
+        Evidence::Cover { merged, threshold_ps, prices, groups } => {
+            cover::proven(problem, *merged, *threshold_ps, prices, groups)
+        }
+        Evidence::Halves { merged, threshold_ps, first, tree } => {
+            cover::halves_proven(problem, *merged, *threshold_ps, *first, tree)
+        }
+        Evidence::Beginnings { merged, threshold_ps } => {
+            cover::beginnings_proven(problem, *merged, *threshold_ps)
+        }
     };
     proven.map(Some).map_err(|message| Violation {
         rule: Rule::Evidence,

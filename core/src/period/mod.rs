@@ -4,4 +4,6 @@
 
 pub mod dense;
 pub(crate) mod pipeline;
+
+pub mod relaxations;
 pub(crate) mod stream;

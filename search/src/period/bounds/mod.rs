@@ -1,6 +1,17 @@
 //! Bounds for objectives whose value is a period.
 
+mod beginnings;
+mod columns;
+mod halves;
+pub(super) mod mip;
+mod node_cut;
+mod pricing;
+mod prover;
+mod ratchet;
+mod simple;
 mod transfers;
+
+use divvy_core::problem::{Objective, Problem};
 
 use crate::registry::Bound;
 use crate::shared::area::Area;
@@ -17,4 +28,27 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &transfers::Transfers,
     // Some dozens of passes over the ops.
     &Area,
+    // One look at every op.
+    &simple::Simple,
+    // A minimum cut or a few for every op.
+    &node_cut::NodeCut,
+    // From here on searches that take the time they are given.
+    &halves::TwoStage,
+    &halves::Hierarchy,
+    // Every way there is, where there are few.
+    &beginnings::AllBeginnings,
+    // Linear programs and exact searches, again and again.
+    &columns::Columns,
+    // From here on, by name: the paper's programs, the smallest first.
+    &mip::Bottleneck,
+    &mip::BottleneckGuess,
+    &mip::Milp,
 ];
+
+/// For bounds that know stages only.
+fn only_pipeline(problem: &Problem) -> Result<(), String> {
+    match problem.objective {
+        Objective::Pipeline { .. } => Ok(()),
+        _ => Err("it is about pipeline stages".to_owned()),
+    }
+}

@@ -2,6 +2,7 @@
 
 mod annealing;
 mod brkga;
+mod milp;
 mod mla;
 mod random;
 
@@ -19,4 +20,6 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &brkga::BiasedKeys,
     &mla::Mla,
     &mla::MlaWeighted,
+    // By name: to be compared with.
+    &milp::Milp,
 ];

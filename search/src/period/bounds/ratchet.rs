@@ -1,0 +1,73 @@
+//! Raises a bound between what is proved and what is reached.
+
+use std::time::{Duration, Instant};
+
+use divvy_core::outcome::Budget;
+
+use super::prover::Effort;
+
+/// The share of the time left that one attempt may take, and the first, just below what is reached.
+const SHARE: f64 = 0.35;
+const FIRST_SHARE: f64 = 0.6;
+/// Attempts closer together than this part of the value are not worth their time.
+const FINEST: u64 = 20_000;
+/// So many times in a row the best reached is lowered before the interval is halved.
+const MOST_IN_A_ROW: u32 = 3;
+
+/// What an attempt to prove that nothing takes a threshold or less came to.
+pub(super) enum Attempt {
+    /// It is proved.
+    Proved,
+    /// Something takes only so long.
+    Reached(u64),
+    /// The effort was spent.
+    Unknown,
+}
+
+/// Time and parts for one bound.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) until: Instant,
+    pub(super) parts: u64,
+}
+
+impl Limits {
+    /// A share of what is left of a budget.
+    pub(super) fn of(budget: &Budget, share: f64) -> Limits {
+        let left = (budget.start + budget.time).saturating_duration_since(Instant::now());
+        let parts = budget.nodes.unwrap_or(u64::MAX);
+        Limits { until: Instant::now() + left.mul_f64(share), parts }
+    }
+
+    pub(super) fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// The effort of one of several attempts.
+    pub(super) fn effort(&self, share: f64) -> Effort {
+        Effort { until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
+    }
+}
+
+/// Proves what it can between `low`, which is proved, and `high`, which is reached. First just below `high`, then by
+/// halving; `attempt` is given thresholds.
+pub(super) fn ratchet(
+    mut low: u64,
+    mut high: u64,
+    limits: Limits,
+    attempt: &mut dyn FnMut(u64, Effort) -> Attempt,
+) {
+    let (mut is_unknown, mut streak) = (false, 0);
+    while low < high && !limits.left().is_zero() {
+        if is_unknown && high - low < high / FINEST {
+            return;
+        }
+        let threshold = if streak < MOST_IN_A_ROW { high - 1 } else { low + (high - 1 - low) / 2 };
+        let share = if streak < MOST_IN_A_ROW { FIRST_SHARE } else { SHARE };
+        match attempt(threshold, limits.effort(share)) {
+            Attempt::Proved => (low, streak) = (threshold + 1, MOST_IN_A_ROW),
+            Attempt::Reached(value) => (high, streak) = (value.min(threshold), streak + 1),
+            Attempt::Unknown => (high, is_unknown, streak) = (threshold, true, MOST_IN_A_ROW),
+        }
+    }
+}
