@@ -77,7 +77,7 @@ fn plan_of(problem: &Problem, stage_of: &[usize], stages: u32) -> Plan {
         let ops: Vec<OpId> =
             problem.graph.order().iter().copied().filter(|op| stage_of[op.index()] == stage).collect();
         if !ops.is_empty() {
-            list.push(Stage { device: DeviceId::new(list.len()), ops });
+            list.push(Stage::new(DeviceId::new(list.len()), ops));
         }
     }
     Plan::Pipeline(PipelinePlan { stages: list })

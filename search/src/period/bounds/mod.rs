@@ -48,6 +48,9 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
 /// For bounds that know stages only.
 fn only_pipeline(problem: &Problem) -> Result<(), String> {
     match problem.objective {
+        Objective::Pipeline { .. } if problem.constraints.replicate => {
+            Err("it does not hold where devices may share a stage".to_owned())
+        }
         Objective::Pipeline { .. } => Ok(()),
         _ => Err("it is about pipeline stages".to_owned()),
     }

@@ -40,7 +40,7 @@ impl Planner for Milp {
             for block in 0..blocks {
                 let ops: Vec<OpId> = order.iter().copied().filter(|&op| block_of(op) == block).collect();
                 if !ops.is_empty() {
-                    stages.push(Stage { device: DeviceId::new(stages.len()), ops });
+                    stages.push(Stage::new(DeviceId::new(stages.len()), ops));
                 }
             }
             // A plan that breaks a rule that the program does not know is not kept.
