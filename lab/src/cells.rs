@@ -176,7 +176,7 @@ impl Cell {
         let stopped = cancelled.load(std::sync::atomic::Ordering::Relaxed);
         let processor_seconds = processor_seconds().zip(processor).map(|(end, start)| end - start);
         let (seconds, peak_bytes) = (start.elapsed().as_secs_f64(), peak_memory());
-        (!stopped).then(|| Figures { seconds, processor_seconds, peak_bytes, ..figures })
+        (!stopped).then_some(Figures { seconds, processor_seconds, peak_bytes, ..figures })
     }
 
     fn figures(&self, cancelled: &Arc<AtomicBool>) -> Result<Figures, String> {

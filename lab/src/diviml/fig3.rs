@@ -11,7 +11,7 @@ pub(crate) struct Figure3;
 const SERVER: &str = "cpu-t4-a100";
 
 fn networks(settings: &Settings) -> Vec<Model> {
-    settings.models.iter().cloned().filter(|model| model.kind != Kind::Language).collect()
+    settings.models.iter().filter(|model| model.kind != Kind::Language).cloned().collect()
 }
 
 impl Experiment for Figure3 {

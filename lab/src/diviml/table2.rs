@@ -39,7 +39,7 @@ fn origin(network: &Instance, figures: &Figures) -> &'static str {
 
 /// Networks by name, in the groups of the paper.
 fn groups(settings: &Settings) -> [(&'static str, Vec<(String, Instance)>); 2] {
-    let vision = settings.models.iter().cloned().filter(|model| model.kind != Kind::Language);
+    let vision = settings.models.iter().filter(|model| model.kind != Kind::Language).cloned();
     let vision = vision.map(|model| (model.name.clone(), model.on(SERVER))).collect();
     let wired = [(Wiring::Sdep, 1), (Wiring::Sdep, 2), (Wiring::Wdep, 2), (Wiring::Wdep, 4)];
     let wired = wired
@@ -71,7 +71,7 @@ impl Experiment for Table2 {
         let networks = groups(settings).into_iter().flat_map(|(_, networks)| networks);
         let mut cells: Vec<Cell> =
             networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect();
-        for model in settings.models.iter().cloned().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().filter(|model| model.kind == Kind::Vision) {
             cells.extend(MEASURED_DEVICES.map(|device| sum(&model.on(MEASURED), device, settings)));
         }
         cells
@@ -114,11 +114,11 @@ impl Experiment for Table2 {
             "Where the times were measured, in ms: 16 CPU threads and an H200.",
             &["network", "CPU", "H200", "CPU / H200", "measured"],
         );
-        for model in settings.models.iter().cloned().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().filter(|model| model.kind == Kind::Vision) {
             let network = model.on(MEASURED);
             let figures = MEASURED_DEVICES.map(|device| results.of(&sum(&network, device, settings)));
             let [cpu, h200] = figures.map(|figures| Some(figures?.value_ps? as f64));
-            let mut row = vec![model.name];
+            let mut row = vec![model.name.clone()];
             row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
             row.push(factor(cpu.zip(h200).map(|(cpu, h200)| cpu / h200)));
             row.push(percent(figures[0].zip(figures[1]).map(|(cpu, h200)| cpu.measured.min(h200.measured))));
