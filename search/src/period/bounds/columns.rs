@@ -49,6 +49,8 @@ const TOLERANCE: f64 = 0.4;
 /// The part of the time in which the highest threshold worth an attempt is looked for, and that of one attempt.
 const SETTLING: f64 = 0.45;
 const PROVING: f64 = 0.35;
+/// The most thresholds that prices are looked for at.
+const MOST_THRESHOLDS: usize = 12;
 /// Prices whose sum passes the stages by less than this part are as good as any at their threshold.
 const SETTLED: f64 = 0.004;
 /// How far from what is proved towards what is not the next attempt is.
@@ -182,7 +184,7 @@ impl<'a> Generator<'a> {
         let mut step = 0.3;
         let stages = f64::from(self.relaxed.stages());
         let mut best: Option<(u64, Master)> = None;
-        loop {
+        for _ in 0..MOST_THRESHOLDS {
             let budget = self.relaxed.budget(1, threshold);
             let mut master = Master::new(self, budget).ok()?;
             match self.settle(&mut master, MOST_ROUNDS, effort) {
@@ -206,6 +208,7 @@ impl<'a> Generator<'a> {
                 Settled::Spent(_) => return best.or(Some((threshold, master))),
             }
         }
+        best
     }
 
     /// Tries to prove that no plan takes a threshold or less, with prices of a higher threshold.
