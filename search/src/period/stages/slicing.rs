@@ -10,7 +10,8 @@
 //!
 //! With several sorts of devices the count is kept for each number of devices used of all sorts but one, as long as
 //! those are few; else devices come in a fixed sequence, of which stages take the next that fits. A stage that may be
-//! replicated takes as many devices of its sort as bring its load down to T. Overflow and memory limits enter through
+//! replicated takes as many devices of its sort as bring its load down to T (devices that pins or bans name are sorts of
+//! their own, and share no stage). Overflow and memory limits enter through
 //! `memory.rs`. Costs are exact where links are even, and never too high elsewhere.
 //!
 //! Complexity of one decision: events (edges) plus ops times the ops in a stage of work T (times states and sorts).
@@ -455,7 +456,7 @@ impl<'n> Slicer<'n> {
         } else if self.replicate {
             let all = self.devices(sort);
             let needed = cost.div_ceil(limit.max(1));
-            if needed > u64::from(all) {
+            if limit == 0 || needed > u64::from(all) {
                 return Some(cost.div_ceil(u64::from(all)));
             }
             needed as u32
