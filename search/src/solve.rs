@@ -59,10 +59,12 @@ pub fn solve(
     outcome.infeasible = problem.infeasibilities();
     let is_last = |bound: &&dyn Bound| bound.runs() == Runs::Last;
     let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = chosen_bounds.into_iter().partition(is_last);
-    // A bound that could go on for ever leaves half the time to the planner, and the planner half of it to the last ones.
+    // A bound that could go on for ever leaves half the time to the planner.
     let half = Budget { time: budget.time / 2, ..budget.clone() };
-    let bounding = if request.bound_only { budget.clone() } else { half.clone() };
-    let planning = if last_bounds.is_empty() { budget.clone() } else { half };
+    let bounding = if request.bound_only { budget.clone() } else { half };
+    // A planner leaves time to the last bounds: a little at first, since that is all that an easy problem takes.
+    let turns: &[(f64, f64)] =
+        if last_bounds.is_empty() { &[(1.0, 1.0)] } else { &[(0.05, 0.1), (0.5, 1.0), (1.0, 1.0)] };
     if outcome.infeasible.is_empty() {
         let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
@@ -77,30 +79,39 @@ pub fn solve(
                 bound.bound(&mut run);
             }
         }
-        let mut run = Run::new(problem, &planning, &mut outcome, watch).with_inner(inner);
         let mut stop = StopReason::Finished;
-        let mut unfinished = None;
-        for (planner, number) in chosen_planners.into_iter().filter(|_| !request.bound_only) {
-            if run.budget.is_spent() && run.outcome().best.is_some() {
-                stop = StopReason::OutOfBudget;
+        let mut planners = chosen_planners.as_slice();
+        for (turn, &(plan_until, bound_until)) in turns.iter().enumerate() {
+            let until = |share: f64| Budget {
+                time: if share < 1.0 { budget.time.mul_f64(share) } else { budget.time },
+                seed: budget.seed.wrapping_add(turn as u64),
+                ..budget.clone()
+            };
+            let planning = until(plan_until);
+            let mut run = Run::new(problem, &planning, &mut outcome, watch).with_inner(inner);
+            while let Some((&(planner, number), later)) =
+                planners.split_first().filter(|_| !request.bound_only)
+            {
+                if run.budget.is_spent() && run.outcome().best.is_some() {
+                    stop = StopReason::OutOfBudget;
+                    break;
+                }
+                stop = plan_with(planner, number, &mut run);
+                if stop != StopReason::Finished {
+                    break;
+                }
+                planners = later;
+            }
+            let bounding = until(bound_until);
+            let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
+            for bound in last_bounds.iter().filter(|_| plan_until < 1.0) {
+                if !run.budget.is_spent() && !run.is_solved() {
+                    bound.bound(&mut run);
+                }
+            }
+            if run.is_solved() || budget.is_spent() {
                 break;
             }
-            stop = plan_with(planner, number, &mut run);
-            if stop != StopReason::Finished {
-                unfinished = Some((planner, number)).filter(|_| !last_bounds.is_empty());
-                break;
-            }
-        }
-        let mut run = Run::new(problem, budget, &mut outcome, watch).with_inner(inner);
-        for bound in &last_bounds {
-            if !run.budget.is_spent() && !run.is_solved() {
-                bound.bound(&mut run);
-            }
-        }
-        // What the last bounds leave goes to the planner that had not finished.
-        let unfinished = unfinished.filter(|_| !run.budget.is_spent() && !run.is_solved());
-        if let Some((planner, number)) = unfinished {
-            stop = plan_with(planner, number, &mut run);
         }
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
