@@ -74,7 +74,7 @@ const ROUNDS: &[Round] = &[
 const MOST_OPS_AT_ONCE: usize = 3_000;
 /// The share of the time left that sharpening tails may take: where searches add nothing to what the tails prove, and
 /// where they do, so that a wide search is the better use of it.
-const TAILS_SHARE: (f64, f64) = (0.7, 0.35);
+const TAILS_SHARE: (f64, f64) = (0.6, 0.35);
 /// How much of the gap that the tails leave a search must close to count.
 const ADDS: f64 = 0.1;
 /// The share of the time left that a search before the tails are sharpened may take.
