@@ -14,7 +14,7 @@
 //! Without the order of units ([`Relaxed::knows_order`]) only the cut is used, and there is no tree to branch.
 
 use super::bits::Bits;
-use super::flow::{Network, Node};
+use super::flow::{Arc, ENDLESS, Fate, Network, Node};
 use super::relaxed::{Kind, Relaxed};
 use super::tree::Branching;
 
@@ -26,8 +26,17 @@ pub struct Halves<'a> {
     relaxed: &'a Relaxed,
     kind: &'a Kind,
     budgets: [u64; 2],
+    cut: Cut,
+}
+
+/// The network of the cuts, and what it was solved for last.
+struct Cut {
     network: Network,
     nodes: Vec<Node>,
+    /// For each tensor the arc that costs.
+    arcs: Vec<Arc>,
+    state: Begun,
+    multiplier: Option<u32>,
 }
 
 /// Units decided so far.
@@ -51,8 +60,7 @@ pub struct Cheapest {
 impl<'a> Halves<'a> {
     /// Beginnings within budgets for themselves and for the rest.
     pub fn new(relaxed: &'a Relaxed, budgets: [u64; 2]) -> Halves<'a> {
-        let network = Network::default();
-        Halves { relaxed, kind: relaxed.least(), budgets, network, nodes: Vec::new() }
+        Halves { relaxed, kind: relaxed.least(), budgets, cut: Cut::new(relaxed) }
     }
 
     /// What a beginning and its rest cost.
@@ -151,63 +159,39 @@ impl<'a> Halves<'a> {
     /// A cheapest beginning.
     pub fn cheapest(&mut self, state: &Begun, multiplier: u32) -> Cheapest {
         let (p, q) = (i64::from(WHOLE - multiplier.min(WHOLE)), i64::from(multiplier.min(WHOLE)));
-        let units = self.relaxed.units();
-        let network = &mut self.network;
-        network.clear();
-        self.nodes.clear();
-        let mut constant = 0i128;
-        for unit in 0..units {
-            let work = self.kind.work[unit].unwrap_or(0) as i64;
-            let node = if state.inside.has(unit) {
-                constant += i128::from(p * work);
-                Node::CHOSEN
-            } else if state.outside.has(unit) {
-                constant += i128::from(q * work);
-                Node::LEFT
-            } else {
-                let node = network.node();
-                network.arc(node, Node::LEFT, p * work, 0);
-                network.arc(Node::CHOSEN, node, q * work, 0);
-                node
-            };
-            self.nodes.push(node);
-        }
-        for (t, tensor) in self.relaxed.tensors().iter().enumerate() {
-            let producer = self.nodes[tensor.producer as usize];
-            let cost = p * self.kind.out[t] as i64 + q * self.kind.into[t] as i64;
-            let consumers = || tensor.consumers.iter().map(|&c| self.nodes[c as usize]);
-            let is_open = |node: Node| node != Node::CHOSEN && node != Node::LEFT;
-            // A consumer that is in wants its producer in.
-            for consumer in consumers().filter(|&node| is_open(node)) {
-                network.implies(consumer, producer);
+        let cut = &mut self.cut;
+        cut.change(state);
+        if cut.multiplier != Some(multiplier) {
+            cut.multiplier = Some(multiplier);
+            for (unit, &node) in cut.nodes.iter().enumerate() {
+                let work = self.kind.work[unit].unwrap_or(0) as i64;
+                cut.network.set_cost(node, p * work - q * work);
             }
-            if producer == Node::LEFT {
-                continue;
-            }
-            if consumers().any(|node| node == Node::LEFT) {
-                if producer == Node::CHOSEN {
-                    constant += i128::from(cost);
-                } else {
-                    network.arc(producer, Node::LEFT, cost, 0);
-                }
-            } else if let [consumer] = tensor.consumers[..] {
-                network.arc(producer, self.nodes[consumer as usize], cost, 0);
-            } else if cost > 0 {
-                let all_in = network.node();
-                network.arc(producer, all_in, cost, 0);
-                for consumer in consumers().filter(|&node| is_open(node)) {
-                    network.implies(all_in, consumer);
-                }
+            for (t, &arc) in cut.arcs.iter().enumerate() {
+                let cost = p * self.kind.out[t] as i64 + q * self.kind.into[t] as i64;
+                // A consumer that is in wants its producer in.
+                let is_single = self.relaxed.tensors()[t].consumers.len() == 1;
+                cut.network.set_arc(arc, cost, if is_single { ENDLESS } else { 0 });
             }
         }
-        let value = constant + i128::from(network.solve());
+        // Relative to all being in the rest. What contradicts itself was concluded before.
+        let all: i64 = self.kind.work.iter().flatten().map(|&work| q * work as i64).sum();
+        let value =
+            cut.network.solve(i64::MAX).map_or(i128::MAX, |value| i128::from(all) + i128::from(value));
         let mut set = state.inside.clone();
-        for unit in 0..units {
-            if self.nodes[unit] != Node::LEFT && self.network.is_chosen(self.nodes[unit]) {
+        for unit in open(state, self.relaxed.units()) {
+            if cut.network.is_chosen(cut.nodes[unit]) {
                 set.add(unit);
             }
         }
         Cheapest { value, set }
+    }
+
+    /// After [`Halves::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out
+    /// if it is.
+    #[inline]
+    pub fn price_of_change(&self, unit: usize) -> i64 {
+        self.cut.network.price_of_change(self.cut.nodes[unit])
     }
 
     /// Whether a value of [`Halves::cheapest`] shows that nothing is left.
@@ -215,6 +199,45 @@ impl<'a> Halves<'a> {
         let (p, q) = (WHOLE - multiplier.min(WHOLE), multiplier.min(WHOLE));
         let within = |factor: u32, budget: u64| i128::from(factor) * i128::from(budget);
         value > within(p, self.budgets[0]) + within(q, self.budgets[1])
+    }
+}
+
+impl Cut {
+    fn new(relaxed: &Relaxed) -> Cut {
+        let units = relaxed.units();
+        let mut network = Network::default();
+        let nodes: Vec<Node> = (0..units).map(|_| network.node()).collect();
+        let mut arcs = Vec::new();
+        for tensor in relaxed.tensors() {
+            let producer = nodes[tensor.producer as usize];
+            if let [consumer] = tensor.consumers[..] {
+                arcs.push(network.arc(producer, nodes[consumer as usize], 0, 0));
+                continue;
+            }
+            let all_in = network.node();
+            arcs.push(network.arc(producer, all_in, 0, 0));
+            for &consumer in &tensor.consumers {
+                network.arc(all_in, nodes[consumer as usize], ENDLESS, 0);
+                network.arc(nodes[consumer as usize], producer, ENDLESS, 0);
+            }
+        }
+        network.lay_out();
+        let none = || Bits::none(units);
+        Cut { network, nodes, arcs, state: Begun { inside: none(), outside: none() }, multiplier: None }
+    }
+
+    /// Changes the network to that of another state.
+    fn change(&mut self, state: &Begun) {
+        let decided = [(&state.inside, &self.state.inside), (&state.outside, &self.state.outside)];
+        for unit in decided.into_iter().flat_map(|(new, old)| new.both(old, |new, old| new ^ old)) {
+            let fate = match (state.inside.has(unit), state.outside.has(unit)) {
+                (true, _) => Fate::In,
+                (_, true) => Fate::Out,
+                _ => Fate::Open,
+            };
+            self.network.set_fate(self.nodes[unit], fate);
+        }
+        self.state.clone_from(state);
     }
 }
 

@@ -16,12 +16,15 @@
 //! from a node that any consumer forces to be in to the producer.
 
 use super::bits::Bits;
-use super::flow::{Network, Node};
+use super::flow::{Arc, ENDLESS, Fate, Network, Node};
 use super::relaxed::{Kind, Relaxed};
 use super::tree::Branching;
 
-/// A multiplier of this is p = q.
+/// p of every cut. A multiplier is q: this much is p = q.
 pub const ONE: i64 = 1 << 12;
+
+/// In place of a multiplier: all that may be in holds too little of the prices.
+pub const BY_PRICE: u32 = 0;
 
 /// The sets.
 pub struct Sets<'a> {
@@ -31,8 +34,19 @@ pub struct Sets<'a> {
     prices: &'a [u64],
     /// Sets whose prices add up to this or less are of no interest.
     pub limit: u64,
+    cut: Cut,
+}
+
+/// The network of the cuts, and what it was solved for last.
+struct Cut {
     network: Network,
     nodes: Vec<Node>,
+    /// Producer, consumer, arc, and what it costs if nothing follows from one being chosen.
+    arcs: Vec<(u32, u32, Arc, [i64; 2])>,
+    /// For each unit the arcs from and to it.
+    arcs_of: Vec<Vec<u32>>,
+    state: Chosen,
+    multiplier: Option<u32>,
 }
 
 /// Units decided so far.
@@ -43,9 +57,9 @@ pub struct Chosen {
     /// Units that are out.
     pub outside: Bits,
     /// Units that some unit that is in leads to.
-    below: Bits,
+    pub below: Bits,
     /// Units that lead to some unit that is in.
-    above: Bits,
+    pub above: Bits,
 }
 
 /// A cheapest set of a relaxation.
@@ -60,8 +74,7 @@ pub struct Cheapest {
 impl<'a> Sets<'a> {
     /// Sets within a budget. Prices add up to less than 2⁴⁴; the relaxation must know its order.
     pub fn new(relaxed: &'a Relaxed, kind: &'a Kind, budget: u64, prices: &'a [u64], limit: u64) -> Sets<'a> {
-        let network = Network::default();
-        Sets { relaxed, kind, budget, prices, limit, network, nodes: Vec::new() }
+        Sets { relaxed, kind, budget, prices, limit, cut: Cut::new(relaxed, kind) }
     }
 
     /// The problem.
@@ -87,6 +100,11 @@ impl<'a> Sets<'a> {
     /// What a set costs; none if some unit cannot run.
     pub fn cost(&self, set: &Bits) -> Option<u64> {
         self.relaxed.cost(self.kind, set)
+    }
+
+    /// The price of all that may be in.
+    pub fn reachable(&self, state: &Chosen) -> u64 {
+        state.outside.missing(self.relaxed.units()).map(|unit| self.prices[unit]).sum()
     }
 
     /// Whether a set is what is looked for.
@@ -128,12 +146,17 @@ impl<'a> Sets<'a> {
             for unit in passed {
                 state.outside.unite(self.relaxed.before(unit));
             }
-            if state.inside.meets(&state.outside) || !self.fits(&state.inside, state) {
+            if state.inside.meets(&state.outside) {
                 return false;
             }
-            if !state.inside.is_empty() {
-                self.drop_misfits(state);
+            if state.inside.is_empty() {
+                return true;
             }
+            let mut sure = Sure::new(self, state);
+            if sure.cost > self.budget {
+                return false;
+            }
+            sure.drop_misfits(state);
             if state.inside.count() + state.outside.count() == decided {
                 return true;
             }
@@ -146,199 +169,192 @@ impl<'a> Sets<'a> {
         state.above.unite(self.relaxed.before(unit));
     }
 
-    /// Puts out every unit that cannot join those that are in.
-    fn drop_misfits(&self, state: &mut Chosen) {
-        let open: Vec<usize> = open(state, self.relaxed.units()).collect();
-        for unit in open {
-            let mut joined = state.inside.clone();
-            // What is between the unit and those that are in.
-            if state.below.has(unit) {
-                let between = self.relaxed.before(unit).both(&state.below, |a, b| a & b);
-                between.for_each(|i| joined.add(i));
-            }
-            if state.above.has(unit) {
-                let between = self.relaxed.after(unit).both(&state.above, |a, b| a & b);
-                between.for_each(|i| joined.add(i));
-            }
-            joined.add(unit);
-            if joined.meets(&state.outside) || !self.fits(&joined, state) {
-                state.outside.add(unit);
-            }
-        }
-    }
-
-    /// Whether a set, and every set that only adds undecided units to it, may still be within the budget.
-    fn fits(&self, set: &Bits, state: &Chosen) -> bool {
-        let mut cost = 0u64;
-        for unit in set.iter() {
-            let Some(work) = self.kind.work[unit] else { return false };
-            cost += work;
-            for &t in self.relaxed.made(unit) {
-                let consumers = &self.relaxed.tensors()[t as usize].consumers;
-                if consumers.iter().any(|&c| state.outside.has(c as usize)) {
-                    cost += self.kind.out[t as usize];
-                }
-            }
-            for &t in self.relaxed.read(unit) {
-                let tensor = &self.relaxed.tensors()[t as usize];
-                // Counted at the first of its readers in the set.
-                if state.outside.has(tensor.producer as usize)
-                    && tensor.consumers.iter().find(|&&c| set.has(c as usize)) == Some(&(unit as u32))
-                {
-                    cost += self.kind.into[t as usize];
-                }
-            }
-            if cost > self.budget {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// A cheapest set at p = `multiplier`, q = [`ONE`].
+    /// A cheapest set at q = `multiplier`. If that shows that nothing is left, any set.
     pub fn cheapest(&mut self, state: &Chosen, multiplier: u32) -> Cheapest {
-        let p = i64::from(multiplier);
-        let units = self.relaxed.units();
-        let network = &mut self.network;
-        network.clear();
-        self.nodes.clear();
-        self.nodes.resize(units, Node::LEFT);
-        let mut constant = 0i64;
-        for unit in state.inside.iter() {
-            self.nodes[unit] = Node::CHOSEN;
-            constant += p * self.kind.work[unit].unwrap_or(0) as i64 - ONE * self.prices[unit] as i64;
-        }
-        let open: Vec<usize> = open(state, units).collect();
-        for &unit in &open {
-            let Some(work) = self.kind.work[unit] else { continue };
-            let node = network.node();
-            self.nodes[unit] = node;
-            let gain = p * work as i64 - ONE * self.prices[unit] as i64;
-            if gain >= 0 {
-                network.arc(node, Node::LEFT, gain, 0);
-            } else {
-                network.arc(Node::CHOSEN, node, -gain, 0);
-                constant += gain;
+        self.cut.change(state);
+        if self.cut.multiplier != Some(multiplier) {
+            self.cut.multiplier = Some(multiplier);
+            for (unit, &node) in self.cut.nodes.iter().enumerate() {
+                let work = self.kind.work[unit].unwrap_or(0);
+                let gain = i64::from(multiplier) * self.prices[unit] as i64;
+                self.cut.network.set_cost(node, ONE * work as i64 - gain);
             }
         }
-        for unit in state.inside.iter().chain(open.iter().copied()) {
-            let node = self.nodes[unit];
-            for &t in self.relaxed.made(unit) {
-                let tensor = &self.relaxed.tensors()[t as usize];
-                let (out, into) =
-                    (p * self.kind.out[t as usize] as i64, p * self.kind.into[t as usize] as i64);
-                constant += arcs(network, &self.nodes, node, &tensor.consumers, out, into);
-            }
-            for &t in self.relaxed.read(unit) {
-                let tensor = &self.relaxed.tensors()[t as usize];
-                let producer = tensor.producer as usize;
-                let is_first = || {
-                    let interesting = |&&c: &&u32| self.nodes[c as usize] != Node::LEFT;
-                    tensor.consumers.iter().find(interesting) == Some(&(unit as u32))
-                };
-                // Tensors of units that are out are met at the first consumer that may be in.
-                if self.nodes[producer] == Node::LEFT && node != Node::LEFT && is_first() {
-                    let into = p * self.kind.into[t as usize] as i64;
-                    constant += arcs(network, &self.nodes, Node::LEFT, &tensor.consumers, 0, into);
-                }
-            }
-            // With a unit after one that is in come its inputs that are too.
-            if node == Node::LEFT || node == Node::CHOSEN {
-                continue;
-            }
-            if state.below.has(unit) {
-                for &t in self.relaxed.read(unit) {
-                    let producer = self.relaxed.tensors()[t as usize].producer as usize;
-                    if state.below.has(producer) {
-                        network.implies(node, self.nodes[producer]);
-                    }
-                }
-            }
-            if state.above.has(unit) {
-                for &t in self.relaxed.made(unit) {
-                    for &consumer in &self.relaxed.tensors()[t as usize].consumers {
-                        if state.above.has(consumer as usize) {
-                            network.implies(node, self.nodes[consumer as usize]);
-                        }
-                    }
-                }
-            }
-        }
-        let value = network.solve().saturating_add(constant);
+        // What contradicts itself was concluded before.
+        let value = self.cut.network.solve(self.most(multiplier)).unwrap_or(i64::MAX);
         let mut set = state.inside.clone();
-        for unit in open {
-            let node = self.nodes[unit];
-            if node != Node::LEFT && self.network.is_chosen(node) {
+        for unit in open(state, self.relaxed.units()) {
+            if self.cut.network.is_chosen(self.cut.nodes[unit]) {
                 set.add(unit);
             }
         }
         Cheapest { value, set }
     }
 
+    /// After [`Sets::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out if
+    /// it is.
+    #[inline]
+    pub fn price_of_change(&self, unit: usize) -> i64 {
+        self.cut.network.price_of_change(self.cut.nodes[unit])
+    }
+
     /// Whether a value of [`Sets::cheapest`] shows that nothing is left.
     pub fn is_closed(&self, value: i64, multiplier: u32) -> bool {
-        let most =
-            i128::from(multiplier) * i128::from(self.budget) - i128::from(ONE) * (i128::from(self.limit) + 1);
-        i128::from(value) > most
+        value > self.most(multiplier)
+    }
+
+    /// p times the budget less q times the least price of interest.
+    pub fn most(&self, multiplier: u32) -> i64 {
+        ONE * self.budget as i64 - i64::from(multiplier) * (self.limit as i64 + 1)
     }
 }
 
-/// Adds the arcs of a tensor; returns what is paid whatever is chosen.
-fn arcs(
-    network: &mut Network,
-    nodes: &[Node],
-    producer: Node,
-    consumers: &[u32],
-    out: i64,
-    into: i64,
-) -> i64 {
-    if let [consumer] = consumers[..] {
-        let consumer = nodes[consumer as usize];
-        if producer == Node::CHOSEN && consumer == Node::LEFT {
-            return out;
+/// What sets that contain the units that are in, and none of those out, cost at least.
+struct Sure<'a> {
+    sets: &'a Sets<'a>,
+    cost: u64,
+    /// Tensors with a consumer that is out.
+    leaves: Vec<bool>,
+    /// Tensors from a unit that is out that are paid for: by those that are in, or by the unit of this number.
+    paid_by: Vec<u32>,
+}
+
+/// Tensors are paid for by none, or by those that are in.
+const NOBODY: u32 = u32::MAX;
+const INSIDE: u32 = u32::MAX - 1;
+
+impl<'a> Sure<'a> {
+    fn new(sets: &'a Sets<'a>, state: &Chosen) -> Sure<'a> {
+        let tensors = sets.relaxed.tensors().len();
+        let mut sure = Sure { sets, cost: 0, leaves: vec![false; tensors], paid_by: vec![NOBODY; tensors] };
+        for unit in state.outside.iter() {
+            sets.relaxed.read(unit).iter().for_each(|&t| sure.leaves[t as usize] = true);
         }
-        if producer == Node::LEFT && consumer == Node::CHOSEN {
-            return into;
+        for unit in state.inside.iter() {
+            sure.cost = sure.cost.saturating_add(sure.with(unit, state, INSIDE));
         }
-        network.arc(producer, consumer, out, into);
-        return 0;
+        sure
     }
-    let all = |node: Node| consumers.iter().all(|&c| nodes[c as usize] == node);
-    let any = |node: Node| consumers.iter().any(|&c| nodes[c as usize] == node);
-    let mut paid = 0;
-    // Out: the producer is in and some consumer is not.
-    if producer != Node::LEFT && out > 0 && !all(Node::CHOSEN) {
-        if any(Node::LEFT) {
-            if producer == Node::CHOSEN {
-                paid += out;
-            } else {
-                network.arc(producer, Node::LEFT, out, 0);
+
+    /// What a unit adds, where the tensors that it takes in are paid for by `payer`.
+    fn with(&mut self, unit: usize, state: &Chosen, payer: u32) -> u64 {
+        let (relaxed, kind) = (self.sets.relaxed, self.sets.kind);
+        let Some(mut cost) = kind.work[unit] else { return u64::MAX / 2 };
+        for &t in relaxed.made(unit) {
+            cost += if self.leaves[t as usize] { kind.out[t as usize] } else { 0 };
+        }
+        for &t in relaxed.read(unit) {
+            let paid = &mut self.paid_by[t as usize];
+            if state.outside.has(relaxed.tensors()[t as usize].producer as usize)
+                && *paid != INSIDE
+                && *paid != payer
+            {
+                *paid = payer;
+                cost += kind.into[t as usize];
             }
-        } else {
-            let all_in = network.node();
-            network.arc(producer, all_in, out, 0);
-            for &c in consumers.iter().filter(|&&c| nodes[c as usize] != Node::CHOSEN) {
-                network.implies(all_in, nodes[c as usize]);
+        }
+        cost
+    }
+
+    /// Puts out every unit that cannot join those that are in.
+    fn drop_misfits(&mut self, state: &mut Chosen) {
+        let relaxed = self.sets.relaxed;
+        let open: Vec<usize> = open(state, relaxed.units()).collect();
+        let mut joining = Vec::new();
+        for unit in open {
+            joining.clear();
+            joining.push(unit);
+            // What is between the unit and those that are in.
+            let between = |a: u64, b: u64| a & b;
+            if state.below.has(unit) {
+                joining.extend(relaxed.before(unit).both(&state.below, between));
+            }
+            if state.above.has(unit) {
+                joining.extend(relaxed.after(unit).both(&state.above, between));
+            }
+            let mut cost = self.cost;
+            let mut fits = true;
+            for &other in &joining {
+                if state.inside.has(other) {
+                    continue;
+                }
+                if state.outside.has(other) {
+                    fits = false;
+                    break;
+                }
+                cost = cost.saturating_add(self.with(other, state, unit as u32));
+                if cost > self.sets.budget {
+                    fits = false;
+                    break;
+                }
+            }
+            if !fits {
+                state.outside.add(unit);
+                relaxed.read(unit).iter().for_each(|&t| self.leaves[t as usize] = true);
             }
         }
     }
-    // In: the producer is not and some consumer is.
-    if producer != Node::CHOSEN && into > 0 && !all(Node::LEFT) {
-        if any(Node::CHOSEN) {
-            if producer == Node::LEFT {
-                paid += into;
-            } else {
-                network.arc(Node::CHOSEN, producer, into, 0);
+}
+
+impl Cut {
+    fn new(relaxed: &Relaxed, kind: &Kind) -> Cut {
+        let units = relaxed.units();
+        let mut network = Network::default();
+        let nodes: Vec<Node> = (0..units).map(|_| network.node()).collect();
+        let (mut arcs, mut arcs_of) = (Vec::new(), vec![Vec::new(); units]);
+        for (t, tensor) in relaxed.tensors().iter().enumerate() {
+            let costs = [ONE * kind.out[t] as i64, ONE * kind.into[t] as i64];
+            let producer = nodes[tensor.producer as usize];
+            let is_single = tensor.consumers.len() == 1;
+            for &consumer in &tensor.consumers {
+                let own = if is_single { costs } else { [0, 0] };
+                arcs_of[tensor.producer as usize].push(arcs.len() as u32);
+                arcs_of[consumer as usize].push(arcs.len() as u32);
+                let arc = network.arc(producer, nodes[consumer as usize], own[0], own[1]);
+                arcs.push((tensor.producer, consumer, arc, own));
             }
-        } else {
-            let any_in = network.node();
-            network.arc(any_in, producer, into, 0);
-            for &c in consumers.iter().filter(|&&c| nodes[c as usize] != Node::LEFT) {
-                network.implies(nodes[c as usize], any_in);
+            if is_single {
+                continue;
+            }
+            // Out: the producer is in and some consumer is not. In: the producer is not and some consumer is.
+            let (all_in, any_in) = (network.node(), network.node());
+            network.arc(producer, all_in, costs[0], 0);
+            network.arc(any_in, producer, costs[1], 0);
+            for &consumer in &tensor.consumers {
+                network.arc(all_in, nodes[consumer as usize], ENDLESS, 0);
+                network.arc(nodes[consumer as usize], any_in, ENDLESS, 0);
             }
         }
+        network.lay_out();
+        let none = || Bits::none(units);
+        let state = Chosen { inside: none(), outside: none(), below: none(), above: none() };
+        Cut { network, nodes, arcs, arcs_of, state, multiplier: None }
     }
-    paid
+
+    /// Changes the network to that of another state.
+    fn change(&mut self, state: &Chosen) {
+        let decided = [(&state.inside, &self.state.inside), (&state.outside, &self.state.outside)];
+        for unit in decided.into_iter().flat_map(|(new, old)| new.both(old, |new, old| new ^ old)) {
+            let fate = match (state.inside.has(unit), state.outside.has(unit)) {
+                (true, _) => Fate::In,
+                (_, true) => Fate::Out,
+                _ => Fate::Open,
+            };
+            self.network.set_fate(self.nodes[unit], fate);
+        }
+        // With a unit after one that is in come its inputs that are too; and likewise backward.
+        let sides = [(&state.below, &self.state.below), (&state.above, &self.state.above)];
+        for unit in sides.into_iter().flat_map(|(new, old)| new.both(old, |new, old| new ^ old)) {
+            for &arc in &self.arcs_of[unit] {
+                let (producer, consumer, arc, own) = self.arcs[arc as usize];
+                let both = |side: &Bits| {
+                    ENDLESS * i64::from(side.has(producer as usize) && side.has(consumer as usize))
+                };
+                self.network.set_arc(arc, own[0] + both(&state.above), own[1] + both(&state.below));
+            }
+        }
+        self.state.clone_from(state);
+    }
 }
 
 /// The units that are neither in nor out.
@@ -376,6 +392,9 @@ impl Branching for Sets<'_> {
     }
 
     fn closes(&mut self, state: &Chosen, multiplier: u32) -> bool {
+        if multiplier == BY_PRICE {
+            return self.reachable(state) <= self.limit;
+        }
         let value = self.cheapest(state, multiplier).value;
         self.is_closed(value, multiplier)
     }

@@ -3,8 +3,6 @@
 //! See `core`'s module of that name. On identical devices without overflow and limits it decides any threshold, so a
 //! best plan is proved to be one; unlike devices are told apart by kind.
 
-use std::time::Instant;
-
 use divvy_core::certificate::Evidence;
 use divvy_core::period::relaxations::beginnings::Beginnings;
 use divvy_core::period::relaxations::relaxed::Relaxed;
@@ -47,7 +45,7 @@ impl Bound for AllBeginnings {
         let work: u64 = relaxed.least().work.iter().flatten().sum();
         let high = run.outcome().value().map_or(relaxed.picoseconds(work), |value| value.0);
         ratchet(low, high, limits, &mut |threshold, effort| match all
-            .reach(threshold, &mut || Instant::now() < effort.until)
+            .reach(threshold, &mut || !effort.is_spent())
         {
             Some(false) => {
                 run.prove(self.name(), Evidence::Beginnings { merged, threshold_ps: Time(threshold) });

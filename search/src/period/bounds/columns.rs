@@ -7,8 +7,9 @@
 //! Prices are kept near what each unit costs in the best plan known, without which they jump about for too long. With
 //! unlike devices each kind has a most that its sets hold, and these, the best devices first, take the place of k.
 //!
-//! The threshold is raised and lowered between what is proved and what is reached. A low one leaves the search much room
-//! to prune.
+//! A low threshold leaves the search much room to prune, and every step up takes it so many times as long. Prices are
+//! looked for at a threshold where they add up to a little more than they must, then that is climbed to as
+//! fast as the time left allows.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -24,9 +25,10 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
+use super::climb::Climb;
 use super::only_pipeline;
 use super::pricing::Walker;
-use super::prover::{Effort, Found, find_set};
+use super::prover::{Effort, Found, find_sets};
 use super::ratchet::Limits;
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
@@ -42,26 +44,27 @@ const STEPS_PER_UNIT: usize = 30;
 const MOST_STEPS: usize = 4000;
 /// Rounds of annealing without anything new before the exact search.
 const MOST_ROUNDS: usize = 400;
-/// Rounds after the exact search has found a set.
-const FEW_ROUNDS: usize = 6;
+/// Sets that the exact search finds at once, and rounds of annealing after it.
+const AT_ONCE: usize = 40;
+const FEW_ROUNDS: usize = 3;
 /// Of what prices add up to beyond the stages, the part by which a set may pass its limit.
 const TOLERANCE: f64 = 0.4;
-/// The part of the time in which the highest threshold worth an attempt is looked for, and that of one attempt.
-const SETTLING: f64 = 0.45;
-const PROVING: f64 = 0.35;
+/// The part of the time left in which prices are looked for at first, and again above what they proved.
+const SETTLING: f64 = 0.35;
+const SETTLING_AGAIN: f64 = 0.3;
 /// The most thresholds that prices are looked for at.
 const MOST_THRESHOLDS: usize = 12;
-/// Prices whose sum passes the stages by less than this part are as good as any at their threshold.
-const SETTLED: f64 = 0.004;
-/// How far from what is proved towards what is not the next attempt is.
-const CLIMB: f64 = 0.45;
+/// Prices that add up to more than this part beyond the stages are worth another look at a higher threshold, and what
+/// they should add up to.
+const MUCH: f64 = 0.05;
+const AIM: f64 = 0.03;
+/// The first attempt is this part of the threshold that the prices are for.
+const FIRST_ATTEMPT: f64 = 0.985;
 /// How near to the best prices so far sets are looked for.
 const SMOOTHING: f64 = 0.6;
 /// Sets kept of one walk, and how near to their limit they are looked at.
 const KEPT: usize = 4;
 const NEARLY: f64 = 0.98;
-/// Thresholds closer together than this part of the value are not worth their time.
-const FINEST: u64 = 3_000;
 /// A set must pass its limit by this to be worth a row.
 const WORTH: f64 = 1e-5;
 
@@ -102,25 +105,31 @@ impl Bound for Columns {
             return;
         }
         let mut generator = Generator::new(run, &relaxed);
-        let Some((settled_at, mut master)) = generator.settle_highest(low, high, limits.effort(SETTLING))
-        else {
-            return;
-        };
-        // Prices that are good at one threshold are good below it too, with room to spare.
-        let (mut low, mut high) = (low, settled_at + 1);
-        while low < high && !limits.left().is_zero() && !run.is_solved() {
-            let threshold = low + ((high - 1 - low) as f64 * CLIMB) as u64;
-            match generator.attempt(&mut master, settled_at, threshold, limits.effort(PROVING)) {
-                Some((prices, groups)) => {
-                    let threshold_ps = Time(threshold);
-                    run.prove(self.name(), Evidence::Cover { merged, threshold_ps, prices, groups });
-                    low = threshold + 1;
+        let mut climb = Climb::new(low);
+        let mut effort = limits.effort(SETTLING);
+        while let Some((at, mut master)) = generator.settle_highest(climb.proved(), high, effort) {
+            // Prices that are good at one threshold are good below it too, with room to spare.
+            climb.reach_for(at);
+            while let Some(threshold) = climb.next(FIRST_ATTEMPT, limits.left().as_secs_f64()) {
+                if limits.left().is_zero() || run.is_solved() {
+                    return;
                 }
-                None => high = threshold,
+                let start = Instant::now();
+                let proof = generator.attempt(&mut master, at, threshold, limits.effort(climb.share()));
+                match proof {
+                    Some((prices, groups)) => {
+                        let threshold_ps = Time(threshold);
+                        run.prove(self.name(), Evidence::Cover { merged, threshold_ps, prices, groups });
+                        climb.succeed(threshold, start.elapsed().as_secs_f64());
+                    }
+                    None => climb.fail(threshold, start.elapsed().as_secs_f64()),
+                }
             }
-            if high.saturating_sub(low) < high / FINEST {
-                break;
+            // Prices that have proved all they can are looked for again, higher.
+            if climb.proved() <= at || climb.proved() >= high {
+                return;
             }
+            effort = limits.effort(SETTLING_AGAIN);
         }
     }
 }
@@ -179,7 +188,7 @@ impl<'a> Generator<'a> {
     }
 
     /// The highest threshold at which prices settle that prove something, as far as annealing can tell.
-    fn settle_highest(&mut self, low: u64, high: u64, effort: Effort) -> Option<(u64, Master)> {
+    fn settle_highest(&mut self, low: u64, high: u64, effort: Effort<'_>) -> Option<(u64, Master)> {
         let mut threshold = low + (high - low) / 2;
         let mut step = 0.3;
         let stages = f64::from(self.relaxed.stages());
@@ -191,8 +200,9 @@ impl<'a> Generator<'a> {
                 Settled::Prices(prices) => {
                     let over = prices.total() / stages - 1.0;
                     best = Some((threshold, master));
-                    let higher = ((threshold as f64 * (1.0 + 0.7 * over)) as u64).min(high.saturating_sub(1));
-                    if over < SETTLED || higher <= threshold {
+                    let higher = (threshold as f64 * (1.0 + 0.7 * (over - AIM))) as u64;
+                    let higher = higher.min(high.saturating_sub(1));
+                    if over < MUCH || higher <= threshold {
                         return best;
                     }
                     (threshold, step) = (higher, 0.1);
@@ -212,24 +222,23 @@ impl<'a> Generator<'a> {
     }
 
     /// Tries to prove that no plan takes a threshold or less, with prices of a higher threshold.
-    fn attempt(&mut self, master: &mut Master, at: u64, threshold: u64, effort: Effort) -> Option<Proof> {
+    fn attempt(&mut self, master: &mut Master, at: u64, threshold: u64, effort: Effort<'_>) -> Option<Proof> {
         let (scale, budget) = (self.relaxed.budget(1, at), self.relaxed.budget(1, threshold));
         loop {
             let (Settled::Prices(prices) | Settled::Spent(prices)) = self.settle(master, FEW_ROUNDS, effort)
             else {
                 return None;
             };
-            if Instant::now() >= effort.until {
+            if effort.is_spent() {
                 return None;
             }
             let whole: Vec<u64> = prices.units.iter().map(|&price| (price * scale as f64) as u64).collect();
             let groups = groups(self.relaxed, &self.kinds, &prices, &whole, scale)?;
-            let r = self.close(&whole, groups, budget, effort);
-            match r {
+            match self.close(&whole, groups, budget, effort) {
                 Closed::Proved(groups) => return Some((whole, groups)),
-                Closed::Set(kind, set) => {
-                    let at = self.add(kind, set)?;
-                    master.add_rows(&self.pool, [at]).ok()?;
+                Closed::Sets(kind, sets) => {
+                    let new: Vec<usize> = sets.into_iter().filter_map(|set| self.add(kind, set)).collect();
+                    master.add_rows(&self.pool, new).ok()?;
                 }
                 Closed::Unknown => return None,
             }
@@ -238,7 +247,7 @@ impl<'a> Generator<'a> {
 
     /// Prices that annealing finds no more sets against. Sets are looked for at prices between the present ones and the
     /// best so far, which jump about less.
-    fn settle(&mut self, master: &mut Master, rounds_left: usize, effort: Effort) -> Settled {
+    fn settle(&mut self, master: &mut Master, rounds_left: usize, effort: Effort<'_>) -> Settled {
         let stages = f64::from(self.relaxed.stages());
         let (mut center, mut best_ratio): (Option<Prices>, f64) = (None, 0.0);
         let mut smooth = true;
@@ -247,7 +256,7 @@ impl<'a> Generator<'a> {
             if prices.total() <= stages * (1.0 + 1e-7) {
                 return Settled::Low;
             }
-            if Instant::now() >= effort.until || round == rounds_left {
+            if effort.is_spent() || round == rounds_left {
                 return Settled::Spent(prices);
             }
             let between = match &center {
@@ -316,13 +325,13 @@ impl<'a> Generator<'a> {
         (new, fullest)
     }
 
-    /// Proves that no set passes its limit, or finds one that does.
-    fn close(&self, prices: &[u64], mut groups: Vec<Group>, budget: u64, effort: Effort) -> Closed {
+    /// Proves that no set passes its limit, or finds some that do.
+    fn close(&self, prices: &[u64], mut groups: Vec<Group>, budget: u64, effort: Effort<'_>) -> Closed {
         for (kind, group) in groups.iter_mut().enumerate() {
             let mut sets = Sets::new(self.relaxed, self.kinds[kind], budget, prices, group.limit);
-            match find_set(&mut sets, effort) {
+            match find_sets(&mut sets, AT_ONCE, effort) {
                 Found::Nothing(tree) => group.tree = tree,
-                Found::Set(set) => return Closed::Set(kind, set),
+                Found::Sets(sets) => return Closed::Sets(kind, sets),
                 Found::Unknown => return Closed::Unknown,
             }
         }
@@ -342,7 +351,7 @@ enum Settled {
 
 enum Closed {
     Proved(Vec<Group>),
-    Set(usize, Bits),
+    Sets(usize, Vec<Bits>),
     Unknown,
 }
 

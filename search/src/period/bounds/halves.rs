@@ -98,7 +98,7 @@ impl Bound for Hierarchy {
 const MOST_GROUPINGS: usize = 6;
 
 /// Proves what it can with so many stages in the first group.
-fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, limits: Limits) {
+fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, limits: Limits<'_>) {
     if relaxed.units() > MOST_UNITS {
         return;
     }
@@ -112,7 +112,7 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, l
     // All in one group is a way to divide.
     let work: u64 = relaxed.least().work.iter().flatten().sum();
     let high = reached([work, 0]).min(reached([0, work])).min(best.unwrap_or(u64::MAX));
-    ratchet(low, high, limits, &mut |threshold, effort: Effort| {
+    ratchet(low, high, limits, &mut |threshold, effort: Effort<'_>| {
         let budgets = groups.map(|stages| relaxed.budget(stages, threshold));
         let mut halves = Halves::new(relaxed, budgets);
         match find_beginning(&mut halves, effort) {
@@ -123,7 +123,10 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, l
                 );
                 Attempt::Proved
             }
-            Found::Set(set) => Attempt::Reached(reached(halves.costs(&set))),
+            Found::Sets(sets) => {
+                let each = sets.iter().map(|set| reached(halves.costs(set)));
+                each.min().map_or(Attempt::Unknown, Attempt::Reached)
+            }
             Found::Unknown => Attempt::Unknown,
         }
     });

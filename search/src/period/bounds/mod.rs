@@ -1,6 +1,7 @@
 //! Bounds for objectives whose value is a period.
 
 mod beginnings;
+mod climb;
 mod columns;
 mod halves;
 pub(super) mod mip;

@@ -12,7 +12,7 @@ use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
 use super::only_pipeline;
-use super::prover::{Effort, Found, find_set};
+use super::prover::{Effort, Found, find_sets};
 use super::ratchet::{Attempt, Limits, ratchet};
 use crate::registry::Bound;
 use crate::run::Run;
@@ -58,20 +58,25 @@ impl Bound for NodeCut {
 }
 
 /// Proves what it can of the sets around one unit.
-fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, unit: usize, alone: u64, limits: Limits) {
+fn raise(
+    run: &mut Run<'_>,
+    name: &'static str,
+    relaxed: &Relaxed,
+    unit: usize,
+    alone: u64,
+    limits: Limits<'_>,
+) {
     let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
     let high = run.outcome().value().map_or(alone, |value| value.0.min(alone));
     let mut prices = vec![0; relaxed.units()];
     prices[unit] = 1;
-    let look = |threshold: u64, effort: Effort| {
+    let look = |threshold: u64, effort: Effort<'_>| {
         let budget = relaxed.budget(1, threshold);
         let mut sets = Sets::new(relaxed, relaxed.least(), budget, &prices, 0);
-        let found = find_set(&mut sets, effort);
-        if let Found::Set(set) = &found {
-            let cost = sets.cost(set).expect("all of it can run");
-            return (found, relaxed.picoseconds(cost));
-        }
-        (found, 0)
+        let found = find_sets(&mut sets, 1, effort);
+        let cost = |set: &Bits| relaxed.picoseconds(sets.cost(set).expect("all of it can run"));
+        let least = if let Found::Sets(sets) = &found { sets.iter().map(cost).min() } else { None };
+        (found, least.unwrap_or(0))
     };
     let quick = Effort { parts: QUICK.min(limits.parts), ..limits.effort(0.1) };
     // Most units are in some stage that is cheaper than what is proved already.
@@ -90,7 +95,7 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, unit: usize, 
             run.prove(name, evidence);
             Attempt::Proved
         }
-        (Found::Set(_), cost) => Attempt::Reached(cost),
+        (Found::Sets(_), cost) => Attempt::Reached(cost),
         (Found::Unknown, _) => Attempt::Unknown,
     });
 }

@@ -26,26 +26,31 @@ pub(super) enum Attempt {
 
 /// Time and parts for one bound.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct Limits<'a> {
+    pub(super) budget: &'a Budget,
     pub(super) until: Instant,
     pub(super) parts: u64,
 }
 
-impl Limits {
+impl<'a> Limits<'a> {
     /// A share of what is left of a budget.
-    pub(super) fn of(budget: &Budget, share: f64) -> Limits {
+    pub(super) fn of(budget: &'a Budget, share: f64) -> Limits<'a> {
         let left = (budget.start + budget.time).saturating_duration_since(Instant::now());
         let parts = budget.nodes.unwrap_or(u64::MAX);
-        Limits { until: Instant::now() + left.mul_f64(share), parts }
+        Limits { budget, until: Instant::now() + left.mul_f64(share), parts }
     }
 
+    /// No time is left once the run is cancelled.
     pub(super) fn left(&self) -> Duration {
+        if self.budget.is_cancelled() {
+            return Duration::ZERO;
+        }
         self.until.saturating_duration_since(Instant::now())
     }
 
     /// The effort of one of several attempts.
-    pub(super) fn effort(&self, share: f64) -> Effort {
-        Effort { until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
+    pub(super) fn effort(&self, share: f64) -> Effort<'a> {
+        Effort { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
     }
 }
 
@@ -54,8 +59,8 @@ impl Limits {
 pub(super) fn ratchet(
     mut low: u64,
     mut high: u64,
-    limits: Limits,
-    attempt: &mut dyn FnMut(u64, Effort) -> Attempt,
+    limits: Limits<'_>,
+    attempt: &mut dyn FnMut(u64, Effort<'_>) -> Attempt,
 ) {
     let (mut is_unknown, mut streak) = (false, 0);
     while low < high && !limits.left().is_zero() {
