@@ -161,8 +161,10 @@ fn cold_start(
     let reads = |item: &BusItem| matches!(item, BusItem::Read { op } if has_bus(device_of[op.index()]));
     let mut bus: Vec<BusItem> = Vec::with_capacity(plan.bus.len());
     bus.extend(plan.bus.iter().filter(|item| reads(item) || matches!(item, BusItem::Load { .. })));
-    let in_place: HashSet<OpId> =
-        bus.iter().filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None }).collect();
+    let in_place: HashSet<OpId> = bus
+        .iter()
+        .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
+        .collect();
     let must_land = |reader: OpId| !in_place.contains(&reader) && !in_host_memory(device_of[reader.index()]);
     // When each parameter is first needed on each device that reads it.
     let mut needed: HashMap<(ParamId, DeviceId), Turn> = HashMap::new();

@@ -54,7 +54,11 @@ fn relocate_everything(kind: Kind, wanted: usize) {
                         Ok(_) => valid += 1,
                         Err(violations) => {
                             let wrong = violations.iter().find(|v| !sound(kind, v.rule));
-                            assert!(wrong.is_none(), "{wrong:?} of {moved:?}, from {plan:?}\n{}", describe(case));
+                            assert!(
+                                wrong.is_none(),
+                                "{wrong:?} of {moved:?}, from {plan:?}\n{}",
+                                describe(case)
+                            );
                         }
                     }
                 }
