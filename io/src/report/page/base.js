@@ -1,6 +1,8 @@
 // Data, numbers for people, elements, colours, and what every part listens to.
 
-const data = JSON.parse(document.getElementById("data").textContent);
+// Marks that turn the direction of text could make one name look like another.
+const turningMarks = /[\u202a-\u202e\u2066-\u2069]/g;
+const data = JSON.parse(document.getElementById("data").textContent.replace(turningMarks, "\ufffd"));
 const isPeriod = data.objective.period;
 /** What the value is called. */
 const valueName = isPeriod ? "period" : "finish";

@@ -1,9 +1,10 @@
 // The network, coloured by device: layers from top to bottom, groups that open on a click.
 
-/** As wide as most names need. */
+/** As wide as most names and kinds need. */
 const NODE_WIDTH = (() => {
-  const lengths = data.ops.name.map((name) => shortName(name).length).sort((a, b) => a - b);
-  return clamp(40 + 6.6 * lengths[Math.floor(lengths.length * 0.8)], opCount > FEW_OPS ? 150 : 104, 168);
+  const needs = Array.from({ length: opCount }, (_, op) => Math.max(34 + 6.4 * shortName(opName(op)).length, 82 + 5.6 * opKind(op).length));
+  needs.sort((a, b) => a - b);
+  return clamp(needs[Math.floor(opCount * 0.85)], opCount > FEW_OPS ? 150 : 100, 172);
 })();
 const NODE_HEIGHT = 40;
 const LAYER_GAP = 34;
@@ -189,8 +190,8 @@ function graphCard() {
       draw("rect", { class: "box", x: left, y, width: NODE_WIDTH, height: NODE_HEIGHT, rx: 7, style: { fill: `color-mix(in srgb, ${deviceColour(main)} ${devices.length > 1 ? 20 : 34}%, var(--card))` } }),
       draw("rect", { x: left, y: y + 6, width: 4, height: NODE_HEIGHT - 12, style: { fill: deviceColour(main) } }),
       ...stripes,
-      draw("text", { x: left + 11, y: y + 17 }, fit(op === null ? `▸ ${label}` : shortName(label), Math.floor((NODE_WIDTH - 20) / 6.5))),
-      draw("text", { class: "under", x: left + 11, y: y + 31 }, fit(under, Math.floor((NODE_WIDTH - 18) / 5.4))),
+      draw("text", { x: left + 11, y: y + 17 }, fit(op === null ? `▸ ${label}` : shortName(label), Math.floor((NODE_WIDTH - 18) / 6.7))),
+      draw("text", { class: "under", x: left + 11, y: y + 31 }, fit(under, Math.floor((NODE_WIDTH - 16) / 5.7))),
     );
     return node;
   }
@@ -227,7 +228,9 @@ function graphCard() {
     shown.boxes = graph.nodes.map((_, i) => nodeBox(i));
     picture.replaceChildren(...lines, ...shown.boxes);
     const groups = graph.nodes.filter((node) => node.op === null).length;
-    status.textContent = groups ? `${showCount(parts.length - groups)} ops and ${plural(groups, "group")} shown` : `all ${plural(opCount, "op")} shown`;
+    const single = parts.length - groups;
+    const both = [single ? plural(single, "op") : "", groups ? plural(groups, "group") : ""].filter(Boolean).join(" and ");
+    status.textContent = groups ? `Shown: ${both}.` : `All ${plural(opCount, "op")} are shown.`;
     frame.dataset.parts = parts.length;
     mark();
   }
@@ -382,8 +385,13 @@ function graphCard() {
   } }, make("option", { value: "name" }, "group by name"), make("option", { value: "device" }, "group by device"));
   const button = (id, text, title, action) => make("button", { type: "button", id, title, "aria-label": title, onclick: action }, text);
   const detail = (more) => {
-    const now = Number(frame.dataset.parts);
-    tree().open = openAtFirst(tree(), more ? Math.min(opCount, now * 2) : Math.max(1, Math.ceil(now / 2)));
+    const now = shown.graph.nodes.length;
+    let most = more ? now * 2 : Math.max(1, Math.ceil(now / 2));
+    // Where one level of groups holds far more parts than the one above, it takes a larger step.
+    do {
+      tree().open = openAtFirst(tree(), most);
+      most *= 2;
+    } while (more && now < opCount && shownParts(tree(), tree().open).length <= now);
     rebuild();
     fitView();
   };
@@ -394,7 +402,7 @@ function graphCard() {
   on("select", mark);
   on("filter", mark);
   const legend = make("div", { class: "legend" }, used.slice(0, 16).map(deviceChip),
-    make("span", {}, make("span", { class: "swatch", style: { border: "2px solid var(--critical)" } }), "critical path"),
+    path.length ? make("span", {}, make("span", { class: "swatch", style: { border: "2px solid var(--critical)" } }), "critical path") : null,
     make("span", {}, draw("svg", { width: 26, height: 8, style: { marginRight: "0.4em" } }, draw("path", { d: "M0,4H26", stroke: "var(--cross)", "stroke-width": 2, "stroke-dasharray": "5 3" })), "to another device"));
   const made = card("graph", "The network", tools,
     make("p", { class: "note" }, "Click a group to open it, an op to see why it is where it is; Backspace closes the group around what has the focus. ", status),

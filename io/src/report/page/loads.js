@@ -98,7 +98,7 @@ function stagesCard() {
     return [
       make("span", { class: "name" }, make("b", {}, `stage ${i + 1} `), deviceChip(device), share > 1 ? ` and ${share - 1} alike` : ""),
       make("div", { class: "track", title: devices }, bars, make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
-      make("span", { class: "figure" }, `${showTime(shares[i])} `, isLimit ? make("span", { class: "badge warn" }, "bottleneck") : showShare(shares[i] / most)),
+      make("span", { class: "figure" }, `${showTime(shares[i])} · `, isLimit ? make("span", { class: "badge warn" }, "bottleneck") : showShare(shares[i] / most)),
       make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showBytes(sent[i].in)}, sends ${showBytes(sent[i].out)}`),
     ];
   };
@@ -157,7 +157,7 @@ function historyCard() {
   const high = Math.min(Math.max(...values), (final[1] ?? Math.max(...values)) * 1.6);
   const low = Math.max(Math.min(...values), (final[2] ?? Math.min(...values)) * 0.55);
   const [ceiling, floor] = [high + (high - low) * 0.08 + 1, Math.max(0, low - (high - low) * 0.08 - 1)];
-  const least = Math.max(Math.min(...points.map((point) => point[0]).filter((s) => s > 0), seconds / 10), seconds / 1e4);
+  const least = Math.max(Math.min(...points.map((point) => point[0]).filter((s) => s > 0), seconds) * 0.8, seconds / 1e4);
   const x = (s) => left + ((Math.log(Math.max(s, least)) - Math.log(least)) / Math.max(Math.log(seconds * 1.05) - Math.log(least), 1e-9)) * (width - left - right);
   const y = (value) => top + ((ceiling - clamp(value, floor, ceiling)) / (ceiling - floor)) * (height - top - bottom);
   const steps = (column) => {
@@ -204,7 +204,13 @@ function historyCard() {
 
 function aboutCard() {
   const origin = Object.entries(data.op_times).filter(([, share]) => share > 0).map(([name, share]) => `${showShare(share)} ${name}`).join(", ");
-  const constraints = Object.entries(data.constraints).filter(([name, value]) => value !== false && !(name === "memory_rule" && value === "all"));
+  const constraints = Object.entries(data.constraints)
+    .filter(([name, value]) => value !== false && !(name === "memory_rule" && value === "all"))
+    .map(([name, value]) => {
+      const text = JSON.stringify(value);
+      const shown = text.length <= 160 ? text : plural(Object.keys(value).length, "entry", "entries");
+      return make("div", {}, `${name.replace("_", " ")}: `, make("span", { class: "mono" }, shown));
+    });
   const rows = [
     ["Network", `${data.name}, ${plural(opCount, "op")}`],
     ["Hardware", data.hardware_is ? `${data.hardware}: ${data.hardware_is}` : data.hardware],
@@ -213,7 +219,7 @@ function aboutCard() {
     isPeriod ? ["One request alone", `takes ${showTime(data.latency)} from end to end`] : null,
     data.energy_uj === null ? null : ["Energy", `${digits(data.energy_uj / 1e6, 4)} J while busy`],
     ["Op times", origin || "all zero"],
-    constraints.length ? ["Constraints", make("code", {}, JSON.stringify(Object.fromEntries(constraints)))] : null,
+    constraints.length ? ["Constraints", constraints] : null,
     ...data.sources.map(([role, where]) => [capital(role), make("span", { class: "mono" }, where)]),
     ...data.notes.map((note) => ["Note", note]),
   ];

@@ -35,7 +35,11 @@ function start() {
   document.getElementById("foot").append(`Made by divvy ${data.version}. This file needs nothing else and asks the network for nothing.`);
   graph.start();
   tell("theme");
-  document.documentElement.dataset.ready = "true";
+  // Ready is when what was made has been painted.
+  requestAnimationFrame(() => setTimeout(() => {
+    performance.mark("ready");
+    document.documentElement.dataset.ready = "true";
+  }));
 }
 
 start();

@@ -77,6 +77,8 @@ function opCard(reveal) {
   return made;
 }
 
+const isPinned = (op) => data.constraints.pin !== undefined && Object.hasOwn(data.constraints.pin, opName(op));
+
 function opDetails(op, reveal) {
   const span = spanOf.get(op);
   const shares = sharesOf.get(op);
@@ -101,7 +103,7 @@ function opDetails(op, reveal) {
     measuredTime.has(op) ? ["Took", `${showTime(measuredTime.get(op))} when measured`] : null,
     span ? ["From", `${showTime(span.start)} to ${showTime(span.end)}`] : null,
     data.ops.weights[op] ? ["Weights", showBytes(data.ops.weights[op])] : null,
-    data.constraints.pin?.[opName(op)] ? ["Pinned to", data.constraints.pin[opName(op)]] : null,
+    isPinned(op) ? ["Pinned to", data.constraints.pin[opName(op)]] : null,
     makers.length ? ["Reads from", lines(makers)] : ["Reads from", "the network's inputs"],
     readers.length ? ["Read by", lines(readers)] : null,
     members.length ? ["Merged with", `${members.slice(0, 4).join(", ")}${members.length > 4 ? ` and ${members.length - 4} more` : ""}`] : null,

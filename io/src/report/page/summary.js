@@ -30,10 +30,10 @@ function bottleneck() {
   if (isPeriod) {
     const [first, second] = loads();
     const stage = data.stages?.findIndex((one) => one.devices.includes(first.device));
-    const where = stage >= 0 ? `stage ${stage + 1} on ${first.name}` : first.name;
+    const where = stage >= 0 ? `Stage ${stage + 1} on ${first.name}` : first.name;
     const next = second ? ` The next busiest, ${second.name}, has ${showShare(second.busy / first.busy)} of that load.` : "";
     const under = second ? `next: ${showShare(second.busy / first.busy)}` : "it does everything";
-    return { figure: first.name, under, text: `${capital(where)} is busy for all of the ${showTime(data.value)}.${next}` };
+    return { figure: first.name, under, text: `${where} is busy for all of the ${showTime(data.value)}.${next}` };
   }
   const { shares, waiting } = pathShares();
   if (shares.length === 0) return { figure: "nothing", under: "no op takes time", text: "No op takes any time." };

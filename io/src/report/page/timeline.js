@@ -68,7 +68,7 @@ function timelineCard() {
   const fillOf = (span) => colour(colourOf.get(span.kind === 0 ? (span.lane < deviceCount ? span.lane : opDevice(span.id)) : span.more) ?? "idle");
 
   function paintAxis(context, width) {
-    const steps = Math.max(2, Math.floor((width - gutter()) / 110));
+    const steps = Math.max(2, Math.floor((width - gutter()) / (width < 520 ? 72 : 110)));
     const raw = (view.to - view.from) / steps;
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
