@@ -109,7 +109,8 @@ class Reader:
 
 
 def text(page, selector):
-    return page.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? null")
+    found = page.run(f"document.querySelector({json.dumps(selector)})?.textContent ?? null")
+    return found and found.replace("\u00a0", " ")
 
 
 def view(page):
@@ -317,7 +318,8 @@ def is_quick(reader, path):
     size = path.stat().st_size
     assert size < MOST_BYTES, f"{size} bytes"
     times = []
-    for _ in range(3):
+    # Other work on the machine slows a browser down; the report must be able to, not always.
+    for _ in range(5):
         page = reader.open(path)
         times.append(page.run("performance.getEntriesByName('ready')[0].startTime") / 1000)
         if times[-1] < MOST_SECONDS:
@@ -357,7 +359,7 @@ def measured_runs_show(reports, reader):
     output = reports.path("measured.html")
     reports.divvy("report", reports.path("small.json"), "-o", output, "--measured", reports.path("trace.json"))
     page = reader.open(output)
-    answers = page.run("document.querySelector('.answers').textContent")
+    answers = text(page, ".answers")
     assert "What was measured?" in answers and f"{10 * len(names) - 1}.00 µs" in answers, answers
     page.click_on("#results li")
     assert "9 µs when measured" in text(page, "#op") or "9.000 µs when measured" in text(page, "#op"), text(page, "#op")

@@ -20,13 +20,13 @@ function digits(value, count) {
 }
 
 function withUnit(value, units) {
-  if (Math.abs(value) < 1000) return `${Number.isInteger(value) ? value : digits(value, 4)} ${units[0]}`;
+  if (Math.abs(value) < 1000) return `${Number.isInteger(value) ? value : digits(value, 4)}\u00a0${units[0]}`;
   let unit = 0;
   while (Math.abs(value) >= 999.95 && unit + 1 < units.length) {
     value /= 1000;
     unit += 1;
   }
-  return `${digits(value, 4)} ${units[unit]}`;
+  return `${digits(value, 4)}\u00a0${units[unit]}`;
 }
 
 const showTime = (ps) => (ps === 0 ? "0" : withUnit(ps, ["ps", "ns", "µs", "ms", "s"]));
@@ -38,12 +38,14 @@ const plural = (count, one, many = `${one}s`) => `${showCount(count)} ${count ==
 /** A share; what is not exactly nothing or all never looks like it. */
 function showShare(share) {
   const percent = share * 100;
-  if (share === 0) return "0 %";
-  if (percent < 0.05) return "<0.1 %";
-  if (percent < 100 && percent >= 99.95) return "99.9 %";
-  return `${percent >= 10 ? digits(percent, 3) : percent.toFixed(1)} %`;
+  if (share === 0) return "0\u00a0%";
+  if (percent < 0.05) return "<0.1\u00a0%";
+  if (percent < 100 && percent >= 99.95) return "99.9\u00a0%";
+  return `${percent >= 10 ? digits(percent, 3) : percent.toFixed(1)}\u00a0%`;
 }
 
+/** The largest of what a list gives; spreading a long list into arguments would overflow. */
+const largest = (list, key, least = 0) => list.reduce((most, one) => Math.max(most, key(one)), least);
 const clamp = (value, least, most) => Math.min(Math.max(value, least), most);
 
 // ---- Elements. Text is only ever put in as text.

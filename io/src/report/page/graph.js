@@ -218,7 +218,7 @@ function graphCard() {
     const parts = shownParts(current, current.open);
     const graph = quotient(current, parts);
     const places = layOut(graph);
-    const most = Math.max(1, ...graph.edges.map((edge) => edge.bytes));
+    const most = largest(graph.edges, (edge) => edge.bytes, 1);
     const lines = graph.edges.map((edge) => {
       const line = draw("path", { class: `edge${edge.crosses ? " cross" : ""}`, d: edgeLine(edge), "stroke-width": (1 + 2.2 * Math.sqrt(edge.bytes / most)).toFixed(2) });
       line.append(draw("title", {}, `${showBytes(edge.bytes)}${edge.crosses ? ", to another device" : ""}`));
@@ -252,9 +252,9 @@ function graphCard() {
 
   function bounds() {
     const { places } = shown;
-    const xs = places.map((place) => place.x);
-    const ys = places.map((place) => place.y);
-    return { left: Math.min(...xs) - NODE_WIDTH / 2, right: Math.max(...xs) + NODE_WIDTH / 2, top: Math.min(...ys), bottom: Math.max(...ys) + NODE_HEIGHT };
+    const far = (key) => largest(places, key, -Infinity);
+    const [left, right] = [-far((place) => -place.x), far((place) => place.x)];
+    return { left: left - NODE_WIDTH / 2, right: right + NODE_WIDTH / 2, top: 0, bottom: far((place) => place.y) + NODE_HEIGHT };
   }
 
   /** All of its width where that is still readable, from the top. */
@@ -335,8 +335,13 @@ function graphCard() {
   const pointers = new Map();
   let dragged = false;
   let focused = false;
+  // A finger must be able to scroll past: the network takes all gestures once it was tapped.
+  const hold = (held) => {
+    focused = held;
+    svg.style.touchAction = held ? "none" : "pan-y";
+  };
+  svg.addEventListener("click", () => hold(true));
   svg.addEventListener("pointerdown", (event) => {
-    focused = true;
     dragged = false;
     pointers.set(event.pointerId, [event.clientX, event.clientY]);
   });
@@ -369,7 +374,7 @@ function graphCard() {
   window.addEventListener("pointerup", release);
   window.addEventListener("pointercancel", release);
   document.addEventListener("pointerdown", (event) => {
-    if (!frame.contains(event.target)) focused = false;
+    if (!frame.contains(event.target)) hold(false);
   });
   svg.addEventListener("wheel", (event) => {
     if (!event.ctrlKey && !event.metaKey && !focused) return;

@@ -95,9 +95,10 @@ function changeInWords() {
   if (move) {
     const change = move.value - data.value;
     const what = [opButton(move.op), ` to ${deviceName(move.to)}`];
+    const looked = data.moves.ops.length < opCount ? ` of the ${showCount(data.moves.ops.length)} ops that matter most` : " of an op";
     if (change < 0) parts.push("Moving ", ...what, ` alone would save ${showTime(-change)}. `);
-    else if (change === 0) parts.push("No single move of an op helps; moving ", ...what, " would change nothing. ");
-    else parts.push("Every single move of an op costs something; the cheapest, ", ...what, `, costs ${showTime(change)}. `);
+    else if (change === 0) parts.push(`No single move${looked} helps; moving `, ...what, " would change nothing. ");
+    else parts.push(`Every single move${looked} costs something; the cheapest, `, ...what, `, costs ${showTime(change)}. `);
   }
   if (isPeriod) {
     const [first, second] = loads();
@@ -152,10 +153,9 @@ function verdictCard() {
 
 /** How a run that was measured compares. */
 function measuredInWords() {
-  const ends = measured.filter(Boolean).map((span) => span.end);
-  const starts = measured.filter(Boolean).map((span) => span.start);
-  if (ends.length === 0) return ["The trace is empty."];
-  const took = Math.max(...ends) - Math.min(...starts);
+  const all = measured.filter(Boolean);
+  if (all.length === 0) return ["The trace is empty."];
+  const took = largest(all, (span) => span.end) + largest(all, (span) => -span.start, -Infinity);
   const expected = isPeriod ? data.latency : data.value;
   const share = (took - expected) / Math.max(expected, 1);
   return [`From first to last it took ${showTime(took)}, against ${showTime(expected)} predicted (${share < 0 ? "−" : "+"}${showShare(Math.abs(share))}).`];

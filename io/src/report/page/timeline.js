@@ -30,7 +30,7 @@ const MOST_STEPS = 250;
 function timelineCard() {
   const every = timelineLanes();
   let lanes = every.slice(0, MOST_LANES);
-  const total = Math.max(1, ...[...spans, ...(measured ?? [])].filter(Boolean).map((span) => span.end), isPeriod ? 0 : data.value);
+  const total = largest([...spans, ...(measured ?? [])].filter(Boolean), (span) => span.end, Math.max(1, isPeriod ? 0 : data.value));
   const view = { from: 0, to: total };
   const canvas = make("canvas", {
     tabindex: 0, role: "img", id: "timeline-canvas",
