@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import pathlib
+import select
 import shutil
 import subprocess
 import tempfile
@@ -78,15 +79,10 @@ class Browser:
                 self.events.append(answer)
 
     def receive(self, deadline, what):
-        os.set_blocking(self.receive_end, False)
         while b"\0" not in self.received:
-            try:
-                more = os.read(self.receive_end, 1 << 20)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise BrowserError(f"{what}: no answer within {LONGEST_WAIT_S} s") from None
-                time.sleep(0.002)
-                continue
+            if not select.select([self.receive_end], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise BrowserError(f"{what}: no answer within {LONGEST_WAIT_S} s")
+            more = os.read(self.receive_end, 1 << 20)
             if not more:
                 raise BrowserError(f"{what}: the browser has gone; does it start with `--headless`?")
             self.received += more

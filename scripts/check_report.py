@@ -99,10 +99,14 @@ class Reader:
         page.settle()
         return page
 
-    def close(self, page, name):
+    def shoot(self, page, name):
         if self.shots:
             page.run("scrollTo(0, 0)")
             page.screenshot(pathlib.Path(self.shots) / f"{name}.png")
+
+    def close(self, page, name=None):
+        if name:
+            self.shoot(page, name)
         faults = page.faults()
         page.close()
         assert not faults, f"the page complains: {faults}"
@@ -140,19 +144,22 @@ def hover_timeline(page):
 def looks_right(reader, name, path, parts):
     """Both schemes, wide and on a phone: the verdict, the parts, no sideways scrolling."""
     for shape_name, shape in [("wide", DESKTOP), ("phone", PHONE)]:
+        page = reader.open(path, shape)
+        shown = page.run("[...document.querySelectorAll('main > section')].map(part => part.id)")
+        assert shown == parts, f"parts are {shown}"
+        verdict = text(page, "h1")
+        assert "device" in verdict and verdict.endswith("."), verdict
+        answers = page.run("[...document.querySelectorAll('.answers dd')].map(one => one.textContent.length)")
+        assert len(answers) == 5 and min(answers) > 10, answers
+        assert not page.run("/undefined|NaN|null|\\[object/.test(document.body.innerText)"), "a slip in the text"
         for scheme in ["light", "dark"]:
-            page = reader.open(path, shape, scheme)
+            page.prefer(scheme)
+            page.settle()
             assert sideways(page) <= 0, f"{shape_name}: {sideways(page)} pixels too wide"
             ground = page.run("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")
             assert (sum(ground) < 200) == (scheme == "dark"), f"{scheme}: the ground is {ground}"
-            shown = page.run("[...document.querySelectorAll('main > section')].map(part => part.id)")
-            assert shown == parts, f"parts are {shown}"
-            verdict = text(page, "h1")
-            assert "device" in verdict and verdict.endswith("."), verdict
-            answers = page.run("[...document.querySelectorAll('.answers dd')].map(one => one.textContent.length)")
-            assert len(answers) == 5 and min(answers) > 10, answers
-            assert not page.run("/undefined|NaN|null|\\[object/.test(document.body.innerText)"), "a slip in the text"
-            reader.close(page, f"{name}-{shape_name}-{scheme}")
+            reader.shoot(page, f"{name}-{shape_name}-{scheme}")
+        reader.close(page)
 
 
 def timeline_works(reader, path):
