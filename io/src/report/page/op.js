@@ -162,9 +162,6 @@ function whySentence(op, best, others) {
   const difference = best.value - data.value;
   const kept = "everything else as it is";
   if (difference < 0) return `Moving it to ${deviceName(best.device)} would save ${showTime(-difference)}, ${kept}.`;
-  if (difference === 0) {
-    const idle = isPeriod ? "the bottleneck is elsewhere" : "it has time to spare";
-    return `Moving it to ${deviceName(best.device)} would change nothing: ${idle}, or the devices are alike.`;
-  }
+  if (difference === 0) return `Moving it to ${deviceName(best.device)} would change nothing about the ${valueName}, ${kept}.`;
   return `Wherever else it ran, the ${valueName} would be longer: by ${showTime(difference)} on ${deviceName(best.device)} at the least, ${kept}.`;
 }

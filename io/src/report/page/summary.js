@@ -104,7 +104,7 @@ function changeInWords() {
     const [first, second] = loads();
     if (second) parts.push(`Relieving ${first.name} alone can bring the period down to ${showTime(second.busy)} at best, the load of ${second.name}.`);
   } else if (path.length) {
-    parts.push(`Whatever is not on the critical path can take a little longer without harm; choose an op to see what moving it would cost.`);
+    parts.push("Only what shortens the critical path can help; choose an op to see what moving it would cost.");
   }
   return parts;
 }

@@ -408,7 +408,7 @@ function timelineCard() {
     make("p", { class: "note" }, `${what}${overlay} Drag to move; click, then scroll to zoom, or use the buttons.`),
     make("div", { style: { marginTop: "0.6rem" } }, canvas, make("div", { class: "window", "aria-hidden": "true" }, thumb)),
     more || null,
-    path.length ? make("div", { class: "legend" }, make("span", {}, make("span", { class: "swatch", style: { background: "linear-gradient(var(--track) 55%, var(--critical) 55%)" } }), "on the critical path"), make("span", {}, "pale: has time to spare")) : null,
+    path.length ? make("div", { class: "legend" }, make("span", {}, make("span", { class: "swatch", style: { background: "linear-gradient(var(--track) 55%, var(--critical) 55%)" } }), "on the critical path"), make("span", {}, "pale: not on it")) : null,
   );
 }
 
