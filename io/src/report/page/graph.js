@@ -12,6 +12,8 @@ const SIDE_GAP = 16;
 const BEND_GAP = 5;
 /** Beyond this, edges that pass layers are drawn straight. */
 const MOST_BENDS = 6000;
+/** Where nearly everything is joined with everything, edges are faint, and straight. */
+const isDense = ({ nodes, edges }) => edges.length > 40 + 3 * nodes.length;
 
 /** What is shown as a graph: parts, edges between them with bytes, and which device each part is on. */
 function quotient(tree, parts) {
@@ -66,10 +68,11 @@ function layOut({ nodes, edges }) {
   const places = nodes.map((_, i) => ({ node: i, width: NODE_WIDTH, up: [], down: [] }));
   places.forEach((place, i) => (layers[layerOf[i]] ??= []).push(place));
   const bends = edges.reduce((sum, edge) => sum + layerOf[edge.to] - layerOf[edge.from] - 1, 0);
+  const winds = bends <= MOST_BENDS && !isDense({ nodes, edges });
   for (const edge of edges) {
     let before = places[edge.from];
     edge.places = [before];
-    const through = bends <= MOST_BENDS ? layerOf[edge.to] - 1 : layerOf[edge.from];
+    const through = winds ? layerOf[edge.to] - 1 : layerOf[edge.from];
     for (let layer = layerOf[edge.from] + 1; layer <= through; layer += 1) {
       const bend = { node: null, width: 6, up: [], down: [] };
       layers[layer].push(bend);
@@ -227,10 +230,12 @@ function graphCard() {
     shown = { graph, places, lines, boxes: [] };
     shown.boxes = graph.nodes.map((_, i) => nodeBox(i));
     picture.replaceChildren(...lines, ...shown.boxes);
+    svg.classList.toggle("dense", isDense(graph));
     const groups = graph.nodes.filter((node) => node.op === null).length;
     const single = parts.length - groups;
     const both = [single ? plural(single, "op") : "", groups ? plural(groups, "group") : ""].filter(Boolean).join(" and ");
-    status.textContent = groups ? `Shown: ${both}.` : `All ${plural(opCount, "op")} are shown.`;
+    const dense = isDense(graph) ? " Most of them are joined with most others, so edges lie on top of each other." : "";
+    status.textContent = (groups ? `Shown: ${both}.` : `All ${plural(opCount, "op")} are shown.`) + dense;
     frame.dataset.parts = parts.length;
     mark();
   }
