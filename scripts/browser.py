@@ -96,6 +96,7 @@ class Browser:
         page = Page(self, target, session)
         for domain in ["Page", "Runtime", "Log", "Network"]:
             page.call(f"{domain}.enable")
+        page.call("Performance.enable", timeDomain="threadTicks")
         page.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
         )
@@ -139,6 +140,11 @@ class Page:
     def settle(self):
         """Waits until what was asked for has been drawn."""
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+
+    def busy_seconds(self):
+        """Processor time that the page's own thread has taken so far, whatever else the machine does."""
+        metrics = {one["name"]: one["value"] for one in self.call("Performance.getMetrics")["metrics"]}
+        return metrics["TaskDuration"]
 
     def faults(self):
         """Errors and warnings of the page, and whatever it asked of the network."""
