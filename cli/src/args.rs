@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Bound(SearchArgs),
     /// Check a plan file: rules, value, start times, bounds
     Check(CheckArgs),
+    /// Show a plan in a browser: one HTML file that needs nothing else
+    Report(ReportArgs),
     /// Cut the model of a plan into pieces that run, or mark on it what runs where
     Export(ExportArgs),
     /// List the papers' tables and figures, or run them again, ours beside theirs
@@ -322,6 +324,21 @@ pub(crate) struct PlanArgs {
     /// Write the plan, its proof and the problem to this file (.gz packs it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Write a report to this file: HTML, for a browser
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReportArgs {
+    /// Plan file; `-` reads standard input
+    pub(crate) plan: String,
+    /// Write to this file [default: beside the plan, with the ending .html]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Lay a run that was measured over the timeline: a trace file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measured: Option<String>,
 }
 
 #[derive(clap::Args)]

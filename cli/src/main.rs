@@ -56,6 +56,7 @@ fn run(args: &Args) -> Result<Done, Failure> {
         Command::Plan(args) => commands::plan::run(args),
         Command::Bound(args) => commands::bound::run(args).map(good),
         Command::Check(args) => commands::check::run(args),
+        Command::Report(args) => commands::report::run(args),
         Command::Export(args) => commands::export::run(args).map(good),
         Command::Reproduce(args) => commands::reproduce::run(args),
     }

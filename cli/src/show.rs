@@ -92,12 +92,17 @@ impl Figures {
 }
 
 /// What the values and proofs are about, where that is not simply the model on the hardware.
-fn caveats(assembled: &Assembled) -> Vec<String> {
-    let times = Figures::of(&assembled.problem).uncertain().map(|uncertain| {
+pub(crate) fn caveats(assembled: &Assembled) -> Vec<String> {
+    let own = caveats_of(&assembled.problem, &assembled.reading);
+    own.into_iter().chain(assembled.warnings.iter().cloned()).collect()
+}
+
+/// Those that a problem tells by itself.
+pub(crate) fn caveats_of(problem: &Problem, reading: &ReadingOptions) -> Vec<String> {
+    let times = Figures::of(problem).uncertain().map(|uncertain| {
         format!("{uncertain} are scaled or estimated: values and proofs hold for the times given")
     });
-    let merged = granularity_caveat(&assembled.reading);
-    times.into_iter().chain(merged).chain(assembled.warnings.iter().cloned()).collect()
+    times.into_iter().chain(granularity_caveat(reading)).collect()
 }
 
 /// Inputs per second, where the objective is about more than one request.
@@ -247,7 +252,7 @@ fn verdict(problem: &Problem, outcome: &Outcome) -> String {
 }
 
 /// The constraints that the best single device keeps too, so that it may not be the best of all.
-fn limits_of_the_baseline(problem: &Problem) -> Vec<&'static str> {
+pub(crate) fn limits_of_the_baseline(problem: &Problem) -> Vec<&'static str> {
     let spec = problem.constraints.spec();
     let limits = [
         (!spec.pin.is_empty(), "pins"),

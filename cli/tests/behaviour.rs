@@ -108,3 +108,46 @@ fn names_that_are_not_text_are_refused_in_words() {
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("UTF-8"), "{}", said(&output));
 }
+
+#[test]
+fn a_report_lies_beside_its_plan_and_overwrites_nothing() {
+    let plan = scratch("reported.json");
+    let beside = scratch("reported.html");
+    let _ = std::fs::remove_file(&beside);
+    assert_eq!(divvy(&["plan", "diamond.json", "-o", text(&plan)]).status.code(), Some(0));
+    let output = divvy(&["report", text(&plan)]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let html = std::fs::read_to_string(&beside).expect("it lies beside the plan");
+    assert!(html.starts_with("<!doctype html>") && html.contains("diamond"));
+    let of_plan = scratch("of-plan.html");
+    let output = divvy(&["plan", "diamond.json", "--json", "--report", text(&of_plan)]);
+    assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "one JSON object, as without a report");
+    assert!(of_plan.exists());
+    let packed = scratch("report.html.gz");
+    let refusals: [(&[&str], &str); 5] = [
+        (&["report", text(&plan), "-o", text(&plan)], "it would overwrite the plan"),
+        (&["report", text(&plan), "-o", text(&packed)], "browsers do not open packed reports"),
+        (&["report", "-"], "has no place beside it"),
+        (&["plan", "diamond.json", "--report", "diamond.json"], "it would overwrite `diamond.json`"),
+        (
+            &["plan", "diamond.json", "-o", text(&of_plan), "--report", text(&of_plan)],
+            "would be the same file",
+        ),
+    ];
+    for (arguments, reason) in refusals {
+        let output = divvy(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(said(&output).contains(reason), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_plan_that_fails_the_check_has_no_report() {
+    let path = scratch("spoilt.html");
+    let output = divvy(&["report", "../plans/invalid/score--value-lowered.json", "-o", text(&path)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("the check failed, so there is nothing to report")
+    );
+    assert!(!path.exists());
+}

@@ -26,6 +26,7 @@ pub mod period;
 pub mod plainest;
 pub mod plan;
 pub mod problem;
+pub mod relocate;
 pub mod rng;
 pub mod score;
 pub mod units;

@@ -22,8 +22,30 @@ pub struct Score {
     /// When each op starts, by op id; for `batch` each batch, for `pipeline` each stage, as the plan lists them. Period
     /// objectives show one request that has the devices to itself.
     pub starts: Vec<Time>,
+    /// What each stage of a `pipeline` plan costs, as the plan lists them; else empty.
+    pub stages: Vec<StageCost>,
     /// What happens when.
     pub trace: Trace,
+}
+
+/// What one request costs a pipeline stage, and how that comes about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCost {
+    /// Tensors that come in.
+    pub incoming: Time,
+    /// Its ops.
+    pub work: Time,
+    /// What its fast memory cannot hold, streamed from host memory.
+    pub overflow: Time,
+    /// Tensors that go out.
+    pub outgoing: Time,
+}
+
+impl StageCost {
+    /// All of it.
+    pub fn whole(&self) -> Time {
+        self.incoming + self.work + self.overflow + self.outgoing
+    }
 }
 
 /// A timeline; the same for a schedule computed here and for a run that was measured.

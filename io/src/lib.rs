@@ -1,4 +1,4 @@
-//! Files: importers, presets, problem files, hardware files and plan files.
+//! Files: importers, presets, problem files, hardware files, plan files, traces and reports.
 //!
 //! Everything read here is untrusted. Formats are told apart by what a file holds, never by its name; faults are
 //! reported all at once, with code, place and fix.
@@ -13,6 +13,8 @@ pub mod presets;
 pub mod problem_file;
 mod quantity;
 mod reader;
+pub mod report;
+pub mod trace_file;
 
 use divvy_core::input_error::InputErrors;
 

@@ -29,7 +29,7 @@ pub enum Baseline {
 
 /// The whole network on each unlike device in turn, within the constraints, and the plan for the best. The first device
 /// that can do it counts even when the time is up.
-pub(crate) fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
+pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
     let mut best: Option<(Time, DeviceId, Plan)> = None;
     let mut reason = None;
     for device in unlike_devices(problem) {

@@ -12,7 +12,7 @@ mod run;
 mod shared;
 mod solve;
 
-pub use baseline::Baseline;
+pub use baseline::{Baseline, baseline};
 pub use period::stages;
 pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
 pub use run::Run;

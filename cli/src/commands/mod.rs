@@ -7,6 +7,7 @@ pub(crate) mod generate;
 pub(crate) mod hardware;
 pub(crate) mod inspect;
 pub(crate) mod plan;
+pub(crate) mod report;
 pub(crate) mod reproduce;
 pub(crate) mod stages;
 mod values;

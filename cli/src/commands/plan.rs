@@ -16,10 +16,18 @@ use crate::show;
 use crate::{Done, tell};
 
 pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
-    if let Some(path) = &args.output {
-        refuse_to_overwrite(args, path)?;
+    for (option, path) in [("--output", &args.output), ("--report", &args.report)] {
+        let Some(path) = path else { continue };
+        refuse_to_overwrite(args, option, path)?;
         // Better now than after minutes of planning.
         file::check_writable(path)?;
+    }
+    if let Some(path) = &args.report {
+        super::report::refuse_packed("--report", path)?;
+        if args.output.as_ref() == Some(path) {
+            let message = "plan and report would be the same file";
+            return Err(Failure::option("--report", message, "name another file"));
+        }
     }
     let (assembled, solved, mut text) = if args.search.problem.stages == Some(Stages::Auto) {
         super::stages::search(&args.search, args.planner.as_deref())?
@@ -32,12 +40,26 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
         };
         (assembled, solved, text)
     };
-    let Some(path) = &args.output else { return Ok(Done { text, passed: true }) };
-    let passed = match write(path, &assembled, &solved) {
+    let mut passed = true;
+    if let Some(path) = &args.output {
+        let shown = path.display();
+        let line = format!("  written to {shown}; `divvy check {shown}` proves it\n");
+        passed &= settle(args, path, write(path, &assembled, &solved), &line, &mut text);
+    }
+    if let Some(path) = &args.report {
+        let line = super::report::written(path);
+        let made = super::report::of_run(path, &assembled, &solved);
+        passed &= settle(args, path, made, &line, &mut text);
+    }
+    Ok(Done { text, passed })
+}
+
+/// Says what became of a file that was asked for; whether it is there now.
+fn settle(args: &PlanArgs, path: &Path, made: Result<bool, Failure>, line: &str, text: &mut String) -> bool {
+    match made {
         Ok(true) => {
             if !args.search.json {
-                let path = path.display();
-                text.push_str(&format!("  written to {path}; `divvy check {path}` proves it\n"));
+                text.push_str(line);
             }
             true
         }
@@ -51,8 +73,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
             tell(failure.text().trim_end());
             false
         }
-    };
-    Ok(Done { text, passed })
+    }
 }
 
 /// Says that there is no plan to write, and what that means for the file.
@@ -69,7 +90,7 @@ fn not_written(path: &Path) -> String {
 }
 
 /// A plan written over the model it is for would destroy the model.
-fn refuse_to_overwrite(args: &PlanArgs, output: &Path) -> Result<(), Failure> {
+fn refuse_to_overwrite(args: &PlanArgs, option: &str, output: &Path) -> Result<(), Failure> {
     let files =
         [Some(&args.search.file), args.search.problem.on.as_ref(), args.search.problem.profile.as_ref()];
     let same = |file: &String| match (std::fs::canonicalize(file), std::fs::canonicalize(output)) {
@@ -78,7 +99,7 @@ fn refuse_to_overwrite(args: &PlanArgs, output: &Path) -> Result<(), Failure> {
     };
     match files.into_iter().flatten().find(|file| same(file)) {
         Some(file) => {
-            Err(Failure::option("--output", format!("it would overwrite `{file}`"), "name another file"))
+            Err(Failure::option(option, format!("it would overwrite `{file}`"), "name another file"))
         }
         None => Ok(()),
     }

@@ -15,7 +15,7 @@ use crate::check::{Rule, Violation, Violations, check_allowed, check_memory, no_
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::plan::{PipelinePlan, Stage};
 use crate::problem::{MemoryRule, Problem};
-use crate::score::{Activity, Lane, Score, Span, energy};
+use crate::score::{Activity, Lane, Score, Span, StageCost, energy};
 use crate::units::Time;
 
 /// Where everything is.
@@ -37,16 +37,14 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
         starts: vec![Time::ZERO; plan.stages.len()],
         ..Score::default()
     };
-    let mut incoming = vec![Time::ZERO; plan.stages.len()];
-    let mut whole = incoming.clone();
     for (i, stage) in plan.stages.iter().enumerate() {
         let io = transfers(problem, stage, &layout, i as u32, &mut score.link_busy, &mut violations);
         let work: Time = stage.ops.iter().map(|&op| time(problem, op, stage.device)).sum();
         let held = weights(problem, stage) + peak(problem, stage, &layout, i as u32);
         let spill = overflow(problem, stage.device, held, &mut violations);
-        incoming[i] = io.0;
-        whole[i] = io.0 + work + spill + io.1;
-        let share = Time(whole[i].0.div_ceil(1 + stage.replicas.len() as u64));
+        let cost = StageCost { incoming: io.0, work, overflow: spill, outgoing: io.1 };
+        let share = Time(cost.whole().0.div_ceil(1 + stage.replicas.len() as u64));
+        score.stages.push(cost);
         for device in stage.devices() {
             score.memory[device.index()] = held;
             score.device_busy[device.index()] = share;
@@ -55,7 +53,7 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
     check_memory(problem, &score.memory, &mut violations);
     violations.stop()?;
     score.value = score.device_busy.iter().copied().max().unwrap_or(Time::ZERO);
-    follow_one_request(problem, plan, &layout, &order, (&incoming, &whole), &mut score);
+    follow_one_request(problem, plan, &layout, &order, &mut score);
     score.energy_uj = energy(problem, &score.device_busy);
     Ok(score)
 }
@@ -319,7 +317,6 @@ fn follow_one_request(
     plan: &PipelinePlan,
     layout: &Layout,
     order: &[u32],
-    (incoming, whole): (&[Time], &[Time]),
     score: &mut Score,
 ) {
     let graph = &problem.graph;
@@ -327,11 +324,11 @@ fn follow_one_request(
         let stage = &plan.stages[index as usize];
         let producers = stage.ops.iter().flat_map(|&op| graph.predecessors(op));
         let before = producers.map(|op| layout.stage_of[op.index()]).filter(|&s| s != index);
-        let end = |s: u32| score.starts[s as usize] + whole[s as usize];
+        let end = |s: u32| score.starts[s as usize] + score.stages[s as usize].whole();
         let start = before.map(end).max().unwrap_or(Time::ZERO);
         score.starts[index as usize] = start;
-        score.latency = score.latency.max(start + whole[index as usize]);
-        let mut now = start + incoming[index as usize];
+        score.latency = score.latency.max(start + score.stages[index as usize].whole());
+        let mut now = start + score.stages[index as usize].incoming;
         for &op in &stage.ops {
             let end = now + time(problem, op, stage.device);
             let what = Activity::Op(op, 1);

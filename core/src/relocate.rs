@@ -1,0 +1,210 @@
+//! A plan with one op moved to another device, and nothing else decided anew.
+//!
+//! What the move costs is for the check to say: it answers *why is this op where it is?* Orders are kept; the op takes
+//! the place in its new device's order that its present start gives it. Transfers and loads that are no longer needed
+//! go, those that become necessary come in where they are first needed. Of a batch plan all inputs of the op move; of
+//! a pipeline plan the op joins the stage of its new device, or makes one there.
+//!
+//! Whether the result is valid is for the check to say, too: memory, pins, stages in a circle. On ties of ops that
+//! take no time the order kept may contradict the data.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::check::Violation;
+use crate::ids::{DeviceId, OpId, ParamId};
+use crate::makespan::latency;
+use crate::plan::{
+    Batch, BatchPlan, BusItem, ColdStartPlan, Landing, LatencyPlan, PipelinePlan, Plan, Stage, StreamPlan,
+    Transfer,
+};
+use crate::problem::{LinkUse, Objective, Problem};
+use crate::score::Score;
+use crate::units::Time;
+
+/// When an op has its turn: its start, and where that is the same its place in the canonical order.
+type Turn = (Time, usize);
+
+/// The plan with `op` on `to`; none if it is there already. `plan` must have passed the check, which gave `score`.
+/// Fails only where devices that must exchange cannot.
+pub fn relocate(
+    problem: &Problem,
+    plan: &Plan,
+    score: &Score,
+    op: OpId,
+    to: DeviceId,
+) -> Result<Option<Plan>, Vec<Violation>> {
+    let by_op = |op: OpId| (score.starts[op.index()], problem.graph.position(op));
+    Ok(match plan {
+        Plan::Latency(plan) => latency(problem, plan, &by_op, op, to)?.map(Plan::Latency),
+        Plan::Batch(plan) => batch(problem, plan, score, op, to).map(Plan::Batch),
+        Plan::Pipeline(plan) => pipeline(problem, plan, op, to).map(Plan::Pipeline),
+        Plan::Stream(plan) => (plan.device_of[op.index()] != to).then(|| {
+            let mut moved = StreamPlan { device_of: plan.device_of.clone() };
+            moved.device_of[op.index()] = to;
+            Plan::Stream(moved)
+        }),
+        Plan::ColdStart(plan) => cold_start(problem, plan, &by_op, op, to).map(Plan::ColdStart),
+    })
+}
+
+/// Each device's list with `op` moved; none if it is there already.
+fn reorder(
+    order: &[Vec<OpId>],
+    turn: &dyn Fn(OpId) -> Turn,
+    op: OpId,
+    to: DeviceId,
+) -> Option<Vec<Vec<OpId>>> {
+    if order[to.index()].contains(&op) {
+        return None;
+    }
+    let mut order = order.to_vec();
+    order.iter_mut().for_each(|list| list.retain(|&other| other != op));
+    let list = &mut order[to.index()];
+    let at = list.iter().position(|&other| turn(other) > turn(op)).unwrap_or(list.len());
+    list.insert(at, op);
+    Some(order)
+}
+
+fn placement(ops: usize, order: &[Vec<OpId>]) -> Vec<DeviceId> {
+    let mut device_of = vec![DeviceId(0); ops];
+    for (device, list) in order.iter().enumerate() {
+        list.iter().for_each(|op| device_of[op.index()] = DeviceId::new(device));
+    }
+    device_of
+}
+
+fn latency(
+    problem: &Problem,
+    plan: &LatencyPlan,
+    turn: &dyn Fn(OpId) -> Turn,
+    op: OpId,
+    to: DeviceId,
+) -> Result<Option<LatencyPlan>, Vec<Violation>> {
+    let Some(order) = reorder(&plan.order, turn, op, to) else { return Ok(None) };
+    if !matches!(problem.objective, Objective::Latency { links: LinkUse::InTurn }) {
+        return Ok(Some(LatencyPlan { order, transfers: Vec::new() }));
+    }
+    let needed = latency::moves(problem, &placement(problem.graph.op_count(), &order))?;
+    let needed: Vec<Transfer> = needed.into_iter().map(|m| m.what).collect();
+    let wanted: HashSet<Transfer> = needed.iter().copied().collect();
+    let mut transfers: Vec<Transfer> =
+        plan.transfers.iter().copied().filter(|transfer| wanted.contains(transfer)).collect();
+    let kept: HashSet<Transfer> = transfers.iter().copied().collect();
+    // Inputs of the network can leave before anything else.
+    let leaves = |transfer: &Transfer| problem.graph.producer(transfer.tensor).map(turn);
+    for transfer in needed.into_iter().filter(|transfer| !kept.contains(transfer)) {
+        let later = transfers.iter().position(|other| leaves(other) > leaves(&transfer));
+        transfers.insert(later.unwrap_or(transfers.len()), transfer);
+    }
+    Ok(Some(LatencyPlan { order, transfers }))
+}
+
+fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: DeviceId) -> Option<BatchPlan> {
+    let own: Vec<usize> = (0..plan.batches.len()).filter(|&i| plan.batches[i].op == op).collect();
+    if own.iter().all(|&i| plan.batches[i].device == to) {
+        return None;
+    }
+    let turn = |i: u32| (score.starts[i as usize], problem.graph.position(plan.batches[i as usize].op));
+    let first = own.iter().map(|&i| turn(i as u32)).min()?;
+    // The first of its batches takes all inputs; the others go, and what comes after them moves up.
+    let renumber = |i: u32| i - own[1..].iter().filter(|&&gone| gone < i as usize).count() as u32;
+    let inputs = vec![[0, problem.objective.inputs() - 1]];
+    let mut batches = plan.batches.clone();
+    batches[own[0]] = Batch { op, device: to, inputs };
+    let mut kept = (0..batches.len()).map(|i| !own[1..].contains(&i)).collect::<Vec<_>>().into_iter();
+    batches.retain(|_| kept.next().unwrap_or(false));
+    let others = |list: &Vec<u32>| list.iter().copied().filter(|&i| !own.contains(&(i as usize))).collect();
+    let mut order: Vec<Vec<u32>> = plan.order.iter().map(others).collect();
+    let list = &mut order[to.index()];
+    let at = list.iter().position(|&other| turn(other) > first).unwrap_or(list.len());
+    list.insert(at, own[0] as u32);
+    order.iter_mut().flatten().for_each(|i| *i = renumber(*i));
+    Some(BatchPlan { batches, order })
+}
+
+fn pipeline(problem: &Problem, plan: &PipelinePlan, op: OpId, to: DeviceId) -> Option<PipelinePlan> {
+    let on = |stage: &Stage| stage.devices().any(|device| device == to);
+    if plan.stages.iter().any(|stage| on(stage) && stage.ops.contains(&op)) {
+        return None;
+    }
+    let graph = &problem.graph;
+    let mut stages = plan.stages.clone();
+    stages.iter_mut().for_each(|stage| stage.ops.retain(|&other| other != op));
+    match stages.iter_mut().find(|stage| on(stage)) {
+        None => stages.push(Stage::new(to, vec![op])),
+        Some(stage) => {
+            let readers: HashSet<OpId> = graph.successors(op).collect();
+            let makers: HashSet<OpId> = graph.predecessors(op).collect();
+            let earliest = stage.ops.iter().rposition(|other| makers.contains(other)).map_or(0, |i| i + 1);
+            let latest = stage.ops.iter().position(|other| readers.contains(other));
+            let by_order = stage.ops.iter().position(|&other| graph.position(other) > graph.position(op));
+            let [latest, by_order] = [latest, by_order].map(|at| at.unwrap_or(stage.ops.len()));
+            stage.ops.insert(by_order.min(latest).max(earliest), op);
+        }
+    }
+    stages.retain(|stage| !stage.ops.is_empty());
+    Some(PipelinePlan { stages })
+}
+
+fn cold_start(
+    problem: &Problem,
+    plan: &ColdStartPlan,
+    turn: &dyn Fn(OpId) -> Turn,
+    op: OpId,
+    to: DeviceId,
+) -> Option<ColdStartPlan> {
+    let order = reorder(&plan.order, turn, op, to)?;
+    let device_of = placement(problem.graph.op_count(), &order);
+    let way_of = |device: DeviceId| problem.hardware.host_route(device);
+    let in_host_memory = |device: DeviceId| way_of(device).is_some_and(|route| route.bandwidth.is_none());
+    let has_bus = |device: DeviceId| way_of(device).is_some_and(|route| route.bandwidth.is_some());
+    let reads = |item: &BusItem| matches!(item, BusItem::Read { op } if has_bus(device_of[op.index()]));
+    let mut bus: Vec<BusItem> = Vec::with_capacity(plan.bus.len());
+    bus.extend(plan.bus.iter().filter(|item| reads(item) || matches!(item, BusItem::Load { .. })));
+    let in_place: HashSet<OpId> = bus
+        .iter()
+        .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
+        .collect();
+    let must_land = |reader: OpId| !in_place.contains(&reader) && !in_host_memory(device_of[reader.index()]);
+    // When each parameter is first needed on each device that reads it.
+    let mut needed: HashMap<(ParamId, DeviceId), Turn> = HashMap::new();
+    for reader in problem.graph.ops().filter(|&reader| must_land(reader)) {
+        for &param in problem.graph.params_of(reader) {
+            let first = needed.entry((param, device_of[reader.index()])).or_insert(turn(reader));
+            *first = turn(reader).min(*first);
+        }
+    }
+    let mut landings = plan.landings.clone();
+    landings.retain(|landing| needed.contains_key(&(landing.param, landing.reader)));
+    let landed: HashSet<(ParamId, DeviceId)> = landings.iter().map(|l| (l.param, l.reader)).collect();
+    for &param in problem.graph.params_of(op).iter().filter(|_| must_land(op)) {
+        if !landed.contains(&(param, to)) {
+            let forwards = |&peer: &DeviceId| has_bus(peer) && problem.hardware.route(peer, to).is_some();
+            let via = if has_bus(to) { Some(to) } else { problem.hardware.devices().find(forwards) };
+            let via = via.unwrap_or(to);
+            landings.push(Landing { param, reader: to, via });
+        }
+    }
+    let mut loads: HashMap<(ParamId, DeviceId), Turn> = HashMap::new();
+    for landing in &landings {
+        let first = needed[&(landing.param, landing.reader)];
+        let load = loads.entry((landing.param, landing.via)).or_insert(first);
+        *load = first.min(*load);
+    }
+    bus.retain(|item| match item {
+        BusItem::Load { param, to } => loads.contains_key(&(*param, *to)),
+        BusItem::Read { .. } => true,
+    });
+    let wanted_at = |item: &BusItem| match item {
+        BusItem::Load { param, to } => loads[&(*param, *to)],
+        BusItem::Read { op } => turn(*op),
+    };
+    for landing in landings.iter().filter(|landing| landing.reader == to) {
+        let load = BusItem::Load { param: landing.param, to: landing.via };
+        if !bus.contains(&load) {
+            let at = bus.iter().position(|item| wanted_at(item) > wanted_at(&load)).unwrap_or(bus.len());
+            bus.insert(at, load);
+        }
+    }
+    Some(ColdStartPlan { order, landings, bus })
+}

@@ -1,0 +1,227 @@
+// Loads and memory, stages and runs, the search over time, and where everything comes from.
+
+const partBar = (start, length, most, style, device, title) =>
+  make("span", { class: style, title, style: { left: `${(start / most) * 100}%`, width: `${(length / most) * 100}%`, backgroundColor: deviceColour(device) } });
+
+function showAll(rows, most, build) {
+  const holder = make("div", { class: "bars" }, rows.slice(0, most).flatMap(build));
+  if (rows.length > most) {
+    const more = make("button", { type: "button", class: "wide", onclick: () => {
+      more.remove();
+      holder.append(...rows.slice(most).flatMap(build).filter(Boolean));
+    } }, `Show all ${showCount(rows.length)}`);
+    holder.append(more);
+  }
+  return holder;
+}
+
+function loadsCard() {
+  const most = Math.max(data.value, ...used.map((device) => data.devices[device].busy), ...data.links.map((link) => link.busy), 1);
+  const mark = () => make("span", { class: "mark", title: `the ${valueName}`, style: { left: `calc(${(data.value / most) * 100}% - 2px)` } });
+  const device = (i) => {
+    const { busy } = data.devices[i];
+    return [
+      make("span", { class: "name" }, deviceChip(i)),
+      make("div", { class: "track" }, partBar(0, busy, most, "", i), mark()),
+      make("span", { class: "figure" }, `${showTime(busy)} · ${showShare(data.value ? busy / data.value : 0)}`),
+    ];
+  };
+  const link = (one) => [
+    make("span", { class: "name" }, one.name),
+    make("div", { class: "track" }, make("span", { class: "other-bar", style: { width: `${(one.busy / most) * 100}%` } }), mark()),
+    make("span", { class: "figure", title: `${showBytes(one.bandwidth)}/s` }, `${showTime(one.busy)} · ${showShare(data.value ? one.busy / data.value : 0)}`),
+  ];
+  const memory = (i) => {
+    const { memory: bytes, memory_limit: limit } = data.devices[i];
+    const whole = limit ?? Math.max(...used.map((j) => data.devices[j].memory), 1);
+    return [
+      make("span", { class: "name" }, deviceChip(i)),
+      make("div", { class: "track" }, partBar(0, Math.min(bytes, whole), Math.max(whole, 1), "", i)),
+      make("span", { class: "figure" }, limit === null ? `${showBytes(bytes)}, no limit` : `${showBytes(bytes)} of ${showBytes(limit)}`),
+    ];
+  };
+  const links = [...data.links].sort((a, b) => b.busy - a.busy);
+  const idle = deviceCount - used.length;
+  const what = isPeriod ? "The line is the period: whatever reaches it is the bottleneck." : "The line is the finish; a device is idle for the rest of its bar.";
+  return card(
+    "loads",
+    "Load and memory",
+    null,
+    make("p", { class: "note" }, what),
+    make("div", { class: "two", style: { marginTop: "0.8rem" } },
+      make("div", {}, make("h3", {}, "Devices, busy"), showAll(used, 24, device), idle > 0 && make("p", { class: "note" }, `${plural(idle, "device")} idle`)),
+      make("div", {}, make("h3", {}, "Devices, memory"), showAll(used, 24, memory)),
+    ),
+    links.length
+      ? make("div", { style: { marginTop: "1rem" } }, make("h3", {}, data.objective.name === "cold-start" ? "Links and buses from host memory, busy" : "Links, busy"), showAll(links, 12, link))
+      : make("p", { class: "note", style: { marginTop: "0.8rem" } }, "No link carries anything."),
+  );
+}
+
+/** The name of the first op and of the last. */
+const ends = (ops) => (ops.length === 1 ? [opButton(ops[0])] : [opButton(ops[0]), " … ", opButton(ops[ops.length - 1])]);
+
+/** Bytes that go from one part of the plan to another; a tensor goes once to each. */
+function exchanged(partOf, parts) {
+  const sent = Array.from({ length: parts }, () => ({ in: 0, out: 0 }));
+  data.tensors.consumers.forEach((consumers, tensor) => {
+    const producer = data.tensors.producer[tensor];
+    if (producer === null) return;
+    const targets = new Set(consumers.map((op) => partOf[op]).filter((part) => part !== partOf[producer]));
+    const bytes = data.tensors.bytes[tensor];
+    for (const part of targets) sent[part].in += bytes;
+    if (targets.size) sent[partOf[producer]].out += bytes;
+  });
+  return sent;
+}
+
+function stagesCard() {
+  const shares = data.stages.map((stage) => Math.ceil((stage.incoming + stage.work + stage.overflow + stage.outgoing) / stage.devices.length));
+  const most = Math.max(data.value, 1);
+  const partOf = new Array(opCount).fill(0);
+  data.stages.forEach((stage, i) => stage.ops.forEach((op) => (partOf[op] = i)));
+  const sent = exchanged(partOf, data.stages.length);
+  const rows = data.stages.map((stage, i) => ({ stage, i })).sort((a, b) => spanStart(a.stage) - spanStart(b.stage));
+  const build = ({ stage, i }) => {
+    const device = stage.devices[0];
+    const share = stage.devices.length;
+    const parts = [["comes in", stage.incoming, "part-in"], ["work", stage.work, "part-work"], ["overflow", stage.overflow, "part-over"], ["goes out", stage.outgoing, "part-in"]];
+    let at = 0;
+    const bars = parts.map(([name, time, style]) => {
+      const bar = partBar(at / share, time / share, most, style, device, `${name}: ${showTime(time)}`);
+      at += time;
+      return bar;
+    });
+    const isLimit = shares[i] === data.value;
+    const detail = parts.filter(([, time]) => time > 0).map(([name, time]) => `${name} ${showTime(time)}`).join(" · ");
+    const devices = stage.devices.map(deviceName).join(", ");
+    return [
+      make("span", { class: "name" }, make("b", {}, `stage ${i + 1} `), deviceChip(device), share > 1 ? ` and ${share - 1} alike` : ""),
+      make("div", { class: "track", title: devices }, bars, make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
+      make("span", { class: "figure" }, `${showTime(shares[i])} · `, isLimit ? make("span", { class: "badge warn" }, "bottleneck") : showShare(shares[i] / most)),
+      make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showBytes(sent[i].in)}, sends ${showBytes(sent[i].out)}`),
+    ];
+  };
+  const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}`, style: { backgroundColor: "var(--d0)" } }), text);
+  return card(
+    "stages",
+    "Stages",
+    null,
+    make("p", { class: "note" }, "Every stage works on another request at the same time; a request leaves when the busiest stage is done. The mark is the period."),
+    make("div", { style: { marginTop: "0.8rem" } }, showAll(rows, 32, build)),
+    make("div", { class: "legend" }, swatch("part-in", "transfers in and out"), swatch("part-work", "work"), swatch("part-over", "overflow of fast memory")),
+  );
+}
+
+/** When a stage of the one request that is followed begins. */
+const spanStart = (stage) => spanOf.get(stage.ops[0])?.start ?? 0;
+
+/** Runs of ops on one device, along the order of the network. */
+function runsCard() {
+  const runs = [];
+  const partOf = new Array(opCount).fill(0);
+  for (const op of order) {
+    if (runs.length === 0 || runs[runs.length - 1].device !== opDevice(op)) runs.push({ device: opDevice(op), ops: [], time: 0 });
+    const run = runs[runs.length - 1];
+    run.ops.push(op);
+    run.time += timeOn(op, run.device) ?? 0;
+    partOf[op] = runs.length - 1;
+  }
+  const sent = exchanged(partOf, runs.length);
+  const most = Math.max(data.value, 1);
+  const build = ({ run, i }) => [
+    make("span", { class: "name" }, make("b", {}, `${i + 1} `), deviceChip(run.device)),
+    make("div", { class: "track" }, partBar(0, run.time, most, "", run.device), make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
+    make("span", { class: "figure" }, `${showTime(run.time)} · ${showShare(run.time / most)}`),
+    make("span", { class: "argument" }, `${plural(run.ops.length, "op")}: `, ends(run.ops), ` · receives ${showBytes(sent[i].in)}, sends ${showBytes(sent[i].out)}`),
+  ];
+  return card(
+    "stages",
+    "Runs of ops",
+    null,
+    make("p", { class: "note" }, `Along the network the device changes ${plural(runs.length - 1, "time")}. A device may hold several runs; their loads add up. The mark is the period.`),
+    make("div", { style: { marginTop: "0.8rem" } }, showAll(runs.map((run, i) => ({ run, i })), 24, build)),
+  );
+}
+
+/** Value and bound over the time of the search. */
+function historyCard() {
+  const points = data.history.filter((point) => point[1] !== null || point[2] !== null);
+  if (points.length < 2) return null;
+  // Drawn at about the size it is shown in, so that its text can be read on a phone, too.
+  const [width, height, left, right, top, bottom] = [innerWidth < 700 ? 420 : 960, 230, 70, 14, 14, 30];
+  const seconds = Math.max(points[points.length - 1][0], 1e-6);
+  const values = points.flatMap((point) => [point[1], point[2]]).filter((value) => value !== null && value > 0);
+  const final = points[points.length - 1];
+  // The first guesses are often far off: what matters is near the end.
+  const high = Math.min(Math.max(...values), (final[1] ?? Math.max(...values)) * 1.6);
+  const low = Math.max(Math.min(...values), (final[2] ?? Math.min(...values)) * 0.55);
+  const [ceiling, floor] = [high + (high - low) * 0.08 + 1, Math.max(0, low - (high - low) * 0.08 - 1)];
+  const least = Math.max(Math.min(...points.map((point) => point[0]).filter((s) => s > 0), seconds) * 0.8, seconds / 1e4);
+  const x = (s) => left + ((Math.log(Math.max(s, least)) - Math.log(least)) / Math.max(Math.log(seconds * 1.05) - Math.log(least), 1e-9)) * (width - left - right);
+  const y = (value) => top + ((ceiling - clamp(value, floor, ceiling)) / (ceiling - floor)) * (height - top - bottom);
+  const steps = (column) => {
+    let line = "";
+    let last = null;
+    for (const point of points) {
+      if (point[column] === null) continue;
+      line += last === null ? `M${x(point[0])},${y(point[column])}` : `H${x(point[0])}V${y(point[column])}`;
+      last = point[column];
+    }
+    return last === null ? "" : `${line}H${width - right}`;
+  };
+  const ticks = [0, 1, 2, 3].map((i) => floor + ((ceiling - floor) * i) / 3);
+  const times = [least, Math.sqrt(least * seconds), seconds];
+  const dots = points.flatMap((point, i) =>
+    [1, 2].filter((column) => point[column] !== null && (i === 0 || points[i - 1][column] !== point[column])).map((column) =>
+      draw("circle", {
+        cx: x(point[0]), cy: y(point[column]), r: 4, fill: column === 1 ? "var(--ink)" : "var(--verified)",
+        onpointermove: (event) => showTip(event.clientX, event.clientY, column === 1 ? "a better plan" : "a better bound", [["value", showTime(point[column])], ["after", `${digits(point[0], 3)} s`], ["by", point[3] ?? "unknown"]]),
+        onpointerleave: hideTip,
+      }),
+    ),
+  );
+  const chart = draw(
+    "svg",
+    { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Value and bound over the time of the search" },
+    ticks.map((value) => [draw("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }), draw("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, showTime(Math.round(value)))]),
+    times.map((s, i) => draw("text", { x: x(s), y: height - 10, "text-anchor": ["start", "middle", "end"][i] }, `${digits(s, 2)} s`)),
+    draw("path", { d: steps(1), fill: "none", stroke: "var(--ink)", "stroke-width": 2 }),
+    draw("path", { d: steps(2), fill: "none", stroke: "var(--verified)", "stroke-width": 2, "stroke-dasharray": "6 3" }),
+    dots,
+  );
+  return card(
+    "search",
+    "The search over time",
+    null,
+    chart,
+    make("div", { class: "legend" },
+      make("span", {}, make("span", { class: "swatch", style: { background: "var(--ink)" } }), "best plan so far"),
+      make("span", {}, make("span", { class: "swatch", style: { background: "var(--verified)" } }), "best lower bound so far"),
+      make("span", {}, "time runs on a logarithmic scale")),
+  );
+}
+
+function aboutCard() {
+  const origin = Object.entries(data.op_times).filter(([, share]) => share > 0).map(([name, share]) => `${showShare(share)} ${name}`).join(", ");
+  const constraints = Object.entries(data.constraints)
+    .filter(([name, value]) => value !== false && !(name === "memory_rule" && value === "all"))
+    .map(([name, value]) => {
+      const text = JSON.stringify(value);
+      const shown = text.length <= 160 ? text : plural(Object.keys(value).length, "entry", "entries");
+      return make("div", {}, `${name.replace("_", " ")}: `, make("span", { class: "mono" }, shown));
+    });
+  const rows = [
+    ["Network", `${data.name}, ${plural(opCount, "op")}`],
+    ["Hardware", data.hardware_is ? `${data.hardware}: ${data.hardware_is}` : data.hardware],
+    ["Question", data.objective.what],
+    ["Plan found by", data.found_by],
+    isPeriod ? ["One request alone", `takes ${showTime(data.latency)} from end to end`] : null,
+    data.energy_uj === null ? null : ["Energy", `${digits(data.energy_uj / 1e6, 4)} J while busy`],
+    ["Op times", origin || "all zero"],
+    constraints.length ? ["Constraints", constraints] : null,
+    ...data.sources.map(([role, where]) => [capital(role), make("span", { class: "mono" }, where)]),
+    ...data.notes.map((note) => ["Note", note]),
+  ];
+  return card("about", "About this plan", null, make("dl", { class: "facts" }, rows.filter(Boolean).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)])));
+}
