@@ -10,6 +10,8 @@ mod diviml;
 mod growth;
 mod markdown;
 mod models;
+mod mtpp;
+mod pipeline_growth;
 pub mod plot;
 mod real_models;
 mod run;
@@ -88,6 +90,10 @@ pub trait Experiment: Sync {
     fn duration(&self, mode: Mode) -> &'static str;
     /// The runs it needs.
     fn cells(&self, settings: &Settings) -> Vec<Cell>;
+    /// The experiment under whose name the results are kept: another one where both show the same runs.
+    fn shares_cells_of(&self) -> &'static str {
+        self.name()
+    }
     /// The page that shows their results. A run without a result is shown as missing.
     fn page(&self, settings: &Settings, results: &Results) -> Page;
 }
@@ -99,8 +105,13 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &diviml::table3::Table3,
     &diviml::fig3::Figure3,
     &diviml::fig4::Figure4,
+    &mtpp::table2::Table2,
+    &mtpp::table3::Table3,
+    &mtpp::figures::FIGURE_4,
+    &mtpp::figures::FIGURE_5,
     &real_models::RealModels,
     &growth::Growth,
+    &pipeline_growth::PipelineGrowth,
 ];
 
 /// The experiment of a name.

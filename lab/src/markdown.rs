@@ -96,7 +96,7 @@ pub(crate) struct Notes(Vec<String>);
 
 impl Notes {
     /// The mark of a reason: the same reason has the same mark.
-    fn mark(&mut self, reason: &str) -> String {
+    pub(crate) fn mark(&mut self, reason: &str) -> String {
         let known = self.0.iter().position(|note| note == reason);
         let place = known.unwrap_or_else(|| {
             self.0.push(reason.to_owned());

@@ -95,7 +95,7 @@ pub fn reproduce(
     cancelled: &Arc<AtomicBool>,
     watch: &mut dyn FnMut(Event<'_>),
 ) -> Result<Report, Stopped> {
-    let store = Store::new(folder, experiment.name(), &build());
+    let store = Store::new(folder, experiment.shares_cells_of(), &build());
     let unwritable = |cause| Stopped::Unwritable(folder.to_owned(), cause);
     if fresh {
         store.clear().map_err(unwritable)?;
