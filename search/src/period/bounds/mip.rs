@@ -58,10 +58,7 @@ impl Bound for Bottleneck {
 
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(relaxed) = Relaxed::new(run.problem) else { return };
-        let mut blocks = Blocks::new(&relaxed, 3);
-        blocks.demand_work(1);
-        let middle = blocks.cost_of(1);
-        blocks.bottleneck_covers(&middle, 1.0);
+        let blocks = Blocks::three(&relaxed);
         prove_simple(run, self.name());
         solve(&blocks.program, run, run.budget.start + run.budget.time, None, &mut |run, bound| {
             attest(run, self.name(), &relaxed, blocks.safe(bound));
@@ -94,33 +91,59 @@ impl Bound for BottleneckGuess {
         let stages = relaxed.stages();
         prove_simple(run, self.name());
         let end = run.budget.start + run.budget.time;
-        let mut least = f64::INFINITY;
-        for guess in 1..=stages {
-            let mut blocks = Blocks::new(&relaxed, 3);
-            blocks.demand_work(1);
-            for (block, count) in [(0, guess - 1), (1, 1), (2, stages - guess)] {
-                let cost = blocks.cost_of(block);
-                if count == 0 {
-                    blocks.leave_empty(block);
-                } else {
-                    blocks.bottleneck_covers(&cost, f64::from(count));
-                }
+        // Wherever the stage is, it costs no less than one whose place is left open.
+        let any = Blocks::three(&relaxed);
+        let mut floor = 0.0f64;
+        let quarter = Instant::now() + end.saturating_duration_since(Instant::now()) / 4;
+        solve(&any.program, run, quarter, None, &mut |run, bound| {
+            floor = floor.max(any.safe(bound));
+            attest(run, self.name(), &relaxed, floor);
+            false
+        });
+        // The guess with the least bound decides, so it is the one to go on with, each time for longer.
+        let share = end.saturating_duration_since(Instant::now()) / stages;
+        let mut guesses: Vec<Guess> =
+            (1..=stages).map(|place| Guess { place, bound: floor, time: share, solved: false }).collect();
+        while let Some(next) = guesses.iter_mut().min_by(|a, b| a.bound.total_cmp(&b.bound)) {
+            if next.solved || run.budget.is_spent() || run.is_solved() {
+                break;
             }
-            let left = end.saturating_duration_since(Instant::now());
-            let until = Instant::now() + left / (stages - guess + 1);
-            let mut best = 0.0f64;
-            // A guess that is dearer than another need not be solved to the end.
-            solve(&blocks.program, run, until, None, &mut |_, bound| {
-                best = best.max(blocks.safe(bound));
-                best >= least
-            });
-            least = least.min(best);
-            if least <= 0.0 {
-                // Nothing is known of this guess, and so nothing of all.
-                return;
+            next.go_on(&relaxed, run, end);
+            let least = guesses.iter().map(|guess| guess.bound).fold(f64::INFINITY, f64::min);
+            attest(run, self.name(), &relaxed, least);
+        }
+    }
+}
+
+/// The stage of at least an even share of the work is at this place of the pipeline.
+struct Guess {
+    place: u32,
+    bound: f64,
+    /// How long the next attempt may take.
+    time: Duration,
+    solved: bool,
+}
+
+impl Guess {
+    /// Solves the guess's program from the start, for longer than the time before.
+    fn go_on(&mut self, relaxed: &Relaxed, run: &mut Run<'_>, end: Instant) {
+        let mut blocks = Blocks::new(relaxed, 3);
+        blocks.demand_work(1);
+        for (block, count) in [(0, self.place - 1), (1, 1), (2, relaxed.stages() - self.place)] {
+            let cost = blocks.cost_of(block);
+            if count == 0 {
+                blocks.leave_empty(block);
+            } else {
+                blocks.bottleneck_covers(&cost, f64::from(count));
             }
         }
-        attest(run, self.name(), &relaxed, least);
+        let until = end.min(Instant::now() + self.time);
+        let status = solve(&blocks.program, run, until, None, &mut |_, bound| {
+            self.bound = self.bound.max(blocks.safe(bound));
+            false
+        });
+        self.solved = status == Some(Status::Optimal);
+        self.time *= 2;
     }
 }
 
@@ -260,8 +283,8 @@ fn solve(
     until: Instant,
     start: Option<&[f64]>,
     hear: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
-) {
-    solve_seen(program, run, until, start, hear, &mut |_, _| {});
+) -> Option<Status> {
+    solve_seen(program, run, until, start, hear, &mut |_, _| {})
 }
 
 /// Runs HiGHS; `hear` is told of bounds and ends it by true, `see` of solutions.
@@ -357,6 +380,15 @@ impl<'a> Blocks<'a> {
         let scale = (work.max(1) as f64 / relaxed.stages().max(1) as f64 / 100.0).max(1e-9);
         let cut = vec![Vec::new(); count];
         Blocks { relaxed, kind, program, bottleneck, done, cut, scale }
+    }
+
+    /// A stage of at least an even share of the work, all before and all behind it; its cost is the bottleneck.
+    fn three(relaxed: &'a Relaxed) -> Blocks<'a> {
+        let mut blocks = Blocks::new(relaxed, 3);
+        blocks.demand_work(1);
+        let middle = blocks.cost_of(1);
+        blocks.bottleneck_covers(&middle, 1.0);
+        blocks
     }
 
     /// A bound of HiGHS in the relaxation's unit, on the safe side.
