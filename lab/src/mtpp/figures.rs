@@ -95,9 +95,12 @@ impl Times {
                 .map(point)
                 .collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            chart = chart.with(Series::new(method.name(), points));
+            let series = Series::new(method.name(), points);
+            // The bounds that are not the paper's.
+            chart = chart.with(if method.is_our_bound() { series.dashed() } else { series });
         }
-        let caption = format!("{stages} stages: a dot for every network, joined by method.");
+        let caption =
+            format!("{stages} stages: a dot for every network, joined by method; our own bounds in dashes.");
         Picture::new(&format!("{stages}-stages"), &caption, chart.svg())
     }
 }

@@ -149,6 +149,11 @@ impl Method {
         }
     }
 
+    /// Whether it is a bound that the paper does not have.
+    fn is_our_bound(self) -> bool {
+        matches!(self, Method::NodeCut | Method::Hierarchy | Method::Columns | Method::Beginnings)
+    }
+
     fn work(self, stages: u32) -> Work {
         match self {
             Method::Brkga => Work::PlanWith("brkga-10000", "simple"),
