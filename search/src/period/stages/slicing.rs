@@ -118,9 +118,9 @@ impl<'n> Slicer<'n> {
         debug_assert_eq!(order.len(), self.net.len());
         // One sort, known at compile time, is by far the commonest and the quickest.
         if self.net.sorts == 1 {
-            self.load_for::<1>(order)
+            self.load_for::<1>(order);
         } else {
-            self.load_for::<0>(order)
+            self.load_for::<0>(order);
         }
         if let Some(held) = &mut self.held {
             held.load(self.net, order, &self.net.ops);

@@ -98,9 +98,7 @@ impl Sweep {
                 return false;
             }
             let low_block = lowest >> SHIFT;
-            for passed in old_block..low_block {
-                total -= sums[passed];
-            }
+            total -= sums[old_block..low_block].iter().sum::<i64>();
             let events = places.event_starts[end] as usize..places.event_starts[end + 1] as usize;
             for (&at, &by) in places.event_at[events.clone()].iter().zip(&places.event_by[events]) {
                 let (at, block) = (at as usize, at as usize >> SHIFT);
