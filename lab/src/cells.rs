@@ -11,17 +11,21 @@ use std::time::{Duration, Instant};
 
 use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::costs::CalibratedShare;
-use divvy_core::generate::{RwnnOptions, TransformerOptions, gpt, llama, rwnn};
+use divvy_core::generate::{RegalOptions, RwnnOptions, TransformerOptions, gpt, llama, regal, rwnn};
 use divvy_core::graph::Graph;
+use divvy_core::hardware::ClassSpec;
 use divvy_core::input_error::InputErrors;
 use divvy_core::outcome::{Budget, Outcome};
-use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
+use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware};
 use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, solve};
 use serde::{Deserialize, Serialize};
 
 /// Seed of everything random inside a method.
 pub(crate) const SEED: u64 = 1;
+
+/// Bytes per second between the stages of a model file: a network of 200 Gb/s.
+pub(crate) const STAGE_BANDWIDTH: u64 = 25_000_000_000;
 
 /// What is planned.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +45,17 @@ pub enum Instance {
     Gpt(&'static str, &'static str),
     /// A generated LLaMA by its published name, on built-in hardware.
     Llama(&'static str, &'static str),
+    /// A pipeline of so many stages of a REGAL graph, on as many identical devices.
+    Regal(RegalOptions, u32),
+    /// A pipeline of so many stages of a model file, on as many identical devices.
+    Staged {
+        /// Where it is.
+        path: PathBuf,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// How many stages.
+        stages: u32,
+    },
 }
 
 impl Instance {
@@ -60,6 +75,12 @@ impl Instance {
             Instance::File { sha256, hardware, .. } => format!("file {sha256} on {hardware}"),
             Instance::Gpt(name, hardware) => format!("gpt {name} on {hardware}"),
             Instance::Llama(name, hardware) => format!("llama {name} on {hardware}"),
+            Instance::Regal(o, stages) => {
+                format!("regal {} nodes {} seed {} stages {stages}", o.family.name(), o.nodes, o.seed)
+            }
+            Instance::Staged { sha256, stages, .. } => {
+                format!("file {sha256} stages {stages} at {STAGE_BANDWIDTH} B/s")
+            }
         }
     }
 
@@ -71,14 +92,25 @@ impl Instance {
             Instance::File { path, hardware, .. } => (read(path)?, Some(*hardware)),
             Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
+            Instance::Regal(options, _) => (regal(options).map_err(plain)?, None),
+            Instance::Staged { path, .. } => (read(path)?, None),
         };
-        let hardware = match (hardware, &spec.hardware) {
-            (Some(name), _) => presets::find(name).map_err(|error| error.to_string())?.0,
-            (None, Some(OwnHardware::Given(own))) => (**own).clone(),
-            (None, _) => return Err("the network does not say what it runs on".to_owned()),
+        let objective = match self {
+            &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
+            _ => Objective::Latency { links: LinkUse::Delay },
+        };
+        let hardware = match (hardware, &spec.hardware, &objective) {
+            (Some(name), ..) => presets::find(name).map_err(|error| error.to_string())?.0,
+            (None, Some(OwnHardware::Given(own)), _) => (**own).clone(),
+            (None, None, &Objective::Pipeline { stages }) => {
+                presets::uniform_devices(stages, STAGE_BANDWIDTH)
+            }
+            (None, Some(OwnHardware::UniformPerStage { bandwidth }), &Objective::Pipeline { stages }) => {
+                uniform_hardware(stages, *bandwidth, ClassSpec::default())
+            }
+            (None, ..) => return Err("the network does not say what it runs on".to_owned()),
         };
         let graph = Graph::new(spec.graph).map_err(plain)?;
-        let objective = Objective::Latency { links: LinkUse::Delay };
         Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
             .map_err(plain)
     }
@@ -104,6 +136,8 @@ fn read(path: &std::path::Path) -> Result<ProblemSpec, String> {
 pub enum Work {
     /// Plan with a planner by name, and the quick bounds.
     Plan(&'static str),
+    /// Plan with a planner by name, and one bound by name.
+    PlanWith(&'static str, &'static str),
     /// Prove a bound by name, without planning.
     Bound(&'static str),
     /// Add up the times of all ops on a device by name.
@@ -114,6 +148,7 @@ impl Work {
     fn key(&self) -> String {
         match self {
             Work::Plan(name) => format!("plan {name}"),
+            Work::PlanWith(name, bound) => format!("plan {name} with {bound}"),
             Work::Bound(name) => format!("bound {name}"),
             Work::Sum(device) => format!("sum {device}"),
         }
@@ -155,6 +190,11 @@ impl Cell {
             Instance::Gpt(name, hardware) | Instance::Llama(name, hardware) => {
                 format!("generated {name} on {hardware}")
             }
+            Instance::Regal(o, stages) => format!("{}{} in {stages} stages", o.family.name(), o.nodes),
+            Instance::Staged { path, stages, .. } => {
+                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+                format!("{name} in {stages} stages")
+            }
         };
         format!("{what}: {}", self.work.key())
     }
@@ -184,6 +224,11 @@ impl Cell {
         let request = match self.work {
             Work::Sum(device) => return sum(&problem, device),
             Work::Plan(name) => Request { planner: Some(name.to_owned()), ..Request::default() },
+            Work::PlanWith(name, bound) => Request {
+                planner: Some(name.to_owned()),
+                bounds: Some(vec![bound.to_owned()]),
+                ..Request::default()
+            },
             Work::Bound(name) => {
                 Request { bounds: Some(vec![name.to_owned()]), bound_only: true, ..Request::default() }
             }
@@ -331,6 +376,12 @@ impl Figures {
     pub fn seconds_to(&self, value_ps: u64) -> Option<f64> {
         let reached = |moment: &&Moment| moment.value_ps.is_some_and(|value| value <= value_ps);
         self.history.iter().find(reached).map(|moment| moment.seconds)
+    }
+
+    /// The best value after so many seconds.
+    pub fn value_after(&self, seconds: f64) -> Option<u64> {
+        let known = self.history.iter().take_while(|moment| moment.seconds <= seconds);
+        known.filter_map(|moment| moment.value_ps).min()
     }
 
     /// Seconds until the value was what it was at the end.

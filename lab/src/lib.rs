@@ -5,10 +5,14 @@
 //! add an experiment, write one file and one line in [`EXPERIMENTS`].
 
 mod cells;
+mod charts;
 mod diviml;
 mod growth;
 mod markdown;
 mod models;
+mod mtpp;
+mod pipeline_growth;
+pub mod plot;
 mod real_models;
 mod run;
 mod store;
@@ -17,7 +21,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use cells::{Cell, Figures, Instance, Moment, Work};
-pub use markdown::{Page, Table};
+pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
 
@@ -86,6 +90,10 @@ pub trait Experiment: Sync {
     fn duration(&self, mode: Mode) -> &'static str;
     /// The runs it needs.
     fn cells(&self, settings: &Settings) -> Vec<Cell>;
+    /// The experiment under whose name the results are kept: another one where both show the same runs.
+    fn shares_cells_of(&self) -> &'static str {
+        self.name()
+    }
     /// The page that shows their results. A run without a result is shown as missing.
     fn page(&self, settings: &Settings, results: &Results) -> Page;
 }
@@ -97,8 +105,13 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &diviml::table3::Table3,
     &diviml::fig3::Figure3,
     &diviml::fig4::Figure4,
+    &mtpp::table2::Table2,
+    &mtpp::table3::Table3,
+    &mtpp::figures::FIGURE_4,
+    &mtpp::figures::FIGURE_5,
     &real_models::RealModels,
     &growth::Growth,
+    &pipeline_growth::PipelineGrowth,
 ];
 
 /// The experiment of a name.
@@ -147,6 +160,8 @@ mod tests {
         for one in EXPERIMENTS {
             let page = one.page(&settings(Mode::Quick), &Results::default());
             assert!(page.tables.iter().all(|table| !table.rows.is_empty()), "{}", one.name());
+            let names: HashSet<&String> = page.pictures.iter().map(|picture| &picture.name).collect();
+            assert_eq!(names.len(), page.pictures.len(), "{}", one.name());
             assert!(page.differs.iter().any(|line| line.ends_with("not run yet.")), "{}", one.name());
         }
     }

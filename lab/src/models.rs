@@ -36,6 +36,11 @@ impl Model {
     pub(crate) fn on(&self, hardware: &'static str) -> Instance {
         Instance::File { path: self.path.clone(), sha256: self.sha256.clone(), hardware }
     }
+
+    /// A pipeline of the model.
+    pub(crate) fn in_stages(&self, stages: u32) -> Instance {
+        Instance::Staged { path: self.path.clone(), sha256: self.sha256.clone(), stages }
+    }
 }
 
 /// The models of both folders, by kind and name.

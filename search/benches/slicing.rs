@@ -41,7 +41,7 @@ fn orders(net: &Net<'_>) -> Vec<Vec<u32>> {
 }
 
 /// The best value of every order.
-#[divan::bench(args = SIZES, sample_count = 10)]
+#[divan::bench(args = SIZES, sample_count = 40)]
 fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
     let dense = Dense::new(&problem).expect("a pipeline problem");
@@ -57,7 +57,7 @@ fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
 }
 
 /// Whether every order can be sliced within 1 % of its best value.
-#[divan::bench(args = SIZES, sample_count = 10)]
+#[divan::bench(args = SIZES, sample_count = 40)]
 fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
     let dense = Dense::new(&problem).expect("a pipeline problem");

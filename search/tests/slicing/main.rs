@@ -109,23 +109,31 @@ fn slices_equal_the_published_program() {
     for seed in 0..40 {
         for family in RegalFamily::ALL {
             let mut rng = Rng::new(seed);
-            let nodes = rng.between(5, 80) as u32;
+            let nodes = rng.between(5, 120) as u32;
             let stages = rng.between(1, 20) as u32;
             let problem = regal_problem(family, nodes, seed, stages);
             let dense = Dense::new(&problem).expect("a pipeline problem");
             assert!(dense.is_plain() && dense.single_outputs());
             let net = Net::new(&dense);
-            let keys: Vec<f64> = (0..net.len()).map(|_| rng.unit()).collect();
-            let order = net.sorted_by(&keys);
             let mut slicer = Slicer::new(&net);
-            slicer.load(&order);
-            let ops = net.ops_in(&order);
-            let costs = published::costs_by_segments(&dense, &ops);
-            assert_eq!(costs, published::costs_by_fenwick(&dense, &ops));
-            let expected = published::dynamic_program(&costs, stages as usize);
-            let found = slicer.best().expect("one stage takes everything").value;
-            assert_eq!(found, expected, "seed {seed}, {family:?}, {nodes} ops, {stages} stages");
-            assert!(slicer.can_keep(found) && !slicer.can_keep(found - 1));
+            // What was learnt from one order must not show in the next.
+            for _ in 0..3 {
+                let keys: Vec<f64> = (0..net.len()).map(|_| rng.unit()).collect();
+                let order = net.sorted_by(&keys);
+                slicer.load(&order);
+                let ops = net.ops_in(&order);
+                let costs = published::costs_by_segments(&dense, &ops);
+                assert_eq!(costs, published::costs_by_fenwick(&dense, &ops));
+                let expected = published::dynamic_program(&costs, stages as usize);
+                let slices = slicer.best().expect("one stage takes everything");
+                let found = slices.value;
+                assert_eq!(found, expected, "seed {seed}, {family:?}, {nodes} ops, {stages} stages");
+                let busiest = slices.slices.iter().map(|s| costs[s.start as usize][s.end as usize - 1]).max();
+                assert!(busiest == Some(found) && slices.slices.len() <= stages as usize, "seed {seed}");
+                assert_eq!(slicer.best_within(found - 1), None, "seed {seed}");
+                assert_eq!(slicer.best_within(found + rng.between(0, found)), Some(slices), "seed {seed}");
+                assert!(slicer.can_keep(found) && !slicer.can_keep(found - 1));
+            }
         }
     }
 }

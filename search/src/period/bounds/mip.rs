@@ -11,12 +11,14 @@
 //! * `bottleneck-guess` says which of the stages that is, for each in turn: then the first block is j − 1 stages and the
 //!   last k − j, which together cost at most so many times the bottleneck. The least over all j is the bound.
 //!
-//! Times are divided by the largest that a stage can take. HiGHS works in floating point, within a millionth, which is
-//! taken off its bounds; they are attested by it.
+//! HiGHS works in floating point: see [`Blocks::safe`] for what is taken off its bounds, which are attested by it. Until it
+//! has solved its first linear program, and if it never does, what every one of the programs implies stands: the simple
+//! bound (lemma 3.3).
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use divvy_core::certificate::Evidence;
 use divvy_core::ids::OpId;
 use divvy_core::period::relaxations::relaxed::{Kind, Relaxed};
 use divvy_core::plan::{Plan, Stage};
@@ -30,8 +32,10 @@ use crate::run::Run;
 
 /// Programs with more factors than this are refused.
 const MOST_FACTORS: usize = 4_000_000;
-/// HiGHS's tolerance.
+/// What a bound may be too high by, relative to itself.
 const TOLERANCE: f64 = 1e-6;
+/// How far HiGHS lets a reduced cost be on the wrong side of zero.
+const DUAL_TOLERANCE: f64 = 1e-7;
 
 pub(super) struct Bottleneck;
 
@@ -54,13 +58,10 @@ impl Bound for Bottleneck {
 
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(relaxed) = Relaxed::new(run.problem) else { return };
-        let mut blocks = Blocks::new(&relaxed, 3);
-        blocks.demand_work(1);
-        let middle = blocks.cost_of(1);
-        blocks.bottleneck_covers(&middle, 1.0);
-        let scale = blocks.scale;
+        let blocks = Blocks::three(&relaxed);
+        prove_simple(run, self.name());
         solve(&blocks.program, run, run.budget.start + run.budget.time, None, &mut |run, bound| {
-            attest(run, self.name(), &relaxed, bound * scale);
+            attest(run, self.name(), &relaxed, blocks.safe(bound));
             false
         });
     }
@@ -88,31 +89,61 @@ impl Bound for BottleneckGuess {
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(relaxed) = Relaxed::new(run.problem) else { return };
         let stages = relaxed.stages();
+        prove_simple(run, self.name());
         let end = run.budget.start + run.budget.time;
-        let mut least = f64::INFINITY;
-        for guess in 1..=stages {
-            let mut blocks = Blocks::new(&relaxed, 3);
-            blocks.demand_work(1);
-            for (block, count) in [(0, guess - 1), (1, 1), (2, stages - guess)] {
-                let cost = blocks.cost_of(block);
-                if count == 0 {
-                    blocks.leave_empty(block);
-                } else {
-                    blocks.bottleneck_covers(&cost, f64::from(count));
-                }
+        // Wherever the stage is, it costs no less than one whose place is left open.
+        let any = Blocks::three(&relaxed);
+        let mut floor = 0.0f64;
+        let quarter = Instant::now() + end.saturating_duration_since(Instant::now()) / 4;
+        solve(&any.program, run, quarter, None, &mut |run, bound| {
+            floor = floor.max(any.safe(bound));
+            attest(run, self.name(), &relaxed, floor);
+            false
+        });
+        // The guess with the least bound decides, so it is the one to go on with, each time for longer.
+        let share = end.saturating_duration_since(Instant::now()) / stages;
+        let mut guesses: Vec<Guess> =
+            (1..=stages).map(|place| Guess { place, bound: floor, time: share, solved: false }).collect();
+        while let Some(next) = guesses.iter_mut().min_by(|a, b| a.bound.total_cmp(&b.bound)) {
+            if next.solved || run.budget.is_spent() || run.is_solved() {
+                break;
             }
-            let scale = blocks.scale;
-            let left = end.saturating_duration_since(Instant::now());
-            let until = Instant::now() + left / (stages - guess + 1);
-            let mut best = 0.0f64;
-            // A guess that is dearer than another need not be solved to the end.
-            solve(&blocks.program, run, until, None, &mut |_, bound| {
-                best = best.max(bound * scale);
-                best >= least
-            });
-            least = least.min(best);
+            next.go_on(&relaxed, run, end);
+            let least = guesses.iter().map(|guess| guess.bound).fold(f64::INFINITY, f64::min);
+            attest(run, self.name(), &relaxed, least);
         }
-        attest(run, self.name(), &relaxed, least);
+    }
+}
+
+/// The stage of at least an even share of the work is at this place of the pipeline.
+struct Guess {
+    place: u32,
+    bound: f64,
+    /// How long the next attempt may take.
+    time: Duration,
+    solved: bool,
+}
+
+impl Guess {
+    /// Solves the guess's program from the start, for longer than the time before.
+    fn go_on(&mut self, relaxed: &Relaxed, run: &mut Run<'_>, end: Instant) {
+        let mut blocks = Blocks::new(relaxed, 3);
+        blocks.demand_work(1);
+        for (block, count) in [(0, self.place - 1), (1, 1), (2, relaxed.stages() - self.place)] {
+            let cost = blocks.cost_of(block);
+            if count == 0 {
+                blocks.leave_empty(block);
+            } else {
+                blocks.bottleneck_covers(&cost, f64::from(count));
+            }
+        }
+        let until = end.min(Instant::now() + self.time);
+        let status = solve(&blocks.program, run, until, None, &mut |_, bound| {
+            self.bound = self.bound.max(blocks.safe(bound));
+            false
+        });
+        self.solved = status == Some(Status::Optimal);
+        self.time *= 2;
     }
 }
 
@@ -136,8 +167,17 @@ impl Bound for Milp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
+        prove_simple(run, self.name());
         exact(run, &mut attest_exact, &mut |_, _| {});
     }
+}
+
+/// Claims, under the name of a bound, what its program implies before it is solved: an even share, or the largest op.
+fn prove_simple(run: &mut Run<'_>, name: &str) {
+    if let Some(op) = run.problem.graph.ops().max_by_key(|&op| run.problem.shortest_time(op)) {
+        run.prove(name, Evidence::Op { op });
+    }
+    run.prove(name, Evidence::Area { weights: vec![1; run.problem.hardware.device_count()] });
 }
 
 /// Why the exact program is not for a problem.
@@ -180,7 +220,6 @@ pub(in crate::period) fn exact(
         }),
         _ => None,
     };
-    let scale = blocks.scale;
     let end = run.budget.start + run.budget.time;
     let blocks = &blocks;
     let relaxed = &relaxed;
@@ -190,7 +229,7 @@ pub(in crate::period) fn exact(
         end,
         start.as_deref(),
         &mut |run, bound| {
-            hear(run, relaxed, bound * scale);
+            hear(run, relaxed, blocks.safe(bound));
             false
         },
         &mut |run, values| {
@@ -230,11 +269,10 @@ fn supports(problem: &Problem, blocks: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Claims a bound in the relaxation's unit, on the safe side.
+/// Claims a bound in the relaxation's unit.
 fn attest(run: &mut Run<'_>, name: &str, relaxed: &Relaxed, bound: f64) {
-    let safe = bound * (1.0 - TOLERANCE) - 1.0;
-    if safe.is_finite() && safe > 0.0 {
-        let value = Time(relaxed.picoseconds(safe as u64));
+    if bound.is_finite() && bound > 0.0 {
+        let value = Time(relaxed.picoseconds(bound as u64));
         run.attest(name, value, format!("HiGHS {}", divvy_solver::version()));
     }
 }
@@ -245,8 +283,8 @@ fn solve(
     until: Instant,
     start: Option<&[f64]>,
     hear: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
-) {
-    solve_seen(program, run, until, start, hear, &mut |_, _| {});
+) -> Option<Status> {
+    solve_seen(program, run, until, start, hear, &mut |_, _| {})
 }
 
 /// Runs HiGHS; `hear` is told of bounds and ends it by true, `see` of solutions.
@@ -342,6 +380,25 @@ impl<'a> Blocks<'a> {
         let scale = (work.max(1) as f64 / relaxed.stages().max(1) as f64 / 100.0).max(1e-9);
         let cut = vec![Vec::new(); count];
         Blocks { relaxed, kind, program, bottleneck, done, cut, scale }
+    }
+
+    /// A stage of at least an even share of the work, all before and all behind it; its cost is the bottleneck.
+    fn three(relaxed: &'a Relaxed) -> Blocks<'a> {
+        let mut blocks = Blocks::new(relaxed, 3);
+        blocks.demand_work(1);
+        let middle = blocks.cost_of(1);
+        blocks.bottleneck_covers(&middle, 1.0);
+        blocks
+    }
+
+    /// A bound of HiGHS in the relaxation's unit, on the safe side.
+    ///
+    /// Every true solution satisfies the rows but for rounding, so a bound can be too high only where the duals behind it
+    /// are a little infeasible: by at most their tolerance times the range of each column. All columns but the bottleneck
+    /// range over [0, 1] in a best solution; the bottleneck's share, and the rounding of sums, are relative to the bound.
+    fn safe(&self, bound: f64) -> f64 {
+        let columns = self.program.column_count() as f64;
+        (bound - bound.abs() * TOLERANCE - columns * DUAL_TOLERANCE) * self.scale - 1.0
     }
 
     /// y of a unit.

@@ -10,6 +10,7 @@ mod net;
 mod pace;
 mod rounds;
 mod slicing;
+mod sweep;
 
 pub(crate) use kernel::kernel;
 pub(crate) use keys::{NOT_BETTER, Settings, evolve};

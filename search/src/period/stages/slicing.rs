@@ -8,6 +8,8 @@
 //! lies between one that can be kept and one that cannot; each success lowers the one to what was achieved, each
 //! failure raises the other to the least cost that was refused.
 //!
+//! Identical devices with work and transfers alone have a quicker way of their own, `sweep.rs`.
+//!
 //! With several sorts of devices the count is kept for each number of devices used of all sorts but one, as long as
 //! those are few; else devices come in a fixed sequence, of which stages take the next that fits. A stage that may be
 //! replicated takes as many devices of its sort as bring its load down to T (devices that pins or bans name are sorts of
@@ -20,6 +22,7 @@ use divvy_core::period::dense::{NEVER, NOBODY};
 
 use super::memory::Held;
 use super::net::Net;
+use super::sweep::{Places, Sweep};
 
 /// The most states (devices used of all sorts but one) that are kept apart.
 const MOST_STATES: usize = 512;
@@ -63,23 +66,20 @@ pub struct Slicer<'n> {
     most: u32,
     replicate: bool,
     supply: Supply,
-    plain: bool,
+    /// Where devices are identical and memory does not matter.
+    sweep: Option<Sweep>,
     held: Option<Held>,
     /// What is known of the order loaded. Events are by place, amounts by sort.
-    event_starts: Vec<u32>,
-    event_at: Vec<u32>,
-    event_by: Vec<i64>,
-    fresh: Vec<i64>,
-    work_before: Vec<u64>,
+    places: Places,
     allowed: Vec<bool>,
     last_read: Vec<u32>,
+    reads: Vec<u32>,
     reads_left: Vec<u32>,
     made_at: Vec<u32>,
     /// Tables of a decision.
     change: Vec<i64>,
     fewest: Vec<u32>,
     busiest: Vec<u64>,
-    from: Vec<u32>,
     taken: Vec<Slice>,
 }
 
@@ -98,56 +98,76 @@ impl<'n> Slicer<'n> {
             most: most.min(counts.iter().sum()),
             replicate: net.dense.replicate(),
             supply,
-            plain,
+            sweep: plain.then(Sweep::default),
             held: net.memory_matters.then(|| Held::new(net)),
-            event_starts: Vec::new(),
-            event_at: Vec::new(),
-            event_by: Vec::new(),
-            fresh: Vec::new(),
-            work_before: Vec::new(),
+            places: Places::default(),
             allowed: Vec::new(),
             last_read: vec![NONE; net.tensor_count()],
+            reads: (0..net.tensor_count()).map(|tensor| net.readers.get(tensor).len() as u32).collect(),
             reads_left: vec![0; net.tensor_count()],
             made_at: vec![NONE; net.len()],
             change: Vec::new(),
             fewest: Vec::new(),
             busiest: Vec::new(),
-            from: Vec::new(),
             taken: Vec::new(),
         }
     }
 
     /// Takes an order of units, which must be topological.
     pub fn load(&mut self, order: &[u32]) {
-        let (net, sorts) = (self.net, self.net.sorts);
-        let count = order.len();
-        debug_assert_eq!(count, net.len());
-        self.event_starts.clear();
-        self.event_starts.push(0);
-        self.event_at.clear();
-        self.event_by.clear();
-        self.fresh.clear();
-        self.work_before.clear();
-        self.work_before.resize(sorts, 0);
+        debug_assert_eq!(order.len(), self.net.len());
+        // One sort, known at compile time, is by far the commonest and the quickest.
+        if self.net.sorts == 1 {
+            self.load_for::<1>(order);
+        } else {
+            self.load_for::<0>(order);
+        }
+        if let Some(held) = &mut self.held {
+            held.load(self.net, order, &self.net.ops);
+        }
+    }
+
+    /// Loads for so many sorts; 0: as many as there are.
+    fn load_for<const SORTS: usize>(&mut self, order: &[u32]) {
+        let net = self.net;
+        let sorts = if SORTS > 0 { SORTS } else { net.sorts };
+        let Places { event_starts, event_at, event_by, fresh, work_before } = &mut self.places;
+        event_starts.clear();
+        event_starts.push(0);
+        event_at.clear();
+        event_by.clear();
+        fresh.clear();
+        work_before.clear();
+        work_before.resize(sorts, 0);
         self.allowed.clear();
         self.last_read.fill(NONE);
-        for (tensor, left) in self.reads_left.iter_mut().enumerate() {
-            *left = net.readers.get(tensor).len() as u32;
-        }
+        self.reads_left.copy_from_slice(&self.reads);
         for (place, &unit) in order.iter().enumerate() {
             self.made_at[unit as usize] = place as u32;
         }
-        for &unit in order {
-            let unit = unit as usize;
-            let place = self.made_at[unit];
-            let row = self.fresh.len();
+        let leaving_saved =
+            |tensor, sort| if net.must_leave(tensor, sort) { 0 } else { net.leave(tensor, sort) };
+        // From now on a stage that begins at `at` pays less for a tensor that enters or leaves.
+        let mut event = |at: u32, tensor: usize, enters: bool, leaves: bool| {
+            event_at.push(at);
+            for sort in 0..sorts {
+                let entering = if enters { net.enter(tensor, sort) } else { 0 };
+                let leaving = if leaves { leaving_saved(tensor, sort) } else { 0 };
+                event_by.push((entering + leaving) as i64);
+            }
+            event_at.len()
+        };
+        let mut events = 0;
+        for (place, &unit) in order.iter().enumerate() {
+            let (unit, place) = (unit as usize, place as u32);
+            let row = fresh.len();
             for sort in 0..sorts {
                 let work = net.work(unit, sort);
                 let allowed = work < NEVER;
                 let work = if allowed { work } else { 0 };
                 self.allowed.push(allowed);
-                self.fresh.push(work as i64);
-                self.work_before.push(self.work_before[self.work_before.len() - sorts] + work);
+                fresh.push(work as i64);
+                work_before.push(work_before[work_before.len() - sorts] + work);
             }
             for &tensor in net.inputs.get(unit) {
                 let tensor = tensor as usize;
@@ -156,183 +176,62 @@ impl<'n> Slicer<'n> {
                 self.reads_left[tensor] -= 1;
                 let is_last = maker != NOBODY && self.reads_left[tensor] == 0;
                 for sort in 0..sorts {
-                    self.fresh[row + sort] += net.enter(tensor, sort) as i64;
+                    fresh[row + sort] += net.enter(tensor, sort) as i64;
                 }
                 if before != NONE {
-                    self.event(before, tensor, true, false);
+                    events = event(before, tensor, true, false);
                 } else if maker != NOBODY && !is_last {
-                    self.event(self.made_at[maker as usize], tensor, true, false);
+                    events = event(self.made_at[maker as usize], tensor, true, false);
                 }
                 if is_last {
-                    self.event(self.made_at[maker as usize], tensor, before == NONE, true);
+                    events = event(self.made_at[maker as usize], tensor, before == NONE, true);
                 }
             }
             for &tensor in net.outputs.get(unit) {
                 for sort in 0..sorts {
-                    self.fresh[row + sort] += net.leave(tensor as usize, sort) as i64;
+                    fresh[row + sort] += net.leave(tensor as usize, sort) as i64;
                 }
             }
-            self.event_starts.push(self.event_at.len() as u32);
-        }
-        if let Some(held) = &mut self.held {
-            held.load(net, order, &net.ops);
-        }
-    }
-
-    /// From now on a stage that begins at `at` pays less for a tensor that enters or leaves.
-    fn event(&mut self, at: u32, tensor: usize, enters: bool, leaves: bool) {
-        let net = self.net;
-        self.event_at.push(at);
-        for sort in 0..net.sorts {
-            let entering = if enters { net.enter(tensor, sort) } else { 0 };
-            let leaving = if leaves && !net.must_leave(tensor, sort) { net.leave(tensor, sort) } else { 0 };
-            self.event_by.push((entering + leaving) as i64);
+            event_starts.push(events as u32);
         }
     }
 
     /// How many units the order has.
     fn len(&self) -> usize {
-        self.event_starts.len() - 1
+        self.places.event_starts.len() - 1
     }
 
     /// Whether the order can be sliced so that no device is busy for longer than `limit`.
     pub fn can_keep(&mut self, limit: u64) -> bool {
-        if self.plain { self.can_keep_plain(limit) } else { self.slice_within(limit).is_ok() }
-    }
-
-    /// On identical devices, with work and transfers alone: the fewest stages.
-    fn can_keep_plain(&mut self, limit: u64) -> bool {
-        let count = self.len();
-        let most = self.most;
-        let bound = limit.min(i64::MAX as u64) as i64;
-        self.change.clear();
-        self.change.resize(count, 0);
-        self.fewest.clear();
-        self.fewest.resize(count + 1, NONE);
-        self.fewest[0] = 0;
-        let mut lowest = 0;
-        for end in 0..count {
-            let events = self.event_starts[end] as usize..self.event_starts[end + 1] as usize;
-            for (&at, &by) in self.event_at[events.clone()].iter().zip(&self.event_by[events]) {
-                let change = &mut self.change[at as usize];
-                *change = change.wrapping_sub(by);
-            }
-            self.change[end] = self.fresh[end];
-            let work = self.work_before[end + 1];
-            while work - self.work_before[lowest] > limit {
-                lowest += 1;
-            }
-            if lowest > end {
-                return false;
-            }
-            // Sums of a validated problem stay in range, so the check for overflow is left out of the innermost loop.
-            let mut cost = 0i64;
-            let mut fewest = NONE - 1;
-            let starts = self.change[lowest..=end].iter().zip(&self.fewest[lowest..=end]).rev();
-            for (&change, &before) in starts {
-                cost = cost.wrapping_add(change);
-                let kept = if cost <= bound { before } else { NONE };
-                fewest = fewest.min(kept);
-            }
-            self.fewest[end + 1] = fewest + 1;
+        match &mut self.sweep {
+            Some(sweep) => sweep.can_keep(&self.places, self.most, limit),
+            None => self.slice_within(limit).is_ok(),
         }
-        self.fewest[count] <= most
     }
 
     /// The best slices of value at most `limit`; none if there are none.
     pub fn best_within(&mut self, limit: u64) -> Option<Slices> {
         let mut low = self.least_value();
+        if let Some(sweep) = &mut self.sweep {
+            return sweep.best_within(&self.places, self.most, low, limit);
+        }
         let mut best = loop {
             // Far above the best value stages are long and everything is slow, so the limit comes up from below.
             let guess = low.saturating_add(low / 16).saturating_add(1).min(limit);
-            match self.slice(guess) {
+            match self.slice_within(guess) {
                 Ok(slices) => break slices,
                 Err(_) if guess == limit => return None,
                 Err(next) => low = next.max(guess),
             }
         };
         let middle = |low: u64, high: u64| low + (high - low) / 2;
-        while best.value > low && best.value - low > best.value / 64 {
-            let limit = middle(low, best.value);
-            if self.can_keep(limit) {
-                best = self.slice(limit).ok()?;
-            } else {
-                low = limit + 1;
-            }
-        }
         while low < best.value {
-            match self.slice(middle(low, best.value - 1)) {
+            match self.slice_within(middle(low, best.value - 1)) {
                 Ok(better) => best = better,
                 Err(next) => low = next.min(best.value),
             }
         }
         Some(best)
-    }
-
-    /// As [`Slicer::slice_within`], by the quicker way where there is one.
-    fn slice(&mut self, limit: u64) -> Result<Slices, u64> {
-        if self.plain { self.slice_plain(limit) } else { self.slice_within(limit) }
-    }
-
-    /// On identical devices, with work and transfers alone.
-    fn slice_plain(&mut self, limit: u64) -> Result<Slices, u64> {
-        let count = self.len();
-        let bound = limit.min(i64::MAX as u64) as i64;
-        self.change.clear();
-        self.change.resize(count, 0);
-        self.fewest.clear();
-        self.fewest.resize(count + 1, NONE);
-        self.busiest.clear();
-        self.busiest.resize(count + 1, 0);
-        self.from.clear();
-        self.from.resize(count + 1, 0);
-        self.fewest[0] = 0;
-        let mut lowest = 0;
-        let mut refused = i64::MAX;
-        for end in 0..count {
-            self.advance(end);
-            let work = self.work_before[end + 1];
-            while work - self.work_before[lowest] > limit {
-                lowest += 1;
-            }
-            if lowest > 0 {
-                refused = refused.min((work - self.work_before[lowest - 1]) as i64);
-            }
-            if lowest > end {
-                return Err(refused as u64);
-            }
-            let mut cost = 0i64;
-            let (mut fewest, mut busiest, mut from) = (NONE - 1, i64::MAX, 0);
-            for start in (lowest..=end).rev() {
-                cost = cost.wrapping_add(self.change[start]);
-                if cost > bound {
-                    refused = refused.min(cost);
-                    continue;
-                }
-                let before = self.fewest[start];
-                if before <= fewest {
-                    let load = cost.max(self.busiest[start] as i64);
-                    if before < fewest || load < busiest {
-                        (fewest, busiest, from) = (before, load, start as u32);
-                    }
-                }
-            }
-            self.fewest[end + 1] = fewest + 1;
-            self.busiest[end + 1] = busiest as u64;
-            self.from[end + 1] = from;
-        }
-        if self.fewest[count] > self.most {
-            return Err(refused as u64);
-        }
-        let mut slices = Slices { value: self.busiest[count], slices: Vec::new() };
-        let mut end = count as u32;
-        while end > 0 {
-            let start = self.from[end as usize];
-            slices.slices.push(Slice { start, end, sort: 0, replicas: 1 });
-            end = start;
-        }
-        slices.slices.reverse();
-        Ok(slices)
     }
 
     /// The best slices; none if the order cannot be sliced at all.
@@ -346,8 +245,8 @@ impl<'n> Slicer<'n> {
         let (mut total, mut largest) = (0u64, 0);
         for place in 0..count {
             let work = |sort: usize| {
-                let work =
-                    self.work_before[(place + 1) * sorts + sort] - self.work_before[place * sorts + sort];
+                let work = self.places.work_before[(place + 1) * sorts + sort]
+                    - self.places.work_before[place * sorts + sort];
                 if self.allowed[place * sorts + sort] { work } else { NEVER }
             };
             let least = (0..sorts).map(work).min().unwrap_or(0);
@@ -380,11 +279,12 @@ impl<'n> Slicer<'n> {
             for (sort, lowest) in lowest.iter_mut().enumerate() {
                 let most =
                     if self.replicate { limit.saturating_mul(u64::from(self.devices(sort))) } else { limit };
-                let work = self.work_before[(end + 1) * sorts + sort];
-                while *lowest <= end && work - self.work_before[*lowest * sorts + sort] > most {
+                let work = self.places.work_before[(end + 1) * sorts + sort];
+                while *lowest <= end && work - self.places.work_before[*lowest * sorts + sort] > most {
                     *lowest += 1;
                 }
-                let over = lowest.checked_sub(1).map_or(0, |at| work - self.work_before[at * sorts + sort]);
+                let over =
+                    lowest.checked_sub(1).map_or(0, |at| work - self.places.work_before[at * sorts + sort]);
                 if over > most {
                     refused = refused.min(self.shared(over, self.devices(sort)));
                 }
@@ -438,14 +338,14 @@ impl<'n> Slicer<'n> {
     /// Brings `change` from the stages that end before `end` to those that end there.
     fn advance(&mut self, end: usize) {
         let sorts = self.net.sorts;
-        for event in self.event_starts[end] as usize..self.event_starts[end + 1] as usize {
-            let at = self.event_at[event] as usize;
+        for event in self.places.event_starts[end] as usize..self.places.event_starts[end + 1] as usize {
+            let at = self.places.event_at[event] as usize;
             for sort in 0..sorts {
-                self.change[at * sorts + sort] -= self.event_by[event * sorts + sort];
+                self.change[at * sorts + sort] -= self.places.event_by[event * sorts + sort];
             }
         }
         for sort in 0..sorts {
-            self.change[end * sorts + sort] = self.fresh[end * sorts + sort];
+            self.change[end * sorts + sort] = self.places.fresh[end * sorts + sort];
         }
     }
 
