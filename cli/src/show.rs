@@ -166,12 +166,12 @@ fn show_percent(percent: f64) -> String {
 pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> String {
     let (problem, outcome) = (&assembled.problem, &solved.outcome);
     let mut lines = vec![format!(
-        "{} of `{}` ({} ops) on `{}` ({} devices)",
+        "{} of `{}` ({}) on `{}` ({})",
         objective(problem),
         problem.graph.name(),
-        show_count(problem.graph.op_count() as u128),
+        counted(problem.graph.op_count(), "op"),
         problem.hardware.name(),
-        problem.hardware.device_count()
+        counted(problem.hardware.device_count(), "device")
     )];
     if planned {
         lines.push(verdict(problem, outcome));
@@ -199,11 +199,18 @@ pub(crate) fn objective(problem: &Problem) -> String {
     match problem.objective {
         Objective::Latency { links: LinkUse::Delay } => "latency".to_owned(),
         Objective::Latency { links: LinkUse::InTurn } => "latency with links in turn".to_owned(),
-        Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
+        Objective::Batch { inputs } => format!("batch of {}", counted(inputs as usize, "input")),
+        Objective::Pipeline { stages: 1 } => "pipeline of a single stage".to_owned(),
         Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
         Objective::Stream => "stream".to_owned(),
         Objective::ColdStart => "cold-start".to_owned(),
     }
+}
+
+/// A number of things: `1 device`, `2 devices`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", show_count(count as u128))
 }
 
 /// What merged ops mean for values and proofs; nothing where each op is one of the source's.
@@ -355,6 +362,13 @@ mod tests {
         for (share, text) in shares {
             assert_eq!(percent(share), text);
         }
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!(counted(1, "op"), "1 op");
+        assert_eq!(counted(0, "op"), "0 ops");
+        assert_eq!(counted(12_345, "op"), "12,345 ops");
     }
 
     #[test]
