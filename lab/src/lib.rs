@@ -9,6 +9,7 @@ mod diviml;
 mod growth;
 mod markdown;
 mod models;
+pub mod plot;
 mod real_models;
 mod run;
 mod store;
