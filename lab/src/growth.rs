@@ -3,7 +3,8 @@
 use divvy_core::generate::{RwnnOptions, Wiring};
 
 use crate::cells::{Cell, Figures, Instance, Work};
-use crate::markdown::{Notes, Page, Table, percent, seconds};
+use crate::markdown::{Notes, Page, Picture, Table, percent, seconds};
+use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Growth;
@@ -93,6 +94,25 @@ impl Experiment for Growth {
         ];
         differs.extend(notes.lines());
         let limit = settings.limit(10, 60);
-        Page { tables: vec![table], limits: format!("{limit:?} a run"), differs }
+        let runs: Vec<(f64, &Figures)> = MODULES
+            .iter()
+            .filter_map(|&modules| results.of(&cell(modules, "auto", settings)))
+            .map(|figures| (figures.ops as f64, figures))
+            .collect();
+        let of = |figure: fn(&Figures) -> Option<f64>| {
+            runs.iter().filter_map(move |&(ops, figures)| Some((ops, figure(figures)?)))
+        };
+        let under = MODULES.iter().filter_map(|&modules| {
+            let [heft, auto] = ["heft", "auto"].map(|planner| results.of(&cell(modules, planner, settings)));
+            let (heft, auto) = (heft?.value_ps? as f64, auto?);
+            Some((auto.ops as f64, (heft - auto.value_ps? as f64) / heft * 100.0))
+        });
+        let chart =
+            LineChart::new("Quality against the number of ops", Axis::log("ops"), Axis::from_zero("%"))
+                .with(Series::new("gap of auto", of(|figures| Some(figures.gap()? * 100.0))))
+                .with(Series::new("auto under HEFT", under));
+        let pictures =
+            vec![Picture::new("quality", "Gap of `auto`, and how far it is under HEFT.", chart.svg())];
+        Page { tables: vec![table], pictures, limits: format!("{limit:?} a run"), differs }
     }
 }

@@ -5,6 +5,7 @@
 //! add an experiment, write one file and one line in [`EXPERIMENTS`].
 
 mod cells;
+mod charts;
 mod diviml;
 mod growth;
 mod markdown;
@@ -18,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub use cells::{Cell, Figures, Instance, Moment, Work};
-pub use markdown::{Page, Table};
+pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
 
@@ -148,6 +149,8 @@ mod tests {
         for one in EXPERIMENTS {
             let page = one.page(&settings(Mode::Quick), &Results::default());
             assert!(page.tables.iter().all(|table| !table.rows.is_empty()), "{}", one.name());
+            let names: HashSet<&String> = page.pictures.iter().map(|picture| &picture.name).collect();
+            assert_eq!(names.len(), page.pictures.len(), "{}", one.name());
             assert!(page.differs.iter().any(|line| line.ends_with("not run yet.")), "{}", one.name());
         }
     }

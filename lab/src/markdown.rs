@@ -54,11 +54,36 @@ impl Table {
     }
 }
 
+/// A picture on a page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Picture {
+    /// What tells it from the other pictures of the page; part of its file's name.
+    pub name: String,
+    /// What it shows.
+    pub caption: String,
+    /// The picture itself, as a chart of [`crate::plot`] draws it.
+    pub svg: String,
+}
+
+impl Picture {
+    /// A picture.
+    pub fn new(name: &str, caption: &str, svg: String) -> Picture {
+        Picture { name: name.to_owned(), caption: caption.to_owned(), svg }
+    }
+
+    /// The file of the picture on the page of an experiment.
+    pub fn file(&self, experiment: &str) -> String {
+        format!("{experiment}-{}.svg", self.name)
+    }
+}
+
 /// What an experiment has to say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
     /// Its tables, in order.
     pub tables: Vec<Table>,
+    /// Its pictures, below the tables.
+    pub pictures: Vec<Picture>,
     /// What the limits were, in words.
     pub limits: String,
     /// What differs from the paper, and how to read the figures.

@@ -1,14 +1,29 @@
 //! Real models under `latency`, our own table: what `auto` reaches, and how much of it is proved.
 
-use crate::cells::{Cell, Figures, Instance, Work};
-use crate::markdown::{Notes, Page, Table, factor, percent, seconds};
+use crate::cells::{Cell, Figures, Instance, Moment, Work};
+use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
 use crate::models::Kind;
+use crate::plot::{Axis, BarChart, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct RealModels;
 
 /// The gap that is the aim for vision networks within ten seconds.
 const AIM: f64 = 0.05;
+
+/// Runs shorter than this are not drawn over time.
+const SLOW_SECONDS: f64 = 1.0;
+
+/// The gap in percent at each moment that has one.
+fn gap_over_time(name: &str, figures: &Figures) -> Series {
+    let gap = |moment: &Moment| {
+        let (value, bound) = (moment.value_ps? as f64, moment.bound_ps? as f64);
+        (bound > 0.0).then(|| (moment.seconds.max(1e-3), (value - bound) / bound * 100.0))
+    };
+    let mut points: Vec<(f64, f64)> = figures.history.iter().filter_map(gap).collect();
+    points.extend(points.last().map(|&(_, last)| (figures.seconds, last)));
+    Series::new(name, points).stepped()
+}
 
 /// What is planned: a group, a name, the hardware, the instance.
 struct Row {
@@ -88,6 +103,11 @@ impl Experiment for RealModels {
                 "estimated",
             ],
         );
+        let axis = Axis::from_zero("times as fast as the best device");
+        let mut speedups = BarChart::new("Speed-up of auto over the best device", axis, &["auto"])
+            .with_reference(1.0, "best device");
+        let mut gaps =
+            LineChart::new("Gap between value and bound", Axis::log("seconds"), Axis::from_zero("%"));
         let mut notes = Notes::default();
         let (mut vision, mut near) = (0, 0);
         for row in rows(settings) {
@@ -98,6 +118,10 @@ impl Experiment for RealModels {
                 near += usize::from(gap.is_some_and(|gap| gap < AIM));
             }
             let speedup = figures.and_then(|f| Some(f.one_device_ps? as f64 / f.value_ps? as f64));
+            let label = format!("{} on {}", row.name, row.hardware);
+            speedups.group(&label, vec![speedup]);
+            let slow = figures.filter(|figures| figures.seconds >= SLOW_SECONDS);
+            gaps.series.extend(slow.map(|figures| gap_over_time(&label, figures)));
             table.row(vec![
                 row.name,
                 row.group.to_owned(),
@@ -127,6 +151,10 @@ impl Experiment for RealModels {
         ];
         differs.extend(notes.lines());
         let limit = settings.limit(10, 60);
-        Page { tables: vec![table], limits: format!("{limit:?} a run"), differs }
+        let pictures = vec![
+            Picture::new("speed-ups", "The plan of `auto` against the best single device.", speedups.svg()),
+            Picture::new("search", "Gap of `auto` over time, where it was not closed at once.", gaps.svg()),
+        ];
+        Page { tables: vec![table], pictures, limits: format!("{limit:?} a run"), differs }
     }
 }

@@ -121,10 +121,19 @@ pub fn reproduce(
     let markdown = whole_page(experiment, settings, &page, &Environment::here(), share);
     let path = folder.join(format!("{}.md", experiment.name()));
     fs::create_dir_all(folder).map_err(unwritable)?;
-    fs::write(&path, &markdown).map_err(|cause| Stopped::Unwritable(path.clone(), cause))?;
+    let write = |path: &Path, text: &str| {
+        fs::write(path, text).map_err(|cause| Stopped::Unwritable(path.to_owned(), cause))
+    };
+    for picture in &page.pictures {
+        write(&folder.join(picture.file(experiment.name())), &picture.svg)?;
+    }
+    write(&path, &markdown)?;
     let json = json(experiment, settings, &cells, &results);
     Ok(Report { experiment: experiment.name(), markdown, path, json })
 }
+
+/// The head that ends what a page shows and begins what it says about it.
+const DIFFERS: &str = "## What differs";
 
 /// What share of a core the runs had, over those of at least half a second; none without such runs.
 fn core_share(cells: &[Cell], results: &Results) -> Option<f64> {
@@ -157,7 +166,10 @@ fn whole_page(
     for table in &page.tables {
         text.push_str(&format!("{}\n", table.markdown()));
     }
-    text.push_str("## What differs\n\n");
+    for picture in &page.pictures {
+        text.push_str(&format!("![{0}]({1})\n\n{0}\n\n", picture.caption, picture.file(experiment.name())));
+    }
+    text.push_str(&format!("{DIFFERS}\n\n"));
     page.differs.iter().for_each(|line| text.push_str(&format!("* {line}\n")));
     text.push_str(&format!(
         "\n## How this was made\n\n\
@@ -198,22 +210,26 @@ fn json(experiment: &dyn Experiment, settings: &Settings, cells: &[Cell], result
     })
 }
 
-/// The index of a folder of pages: every experiment, and whether its page is there.
+/// One page with everything that the pages of a folder show: a list of all experiments, then for each that was run its
+/// tables and pictures. What differs from the papers and how it was made is on the experiments' own pages.
 pub fn results_index(folder: &Path) -> std::io::Result<PathBuf> {
     let mut table = crate::Table::new("", &["page", "paper", "what it shows"]);
+    let mut sections = String::new();
     for experiment in crate::EXPERIMENTS {
-        let page = format!("{}.md", experiment.name());
-        let name = if folder.join(&page).exists() {
-            format!("[{}]({page})", experiment.name())
-        } else {
-            format!("{} (not run)", experiment.name())
+        let (name, paper) = (experiment.name(), experiment.paper());
+        let shown = match fs::read_to_string(folder.join(format!("{name}.md"))) {
+            Ok(page) => {
+                sections.push_str(&section(*experiment, &page));
+                format!("[{name}](#{name})")
+            }
+            Err(_) => format!("{name} (not run)"),
         };
-        table.row(vec![name, experiment.paper().to_owned(), experiment.about().to_owned()]);
+        table.row(vec![shown, paper.to_owned(), experiment.about().to_owned()]);
     }
     let text = format!(
-        "# Results\n\nThe papers' tables and figures, run again. `divvy reproduce NAME` makes a page anew, `divvy \
-         reproduce` lists them.\nEach page says what differs from the paper, and on which machine and with which limits it \
-         was made.\n\n{}",
+        "# Results\n\nThe papers' tables and figures, run again, theirs beside ours. `divvy reproduce NAME` makes a page anew, \
+         `divvy reproduce` lists\nthem. Behind each link is the page that says what differs from the paper, and on which machine \
+         and with which limits it was made.\n\n{}{sections}",
         table.markdown()
     );
     let path = folder.join("README.md");
@@ -221,11 +237,26 @@ pub fn results_index(folder: &Path) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
+/// What the page of an experiment shows, under a head of its own.
+fn section(experiment: &dyn Experiment, page: &str) -> String {
+    let name = experiment.name();
+    let shown = page.split_once(DIFFERS).map_or(page, |(shown, _)| shown);
+    // The page's own head and first line are said here in other words.
+    let body = shown.splitn(3, "\n\n").nth(2).unwrap_or("").trim();
+    let command = page.lines().find_map(|line| line.strip_prefix("* command: ")).unwrap_or("");
+    let made = if command.is_empty() { String::new() } else { format!(" Made by {command}.") };
+    let about = experiment.about();
+    format!(
+        "\n## {name}\n\n{}. {about}.{made} [What differs, and how it was made]({name}.md).\n\n{body}\n",
+        experiment.paper()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cells::{Instance, Work};
-    use crate::markdown::Table;
+    use crate::markdown::{Picture, Table};
     use crate::store::tests::Folder;
     use divvy_core::generate::RwnnOptions;
     use std::time::Duration;
@@ -257,7 +288,8 @@ mod tests {
                 let value = results.of(&cell).and_then(|figures| figures.value_ps);
                 table.row(vec![cell.label(), format!("{value:?}")]);
             }
-            Page { tables: vec![table], limits: "1 s".into(), differs: vec!["everything".into()] }
+            let pictures = vec![Picture::new("one", "A picture.", "<svg/>".into())];
+            Page { tables: vec![table], pictures, limits: "1 s".into(), differs: vec!["everything".into()] }
         }
     }
 
@@ -288,6 +320,8 @@ mod tests {
         assert_eq!(run(&folder, &longer, false).0, 3, "other limits are other cells");
         assert_eq!(run(&folder, &settings(), true).0, 3, "fresh means fresh");
         assert_eq!(fs::read_to_string(&first.path).unwrap(), first.markdown);
+        assert_eq!(fs::read_to_string(folder.0.join("tiny-one.svg")).unwrap(), "<svg/>");
+        assert!(first.markdown.contains("![A picture.](tiny-one.svg)"), "{}", first.markdown);
         assert_eq!(again.json["cells"].as_array().unwrap().len(), 3);
     }
 
@@ -326,12 +360,19 @@ mod tests {
     }
 
     #[test]
-    fn the_index_lists_every_experiment() {
+    fn the_index_shows_what_every_page_shows() {
         let folder = Folder::new("index");
-        fs::write(folder.0.join("diviml-table-1.md"), "").unwrap();
+        let page = "# diviml-table-1\n\nWhat it is.\n\n| a | b |\n\n![x](x.svg)\n\n## What differs\n\n* much\n\n\
+                    * command: `divvy reproduce diviml-table-1` (quick mode)\n";
+        fs::write(folder.0.join("diviml-table-1.md"), page).unwrap();
         let text = fs::read_to_string(results_index(&folder.0).unwrap()).unwrap();
-        assert!(text.contains("[diviml-table-1](diviml-table-1.md)"), "{text}");
+        assert!(text.contains("[diviml-table-1](#diviml-table-1)"), "{text}");
         assert!(text.contains("diviml-table-2 (not run)"), "{text}");
+        assert!(
+            text.contains("(quick mode). [What differs, and how it was made](diviml-table-1.md)."),
+            "{text}"
+        );
+        assert!(text.ends_with("\n\n| a | b |\n\n![x](x.svg)\n"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! Figure 3: latency of torchvision networks on a server of a CPU, a T4 and an A100, by method.
 
-use super::{every_field, every_head, every_method, limits, solver_differs};
+use super::{every_field, every_head, every_method, limits, method_bars, solver_differs};
 use crate::cells::Cell;
-use crate::markdown::{Notes, Page, Table};
+use crate::markdown::{Notes, Page, Picture, Table};
 use crate::models::{Kind, Model};
+use crate::plot::Axis;
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Figure3;
@@ -66,6 +67,16 @@ impl Experiment for Figure3 {
             solver_differs(),
         ];
         differs.extend(notes.lines());
-        Page { tables: vec![ours], limits: limits(settings), differs }
+        let named = networks(settings).into_iter().map(|model| {
+            let instance = model.on(SERVER);
+            (model.name, instance)
+        });
+        let axis = Axis::from_zero("times as fast as the best device");
+        let speedup = |values: &[Option<f64>], i: usize| Some(values[0]? / values[i]?);
+        let bars =
+            method_bars("Speed-up over the best device, by method", axis, named, settings, results, speedup)
+                .with_reference(1.0, "best device");
+        let pictures = vec![Picture::new("speed-ups", "Ours: the best device over each method.", bars.svg())];
+        Page { tables: vec![ours], pictures, limits: limits(settings), differs }
     }
 }

@@ -2,9 +2,10 @@
 
 use divvy_core::generate::{RandomModel, RwnnOptions};
 
-use super::{every_field, every_head, every_method, limits, rwnn_differs};
+use super::{every_field, every_head, every_method, limits, method_bars, rwnn_differs, search_over_time};
 use crate::cells::{Cell, Instance};
-use crate::markdown::{Notes, Page, Table, factor, percent};
+use crate::markdown::{Notes, Page, Picture, Table, factor, percent};
+use crate::plot::Axis;
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Figure4;
@@ -96,6 +97,22 @@ impl Experiment for Figure4 {
                 .to_owned(),
         );
         differs.extend(notes.lines());
-        Page { tables: vec![ours, claims], limits: limits(settings), differs }
+        let named = NETWORKS.iter().map(|&(name, model, nodes)| (name.to_owned(), instance(model, nodes)));
+        let bars =
+            method_bars("Latency by method", Axis::from_zero("ms"), named, settings, results, |values, i| {
+                values[i]
+            });
+        let (name, model, nodes) = NETWORKS[3];
+        let title = format!("{name}: best latency so far");
+        let search = search_over_time(&title, &instance(model, nodes), settings, results);
+        let pictures = vec![
+            Picture::new("latency", "Ours, as the paper draws it.", bars.svg()),
+            Picture::new(
+                "search",
+                "Value over time of the methods that search, and the bound of `auto`.",
+                search.svg(),
+            ),
+        ];
+        Page { tables: vec![ours, claims], pictures, limits: limits(settings), differs }
     }
 }

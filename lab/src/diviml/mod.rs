@@ -14,7 +14,9 @@ use std::time::Duration;
 use divvy_core::generate::{RwnnOptions, Wiring};
 
 use crate::cells::{Cell, Figures, Instance, Work};
+use crate::charts::quality_over_time;
 use crate::markdown::{Notes, percent};
+use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Mode, Results, Settings};
 
 /// The planners of the paper's columns, by the paper's name and ours.
@@ -80,6 +82,38 @@ fn every_field(
 fn every_head() -> Vec<&'static str> {
     let columns = METHODS.iter().map(|&(column, _)| column);
     columns.chain(["auto", "bound of auto", "gap of auto"]).collect()
+}
+
+/// Bars of every method and `auto` on each of some networks, from what one run gave.
+fn method_bars(
+    title: &str,
+    axis: Axis,
+    networks: impl Iterator<Item = (String, Instance)>,
+    settings: &Settings,
+    results: &Results,
+    figure: fn(&[Option<f64>], usize) -> Option<f64>,
+) -> BarChart {
+    let names: Vec<&str> = METHODS.iter().map(|&(column, _)| column).chain(["auto"]).collect();
+    let mut chart = BarChart::new(title, axis, &names);
+    for (name, instance) in networks {
+        let milliseconds: Vec<Option<f64>> = every_method(&instance, settings)
+            .iter()
+            .map(|cell| Some(results.of(cell)?.value_ps? as f64 / 1e9))
+            .collect();
+        chart.group(&name, (0..milliseconds.len()).map(|i| figure(&milliseconds, i)).collect());
+    }
+    chart
+}
+
+/// The best value so far over time of the methods that search, on one instance.
+fn search_over_time(title: &str, instance: &Instance, settings: &Settings, results: &Results) -> LineChart {
+    let methods = [("(1+1) EA", "ea"), ("SA", "annealing"), ("MILP", "milp"), ("MILP-SPLIT", "milp-split")];
+    let runs: Vec<(&str, Option<&Figures>, bool)> = [("auto", "auto")]
+        .into_iter()
+        .chain(methods)
+        .map(|(name, planner)| (name, results.of(&plan(instance, planner, settings)), planner == "auto"))
+        .collect();
+    quality_over_time(title, &runs)
 }
 
 /// Networks of modules of ten ops each, ER(0.2), as the paper stacks them.

@@ -2,9 +2,13 @@
 
 use divvy_core::generate::Wiring;
 
-use super::{METHODS, every_field, every_head, every_method, lbound, limits, rwnn_differs, stacked};
+use super::{
+    METHODS, every_field, every_head, every_method, lbound, limits, method_bars, rwnn_differs,
+    search_over_time, stacked,
+};
 use crate::cells::{Cell, Instance};
-use crate::markdown::{Notes, Page, Table};
+use crate::markdown::{Notes, Page, Picture, Table};
+use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table1;
@@ -22,6 +26,32 @@ const ROWS: [(&str, Wiring, u32, [f64; 9]); 7] = [
 
 fn instance(wiring: Wiring, channels: u32) -> Instance {
     stacked(wiring, channels, 10)
+}
+
+/// Our bars and the paper's in one look, and how the methods came to their values on the last network.
+fn pictures(settings: &Settings, results: &Results) -> Vec<Picture> {
+    let networks =
+        ROWS.iter().map(|&(name, wiring, channels, _)| (name.to_owned(), instance(wiring, channels)));
+    let axis = || Axis::from_zero("ms");
+    let ours =
+        method_bars("Latency by method, ours", axis(), networks, settings, results, |values, i| values[i]);
+    let names: Vec<&str> = METHODS.iter().map(|&(column, _)| column).collect();
+    let mut theirs = BarChart::new("Latency by method, DiviML's Table I", axis(), &names);
+    for (name, _, _, paper) in ROWS {
+        theirs.group(name, paper[..names.len()].iter().copied().map(Some).collect());
+    }
+    let (name, wiring, channels, _) = ROWS[ROWS.len() - 1];
+    let title = format!("{name}: best latency so far");
+    let search = search_over_time(&title, &instance(wiring, channels), settings, results);
+    vec![
+        Picture::new("ours", "Ours.", ours.svg()),
+        Picture::new("theirs", "Theirs, drawn from the paper's table.", theirs.svg()),
+        Picture::new(
+            "search",
+            "Value over time of the methods that search, and the bound of `auto`.",
+            search.svg(),
+        ),
+    ]
 }
 
 impl Experiment for Table1 {
@@ -99,6 +129,7 @@ impl Experiment for Table1 {
                 .to_owned(),
         );
         differs.extend(notes.lines());
-        Page { tables: vec![ours, theirs, relative], limits: limits(settings), differs }
+        let pictures = pictures(settings, results);
+        Page { tables: vec![ours, theirs, relative], pictures, limits: limits(settings), differs }
     }
 }

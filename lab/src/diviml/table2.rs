@@ -4,8 +4,9 @@ use divvy_core::generate::Wiring;
 
 use super::stacked;
 use crate::cells::{Cell, Figures, Instance, Work};
-use crate::markdown::{Notes, Page, Table, factor, number, percent};
+use crate::markdown::{Notes, Page, Picture, Table, factor, number, percent};
 use crate::models::Kind;
+use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table2;
@@ -18,9 +19,9 @@ const MEASURED: &str = "h200-cpu";
 const MEASURED_DEVICES: [&str; 2] = ["cpu", "gpu"];
 
 /// The paper's rows: milliseconds and factors over the A100.
-const THEIRS: [(&str, [&str; 3]); 2] = [
-    ("Torchvision", ["223.10 (29×)", "12.16 (1.6×)", "7.80 (1×)"]),
-    ("RWNNs", ["183.39 (7.10×)", "32.58 (1.26×)", "25.84 (1×)"]),
+const THEIRS: [(&str, [&str; 3], [f64; 3]); 2] = [
+    ("Torchvision", ["223.10 (29×)", "12.16 (1.6×)", "7.80 (1×)"], [223.10, 12.16, 7.80]),
+    ("RWNNs", ["183.39 (7.10×)", "32.58 (1.26×)", "25.84 (1×)"], [183.39, 32.58, 25.84]),
 ];
 
 fn sum(instance: &Instance, device: &'static str, settings: &Settings) -> Cell {
@@ -84,8 +85,13 @@ impl Experiment for Table2 {
             "Each network, in ms.",
             &["network", "CPU", "T4", "A100", "CPU / A100", "T4 / A100", "times"],
         );
+        let mut bars = BarChart::new(
+            "Time of a whole network, relative to the A100",
+            Axis::log("times as long as on the A100"),
+            &["CPU", "T4"],
+        );
         let mut notes = Notes::default();
-        for ((group, networks), (_, theirs)) in groups(settings).iter().zip(THEIRS) {
+        for ((group, networks), (_, theirs, their_ms)) in groups(settings).iter().zip(THEIRS) {
             let mut sums = [0.0; 3];
             let mut counted = 0.0;
             for (name, network) in networks {
@@ -107,6 +113,9 @@ impl Experiment for Table2 {
                 _ => format!("{} ({})", number(sums[i] / counted), factor(Some(sums[i] / sums[2]))),
             };
             means.row(vec![format!("{group}, ours"), mean(0), mean(1), mean(2)]);
+            let relative = |ms: [f64; 3]| [0, 1].map(|i| (ms[2] > 0.0).then(|| ms[i] / ms[2])).to_vec();
+            bars.group(&format!("{group}, ours"), relative(sums));
+            bars.group(&format!("{group}, paper"), relative(their_ms));
             let [cpu, t4, a100] = theirs.map(str::to_owned);
             means.row(vec![format!("{group}, paper"), cpu, t4, a100]);
         }
@@ -136,6 +145,7 @@ impl Experiment for Table2 {
         let differs = differs.into_iter().chain(notes.lines()).collect();
         Page {
             tables: vec![means, single, measured],
+            pictures: vec![Picture::new("speeds", "How much slower the other devices are.", bars.svg())],
             limits: "none: sums take no search".to_owned(),
             differs,
         }

@@ -4,7 +4,9 @@ use divvy_core::generate::Wiring;
 
 use super::{limits, plan, rwnn_differs, stacked};
 use crate::cells::{Cell, Figures, Instance};
-use crate::markdown::{Notes, Page, Table, factor, seconds};
+use crate::charts::quality_over_time;
+use crate::markdown::{Notes, Page, Picture, Table, factor, seconds};
+use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table3;
@@ -26,6 +28,16 @@ const CHANNELS: u32 = 2;
 
 fn instance(modules: u32, wiring: Wiring) -> Instance {
     stacked(wiring, CHANNELS, modules)
+}
+
+/// How the methods came to their values on the largest network.
+fn search(settings: &Settings, results: &Results) -> LineChart {
+    let (modules, wiring, ..) = ROWS[ROWS.len() - 1];
+    let runs = [("auto", "auto"), ("MILP", "milp"), ("MILP-SPLIT", "milp-split")].map(|(name, planner)| {
+        (name, results.of(&plan(&instance(modules, wiring), planner, settings)), planner == "auto")
+    });
+    let title = format!("{} {CHANNELS}, {modules} modules: best latency so far", wiring.name());
+    quality_over_time(&title, &runs)
 }
 
 impl Experiment for Table3 {
@@ -75,6 +87,17 @@ impl Experiment for Table3 {
             "What was reached, in ms: a method that stops early with a bad plan looks fast above.",
             &["network", "MILP", "MILP-SPLIT", "auto", "bound of auto"],
         );
+        let mut bars = BarChart::new(
+            "Time to reach the best plan",
+            Axis::log("seconds"),
+            &[
+                "MILP, paper",
+                "MILP-SPLIT, paper",
+                "MILP, ours",
+                "MILP-SPLIT, ours",
+                "auto as good as MILP-SPLIT",
+            ],
+        );
         let mut notes = Notes::default();
         for (modules, wiring, milp_paper, split_paper) in ROWS {
             let network = format!("{} {CHANNELS}, {modules} modules", wiring.name());
@@ -93,6 +116,7 @@ impl Experiment for Table3 {
                 seconds(as_good),
                 factor(split.zip(as_good).map(|(split, auto)| split / auto)),
             ]);
+            bars.group(&network, vec![Some(milp_paper), Some(split_paper), milp, split, as_good]);
             let mut row = vec![network];
             row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
             row.push(notes.milliseconds(figures[2], |figures| figures.bound_ps));
@@ -109,6 +133,14 @@ impl Experiment for Table3 {
                 .to_owned(),
         );
         differs.extend(notes.lines());
-        Page { tables: vec![times, values], limits: limits(settings), differs }
+        let pictures = vec![
+            Picture::new("times", "Time until each method reached its own best value.", bars.svg()),
+            Picture::new(
+                "search",
+                "Value over time on the largest network.",
+                search(settings, results).svg(),
+            ),
+        ];
+        Page { tables: vec![times, values], pictures, limits: limits(settings), differs }
     }
 }
