@@ -1,0 +1,60 @@
+//! Plans that tests of exporters share.
+
+use divvy_core::check::check;
+use divvy_core::generate::{TransformerOptions, gpt};
+use divvy_core::graph::Graph;
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::plan::{Plan, StreamPlan};
+use divvy_core::problem::{Objective, Problem, ProblemSpec};
+use divvy_core::score::Score;
+
+use crate::file::load;
+use crate::import::import_problem;
+use crate::plan_file::PlanFile;
+use crate::presets;
+
+/// A valid plan file of the command's tests, and its score.
+pub(super) fn plan(name: &str) -> (PlanFile, Score) {
+    let path = format!("{}/../cli/tests/plans/valid/{name}", env!("CARGO_MANIFEST_DIR"));
+    let file = PlanFile::read(&load(&path).unwrap()).unwrap();
+    let score = file.check().unwrap().score;
+    (file, score)
+}
+
+/// A small GPT of `layers` layers on four V100s, as a stream; `device_of` places each op by its name.
+pub(super) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+    let options = TransformerOptions {
+        layers: Some(layers),
+        hidden: Some(64),
+        heads: Some(4),
+        vocabulary: Some(1000),
+        ..TransformerOptions::default()
+    };
+    stream(gpt(&options).unwrap(), "dgx-v100", device_of)
+}
+
+/// A bundled model as a stream, all of it on one device.
+pub(super) fn model(name: &str, hardware: &str, device: &'static str) -> (Problem, Plan) {
+    let path = format!("{}/../models/{name}", env!("CARGO_MANIFEST_DIR"));
+    stream(import_problem(&load(&path).unwrap()).unwrap(), hardware, |_| device)
+}
+
+fn stream(spec: ProblemSpec, hardware: &str, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+    let (hardware, _) = presets::find(hardware).unwrap();
+    let graph = Graph::new(spec.graph).unwrap();
+    let (catalogue, objective) = (presets::catalogue(), Objective::Stream);
+    let problem =
+        Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints).unwrap();
+    let place = |op: OpId| -> DeviceId {
+        let name = device_of(problem.graph.op_name(op));
+        problem.hardware.device_named(name).unwrap_or_else(|| panic!("there is no device {name}"))
+    };
+    let plan = Plan::Stream(StreamPlan { device_of: problem.graph.ops().map(place).collect() });
+    check(&problem, &plan).unwrap();
+    (problem, plan)
+}
+
+/// The layer in an op's name.
+pub(super) fn layer(name: &str) -> Option<u32> {
+    name.strip_prefix('h')?.split('.').next()?.parse().ok()
+}
