@@ -1,9 +1,9 @@
-//! `divvy export`: the model of a plan, cut into pieces that run, or marked with what runs where.
+//! ONNX models: cut into pieces that run, or marked with what runs where.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use divvy_core::input_error::{Code, InputError};
+use divvy_core::input_error::Code;
 use divvy_io::file;
 use divvy_io::import::onnx_model;
 use divvy_io::onnx::cut::{CutPiece, Piece, annotate, cut};
@@ -15,22 +15,18 @@ use divvy_io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
 use divvy_io::onnx::{load, pieces};
 use divvy_io::plan_file::PlanFile;
 
+use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
 use crate::failure::Failure;
 
-pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
-    let plan = PlanFile::read(&file::load(&args.plan)?)?;
-    if let Err(violations) = plan.check() {
-        let first = violations.first().map_or(String::new(), ToString::to_string);
-        return Err(fault(
-            &args.plan,
-            Code::Contradiction,
-            format!("the plan is not valid: {first}"),
-            "plan anew",
-        ));
-    }
-    let path = model_path(args, &plan)?;
-    let model = read_model(&path, args, &plan)?;
+pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
+    let Some(output) = &args.output else {
+        let message = "an ONNX export is files, not text";
+        return Err(Failure::option("--output", message, "say where to with -o PATH"));
+    };
+    plan.check().map_err(|violations| invalid(&args.plan, &violations))?;
+    let path = model_path(args, plan)?;
+    let model = read_model(&path, args, plan)?;
     let graph = model.graph.as_ref().ok_or_else(|| {
         fault(&path, Code::Empty, "the model has no graph".to_owned(), "give the model that was planned")
     })?;
@@ -46,14 +42,10 @@ pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
             let cut = cut(&model, &pieces, &outlines).map_err(|error| {
                 fault(&path, Code::Contradiction, error.to_string(), "choose another plan")
             })?;
-            write_cut(&cut, Path::new(&path), args, &plan)
+            write_cut(&cut, Path::new(&path), output, args, plan)
         }
-        ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, Path::new(&path), args),
+        _ => write_annotated(&model, &pieces, Path::new(&path), output),
     }
-}
-
-fn fault(path: &str, code: Code, message: String, fix: &str) -> Failure {
-    Failure::Input(path.to_owned(), InputError::new(code, "export", message, fix).into())
 }
 
 /// The model file: as given, else where the plan was made from.
@@ -88,23 +80,28 @@ fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, F
     Ok(onnx_model(&loaded)?)
 }
 
-fn write_cut(cut: &[CutPiece], source: &Path, args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
+fn write_cut(
+    cut: &[CutPiece],
+    source: &Path,
+    output: &Path,
+    args: &ExportArgs,
+    plan: &PlanFile,
+) -> Result<String, Failure> {
     let weights = match args.weights {
-        WeightsName::Inline => Weights::Inline,
-        WeightsName::External => Weights::External,
-        WeightsName::Keep => Weights::KeepReference,
+        None | Some(WeightsName::Inline) => Weights::Inline,
+        Some(WeightsName::External) => Weights::External,
+        Some(WeightsName::Keep) => Weights::KeepReference,
     };
     let how = Writing { weights, dims: plan.reading.dims.clone(), overwrite: args.force };
     let manifest =
-        write_pieces(cut, source, &args.output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
-    let mut text =
-        format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), args.output.display());
+        write_pieces(cut, source, output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
+    let mut text = format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), output.display());
     for (piece, entry) in cut.iter().zip(&manifest.pieces) {
         let nodes = piece.model.graph.as_ref().map_or(0, |graph| graph.node.len());
         text.push_str(&format!("  {}  on {}: {nodes} nodes\n", entry.file, piece.device));
     }
     text.push_str("  manifest.json says what feeds what\n");
-    warn_of_absent_weights(&manifest, source, &args.output);
+    warn_of_absent_weights(&manifest, source, output);
     Ok(text)
 }
 
@@ -138,22 +135,17 @@ fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
 /// Most files of weights that are named one by one.
 const MOST_FILES: usize = 5;
 
-fn write_annotated(
-    model: &Model,
-    pieces: &[Piece],
-    source: &Path,
-    args: &ExportArgs,
-) -> Result<String, Failure> {
+fn write_annotated(model: &Model, pieces: &[Piece], source: &Path, output: &Path) -> Result<String, Failure> {
     use prost::Message;
-    let there = args.output.canonicalize();
+    let there = output.canonicalize();
     if there.is_ok_and(|there| source.canonicalize().is_ok_and(|source| source == there)) {
         let message = "the annotated model would overwrite the model itself";
         return Err(Failure::option("--output", message, "give it another name"));
     }
     let bytes = annotate(model, pieces, "divvy").encode_to_vec();
-    file::write_bytes(&args.output, &bytes)?;
+    file::write_bytes(output, &bytes)?;
     Ok(format!(
         "{}: every node carries its stage and device in the configuration `divvy`\n",
-        args.output.display()
+        output.display()
     ))
 }
