@@ -2,7 +2,8 @@
 //!
 //! A block of `console` holds commands after `$` and what they print. `[..]` stands for anything within a line, a line
 //! `...` for any lines. Nothing shown means that nothing is compared; a command must succeed unless the next line is `? N`,
-//! its exit code. Blocks `json FILE` and `toml FILE` are files that the commands after them can read.
+//! its exit code. Blocks `json FILE` and `toml FILE` are files that the commands after them can read. Pictures of a page that
+//! its commands make must be what is kept in `images`; `GUIDE=overwrite` replaces them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -91,7 +92,9 @@ fn line_fits(shown: &str, line: &str) -> bool {
 fn fits(shown: &[String], printed: &[&str]) -> bool {
     match (shown.first(), printed.first()) {
         (None, _) => printed.iter().all(|line| line.is_empty()),
-        (Some(line), _) if line == "..." => (0..=printed.len()).any(|skipped| fits(&shown[1..], &printed[skipped..])),
+        (Some(line), _) if line == "..." => {
+            (0..=printed.len()).any(|skipped| fits(&shown[1..], &printed[skipped..]))
+        }
         (Some(_), None) => false,
         (Some(line), Some(first)) => line_fits(line, first.trim_end()) && fits(&shown[1..], &printed[1..]),
     }
@@ -133,6 +136,21 @@ fn run(name: &str) {
             }
         }
     }
+    compare_pictures(&page, &folder);
+}
+
+/// Pictures that the commands of a page have made again must not differ from those that it shows.
+fn compare_pictures(page: &str, folder: &Path) {
+    for part in page.split("](images/").skip(1) {
+        let name = part.split(')').next().expect("a link ends");
+        let (kept, made) = (root().join("docs/guide/images").join(name), folder.join(name));
+        let made = std::fs::read_to_string(made).unwrap_or_else(|_| panic!("no command makes {name}"));
+        if std::env::var("GUIDE").is_ok_and(|what| what == "overwrite") {
+            std::fs::write(&kept, &made).expect("it can be written");
+        }
+        let kept = std::fs::read_to_string(kept).expect("the picture is there");
+        assert_eq!(kept, made, "{name}: GUIDE=overwrite replaces it");
+    }
 }
 
 macro_rules! pages {
@@ -162,6 +180,7 @@ macro_rules! pages {
 pages! {
     quick_start: "quick-start.md",
     objectives: "objectives.md",
+    reading_the_report: "reading-the-report.md",
     hardware_files: "hardware-files.md",
     profiles: "profiles.md",
     certificates: "certificates.md",

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use serde_json::{Map, Value, json};
@@ -37,9 +37,8 @@ pub fn device_map(problem: &Problem, plan: &Plan) -> Result<String, Refusal> {
     let mut root = Module::default();
     for param in problem.graph.params() {
         let path = problem.graph.param_name(param);
-        if !path.contains('.') {
-            let message =
-                format!("the parameter `{path}` is not named by a dotted path, so its module is not known");
+        if !path.contains('.') || is_of_a_trace(problem, param) {
+            let message = format!("the parameter `{path}` is not named by the dotted path of its module");
             let fix = "plan an ONNX model exported from PyTorch, which keeps such names, or export csv";
             return Err(Refusal::new(message, fix));
         }
@@ -57,6 +56,15 @@ pub fn device_map(problem: &Problem, plan: &Plan) -> Result<String, Refusal> {
         check_free_op(problem, op, &device_of, &map)?;
     }
     Ok(format!("{}\n", serde_json::to_string_pretty(&Value::Object(map)).expect("plain data")))
+}
+
+/// Whether a parameter stands for all parameters of an op in a trace, whose name is the module's path with its dots lost.
+fn is_of_a_trace(problem: &Problem, param: ParamId) -> bool {
+    let Some(node) = problem.graph.param_name(param).strip_suffix(".params") else { return false };
+    problem.graph.readers(param).iter().any(|&op| {
+        let spec = problem.graph.op(op);
+        spec.name == node || spec.members.iter().any(|member| member == node)
+    })
 }
 
 /// How Accelerate calls a device.

@@ -150,7 +150,8 @@ fn places(file: &PlanFile) -> Vec<(String, Time)> {
     places.into_iter().map(united).collect()
 }
 
-/// The module of each op: its layer where layers are numbered, else what the source says, else the first part of its name.
+/// The module of each op: its layer where layers are numbered, else what the source says, else the first part of its name or of
+/// what it reads.
 fn modules(graph: &Graph) -> Vec<String> {
     if let Ok(found) = layering(graph) {
         let named = |place: &Place| match place {
@@ -165,11 +166,17 @@ fn modules(graph: &Graph) -> Vec<String> {
         let end = name.find(['.', '/']).or_else(|| name.find('_')).unwrap_or(name.len());
         name[..end].to_owned()
     };
-    let module = |op: OpId| match graph.op(op).module {
-        Some(module) => format!("module {module}"),
-        None => first_part(op),
-    };
-    graph.ops().map(module).collect()
+    let mut modules = vec![String::new(); graph.op_count()];
+    for &op in graph.order() {
+        // A function between two modules, such as an activation, goes with what it reads.
+        let read = graph.predecessors(op).next().filter(|_| graph.params_of(op).is_empty());
+        modules[op.index()] = match (graph.op(op).module, read) {
+            (Some(module), _) => format!("module {module}"),
+            (None, Some(before)) => modules[before.index()].clone(),
+            (None, None) => first_part(op),
+        };
+    }
+    modules
 }
 
 /// What each device had to do before and has now: name, ops, load.

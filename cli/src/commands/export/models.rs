@@ -18,6 +18,7 @@ use divvy_io::plan_file::PlanFile;
 use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
 use crate::failure::Failure;
+use crate::show::counted;
 
 pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
     let Some(output) = &args.output else {
@@ -95,10 +96,11 @@ fn write_cut(
     let how = Writing { weights, dims: plan.reading.dims.clone(), overwrite: args.force };
     let manifest =
         write_pieces(cut, source, output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
-    let mut text = format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), output.display());
+    let mut text =
+        format!("{} in {}, in running order:\n", counted(manifest.pieces.len(), "piece"), output.display());
     for (piece, entry) in cut.iter().zip(&manifest.pieces) {
         let nodes = piece.model.graph.as_ref().map_or(0, |graph| graph.node.len());
-        text.push_str(&format!("  {}  on {}: {nodes} nodes\n", entry.file, piece.device));
+        text.push_str(&format!("  {}  on {}: {}\n", entry.file, piece.device, counted(nodes, "node")));
     }
     text.push_str("  manifest.json says what feeds what\n");
     warn_of_absent_weights(&manifest, source, output);
