@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Bound(SearchArgs),
     /// Check a plan file: rules, value, start times, bounds
     Check(CheckArgs),
-    /// Hand a plan on: pieces of the model that run, traces, device maps, layer splits, tables, pictures
+    /// Hand a plan on: ONNX pieces, traces, device maps, layer splits, tables, pictures
     Export(ExportArgs),
     /// Compare two plans for the same network: what moved, and what it gained
     Diff(DiffArgs),

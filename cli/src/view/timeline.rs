@@ -71,9 +71,12 @@ fn lanes(score: &Score) -> Vec<Lane> {
     devices.into_iter().take(MOST_DEVICES).chain(links.into_iter().take(MOST_LINKS)).collect()
 }
 
-/// Beginning, middle and end.
+/// Beginning, middle and end; without the middle where there is no room.
 fn axis(value: Time, columns: usize) -> String {
     let (middle, end) = (Time(value.0 / 2).to_string(), value.to_string());
+    if columns < 2 * (middle.len() + end.len()) {
+        return format!("0{end:>width$}", width = columns - 1);
+    }
     let left = (columns / 2).saturating_sub(1 + middle.len() / 2);
     let right = columns.saturating_sub(1 + left + middle.len() + end.len());
     format!("0{}{middle}{}{end}", " ".repeat(left), " ".repeat(right))

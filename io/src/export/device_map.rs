@@ -7,7 +7,8 @@
 //!
 //! * every parameter is named by a dotted path, so that there are modules,
 //! * all parameters of a module's own are on one device, and
-//! * every op without parameters whose module is divided over devices runs where all that it reads was made.
+//! * every op without parameters whose module is divided over devices runs where all that it reads was made; so does every
+//!   merged op that reads several tensors, unless the map has a module around it.
 //!
 //! Otherwise it is refused with the module or op in the way.
 
@@ -52,8 +53,12 @@ pub fn device_map(problem: &Problem, plan: &Plan) -> Result<String, Refusal> {
     }
     let mut map = Map::new();
     root.describe(problem, "", &mut map)?;
-    for op in problem.graph.ops().filter(|&op| problem.graph.params_of(op).is_empty()) {
-        check_free_op(problem, op, &device_of, &map)?;
+    for op in problem.graph.ops() {
+        if problem.graph.params_of(op).is_empty() {
+            check_free_op(problem, op, &device_of, &map)?;
+        } else if !problem.graph.op(op).members.is_empty() {
+            check_merged_op(problem, op, &device_of, &map)?;
+        }
     }
     Ok(format!("{}\n", serde_json::to_string_pretty(&Value::Object(map)).expect("plain data")))
 }
@@ -164,6 +169,32 @@ fn check_free_op(
     }
 }
 
+/// A merged op may hold functions beside its module, such as the addition of a shortcut. Where the map has that module by
+/// itself, and not one around it, only the module's own input is moved.
+fn check_merged_op(
+    problem: &Problem,
+    op: OpId,
+    device_of: &[DeviceId],
+    map: &Map<String, Value>,
+) -> Result<(), Refusal> {
+    let here = device_of[op.index()];
+    let away = problem.graph.predecessors(op).find(|before| device_of[before.index()] != here);
+    let Some(before) = away.filter(|_| problem.graph.inputs(op).len() > 1) else { return Ok(()) };
+    let by_itself = problem.graph.params_of(op).iter().find_map(|&param| {
+        let (module, _) = problem.graph.param_name(param).rsplit_once('.')?;
+        map.contains_key(module).then_some(module)
+    });
+    let Some(module) = by_itself else { return Ok(()) };
+    let message = format!(
+        "`{}` is more than its module `{module}`, and reads what `{}` makes on `{}`, which would not be moved to `{}`",
+        name(problem, op),
+        name(problem, before),
+        problem.hardware.device_name(device_of[before.index()]),
+        problem.hardware.device_name(here)
+    );
+    Err(Refusal::new(message, "plan with --granularity op or block"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +231,18 @@ mod tests {
         let refusal = exported(place).unwrap_err();
         assert!(refusal.message.contains("no module of its own"), "{refusal}");
         assert!(refusal.message.contains("`h1.mlp.proj` is made: on `gpu2`"), "{refusal}");
+    }
+
+    #[test]
+    fn a_merged_op_beside_its_module_is_named() {
+        let place = |name: &str| if name == "h1.mlp.proj" { "gpu2" } else { "gpu1" };
+        let (problem, plan) = samples::fused_transformer(3, place);
+        let refusal = device_map(&problem, &plan).unwrap_err();
+        assert!(refusal.message.contains("`h1.mlp.proj` is more than its module"), "{refusal}");
+        // With the whole layer moved, its input is moved with it.
+        let (problem, plan) = samples::fused_transformer(3, by_layer);
+        let map: Value = serde_json::from_str(&device_map(&problem, &plan).unwrap()).unwrap();
+        assert_eq!(map["h1"], 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Plans that tests of exporters share.
 
 use divvy_core::check::check;
+use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::generate::{TransformerOptions, gpt};
 use divvy_core::graph::Graph;
 use divvy_core::ids::{DeviceId, OpId};
@@ -23,6 +24,15 @@ pub(super) fn plan(name: &str) -> (PlanFile, Score) {
 
 /// A small GPT of `layers` layers on four V100s, as a stream; `device_of` places each op by its name.
 pub(super) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+    stream(small_gpt(layers), "dgx-v100", device_of)
+}
+
+/// The same with fused ops.
+pub(super) fn fused_transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+    stream(coarsen(&small_gpt(layers), Granularity::Fused).unwrap(), "dgx-v100", device_of)
+}
+
+fn small_gpt(layers: u32) -> ProblemSpec {
     let options = TransformerOptions {
         layers: Some(layers),
         hidden: Some(64),
@@ -30,7 +40,7 @@ pub(super) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str)
         vocabulary: Some(1000),
         ..TransformerOptions::default()
     };
-    stream(gpt(&options).unwrap(), "dgx-v100", device_of)
+    gpt(&options).unwrap()
 }
 
 /// A bundled model as a stream, all of it on one device.

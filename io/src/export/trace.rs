@@ -23,7 +23,7 @@ const LINKS: u32 = 2;
 
 /// The timeline of a plan as one JSON object.
 pub fn trace(problem: &Problem, plan: &Plan, score: &Score) -> String {
-    let threads = Threads::new(score, problem.hardware.device_count());
+    let threads = Threads::new(score);
     let marks = critical(problem, score);
     let mut events = threads.names(problem);
     for ((span, mark), place) in score.trace.spans.iter().zip(marks).zip(&threads.place_of) {
@@ -49,7 +49,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn new(score: &Score, devices: usize) -> Threads {
+    fn new(score: &Score) -> Threads {
         let spans = &score.trace.spans;
         let mut place_of = vec![(DEVICES, 0); spans.len()];
         let mut by_start: Vec<usize> = (0..spans.len()).collect();
@@ -70,9 +70,6 @@ impl Threads {
                 }
             };
         }
-        debug_assert!(
-            place_of.iter().all(|&(process, thread)| process == LINKS || thread as usize <= devices)
-        );
         Threads { place_of, links: free.into_iter().map(|(link, _)| link).collect() }
     }
 
@@ -274,7 +271,7 @@ mod tests {
         let span = |start, end| Span { lane, what, start: Time(start), end: Time(end) };
         let mut score = Score::default();
         score.trace.spans = vec![span(0, 10), span(5, 12), span(10, 20)];
-        let threads = Threads::new(&score, 1);
+        let threads = Threads::new(&score);
         assert_eq!(threads.place_of, [(LINKS, 1), (LINKS, 2), (LINKS, 1)]);
     }
 }

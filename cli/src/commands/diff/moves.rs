@@ -52,9 +52,9 @@ impl Moves {
                 });
             }
         }
-        let reordered = moved.is_empty()
-            && before.problem.graph.spec() == after.problem.graph.spec()
-            && before.plan != after.plan;
+        let same_kind = before.plan.objective_name() == after.plan.objective_name()
+            && before.problem.graph.spec() == after.problem.graph.spec();
+        let reordered = moved.is_empty() && same_kind && before.plan != after.plan;
         Moves { moved, sizes, reordered }
     }
 
