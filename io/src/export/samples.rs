@@ -1,9 +1,8 @@
 //! Plans that tests of exporters share.
 
 use divvy_core::check::check;
-use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::generate::{TransformerOptions, gpt};
-use divvy_core::graph::Graph;
+use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{Plan, StreamPlan};
 use divvy_core::problem::{Objective, Problem, ProblemSpec};
@@ -27,11 +26,6 @@ pub(super) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str)
     stream(small_gpt(layers), "dgx-v100", device_of)
 }
 
-/// The same with fused ops.
-pub(super) fn fused_transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
-    stream(coarsen(&small_gpt(layers), Granularity::Fused).unwrap(), "dgx-v100", device_of)
-}
-
 fn small_gpt(layers: u32) -> ProblemSpec {
     let options = TransformerOptions {
         layers: Some(layers),
@@ -47,6 +41,32 @@ fn small_gpt(layers: u32) -> ProblemSpec {
 pub(super) fn model(name: &str, hardware: &str, device: &'static str) -> (Problem, Plan) {
     let path = format!("{}/../models/{name}", env!("CARGO_MANIFEST_DIR"));
     stream(import_problem(&load(&path).unwrap()).unwrap(), hardware, |_| device)
+}
+
+/// Two modules, the second merged with the addition of a shortcut.
+pub(super) fn shortcut(device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+    let op = |name: &str, members: &[&str]| OpSpec {
+        name: name.to_owned(),
+        flops: Some(1000),
+        members: members.iter().map(|&member| member.to_owned()).collect(),
+        ..OpSpec::default()
+    };
+    let tensor = |name: &str| TensorSpec {
+        name: name.to_owned(),
+        bytes: 4000,
+        producer: Some(0),
+        consumers: vec![1],
+        output: false,
+    };
+    let param = |name: &str, reader| ParamSpec { name: name.to_owned(), bytes: 4000, readers: vec![reader] };
+    let graph = GraphSpec {
+        name: "shortcut".to_owned(),
+        ops: vec![op("first", &[]), op("second", &["plus"])],
+        tensors: vec![tensor("inner"), tensor("around")],
+        params: vec![param("block.first.weight", 0), param("block.second.weight", 1)],
+        ..GraphSpec::default()
+    };
+    stream(ProblemSpec { graph, ..ProblemSpec::default() }, "dgx-v100", device_of)
 }
 
 fn stream(spec: ProblemSpec, hardware: &str, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
