@@ -33,14 +33,14 @@ pub(super) fn lines(problem: &Problem, score: &Score, screen: &Screen) -> Vec<St
     let mut text = vec![format!("  {:width$}  {}", "", axis(score.value, columns))];
     for &lane in &lanes {
         let (busy, path) = (fill(score, lane, columns, None), fill(score, lane, columns, Some(&marks)));
-        let line: String = busy
-            .iter()
-            .zip(&path)
-            .map(|(&busy, &path)| {
-                let mark = height(busy).to_string();
-                if path > 0.0 { screen.strong(&mark) } else { screen.busy(&mark) }
-            })
-            .collect();
+        let cells: Vec<(char, bool)> =
+            busy.iter().zip(&path).map(|(&busy, &path)| (height(busy), path > 0.0)).collect();
+        // Cells that look alike are painted together.
+        let paint = |run: &[(char, bool)]| {
+            let marks: String = run.iter().map(|cell| cell.0).collect();
+            if run[0].1 { screen.strong(&marks) } else { screen.busy(&marks) }
+        };
+        let line: String = cells.chunk_by(|a, b| a.1 == b.1).map(paint).collect();
         text.push(format!("  {:width$}  {line}", name(lane)).trim_end().to_owned());
     }
     let hidden = all_lanes(score).len() - lanes.len();
