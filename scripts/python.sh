@@ -15,14 +15,14 @@ if ! cmp -s scripts/requirements.txt "$installed" || ! "$python" -c '' 2>/dev/nu
         echo "  hint: install a newer one and put it first on the PATH as \`python3\`" >&2
         exit 1
     fi
-    echo "Installing onnx and ONNX Runtime into .venv (once) ..."
+    echo "Installing onnx, ONNX Runtime and readers of other formats into .venv (once) ..."
     # Other scripts install into .venv too, so one that works is kept.
     if ! "$python" -c '' 2>/dev/null && ! python3 -m venv --clear .venv; then
         echo "error: python3 cannot make a virtual environment" >&2
         echo "  hint: install its \`venv\` package (Debian and Ubuntu: apt install python3-venv)" >&2
         exit 1
     fi
-    if ! "$python" -m pip install --quiet --disable-pip-version-check -r scripts/requirements.txt; then
+    if ! "$python" -m pip install --quiet --disable-pip-version-check --no-deps -r scripts/requirements.txt; then
         echo "error: the packages of scripts/requirements.txt could not be installed" >&2
         echo "  hint: this needs the network, once; look at what pip says above, then run this again" >&2
         exit 1

@@ -36,10 +36,16 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show a plan in a browser: one HTML file that needs nothing else
     Report(ReportArgs),
-    /// Cut the model of a plan into pieces that run, or mark on it what runs where
+    /// Hand a plan on: ONNX pieces, traces, device maps, layer splits, tables, pictures
     Export(ExportArgs),
+    /// Compare two plans for the same network: what moved, and what it gained
+    Diff(DiffArgs),
     /// List the papers' tables and figures, or run them again, ours beside theirs
     Reproduce(ReproduceArgs),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands to a folder
+    Man(ManArgs),
 }
 
 /// Every planner by name, for the help.
@@ -152,6 +158,18 @@ pub(crate) enum ExportFormat {
     Onnx,
     /// The whole ONNX model, with stage and device of every node
     OnnxAnnotated,
+    /// Timeline for ui.perfetto.dev and chrome://tracing (JSON)
+    Trace,
+    /// Modules and their devices for Hugging Face Accelerate (JSON)
+    DeviceMap,
+    /// Layer counts for vLLM, TensorRT-LLM and llama.cpp (JSON)
+    Layers,
+    /// Graph by device for Graphviz
+    Dot,
+    /// One row for each op and device
+    Csv,
+    /// Picture of the timeline, or of the loads of a stream or pipeline
+    Svg,
 }
 
 /// What becomes of weights.
@@ -172,18 +190,45 @@ pub(crate) struct ExportArgs {
     /// What to write
     #[arg(long, value_enum)]
     pub(crate) format: ExportFormat,
-    /// Folder for pieces, or file for the annotated model
+    /// Folder for pieces, or file for everything else [default: standard output, but for ONNX]
     #[arg(short, long, value_name = "PATH")]
-    pub(crate) output: PathBuf,
-    /// The model, if it is no longer where the plan was made from
+    pub(crate) output: Option<PathBuf>,
+    /// The model, if it is no longer where the plan was made from (ONNX)
     #[arg(long, value_name = "FILE")]
     pub(crate) model: Option<String>,
-    /// What becomes of weights
-    #[arg(long, value_enum, default_value = "inline")]
-    pub(crate) weights: WeightsName,
-    /// Overwrite files that no earlier export wrote
+    /// What becomes of weights (ONNX) [default: inline]
+    #[arg(long, value_enum)]
+    pub(crate) weights: Option<WeightsName>,
+    /// Overwrite files that no earlier export wrote (ONNX)
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    /// Plan file; `-` reads standard input
+    pub(crate) before: String,
+    /// Plan file to compare with it; `-` reads standard input
+    pub(crate) after: String,
+    /// How many modules and ops to list
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) top: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ManArgs {
+    /// Write `divvy.1` and a page for each command to this folder
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Objectives by name.

@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 mod progress;
 mod show;
+mod view;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -58,7 +59,10 @@ fn run(args: &Args) -> Result<Done, Failure> {
         Command::Check(args) => commands::check::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Export(args) => commands::export::run(args).map(good),
+        Command::Diff(args) => commands::diff::run(args).map(good),
         Command::Reproduce(args) => commands::reproduce::run(args),
+        Command::Completions(args) => Ok(good(commands::manual::completions(args))),
+        Command::Man(args) => commands::manual::run(args).map(good),
     }
 }
 

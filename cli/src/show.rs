@@ -3,15 +3,14 @@
 use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::costs::{CalibratedShare, Origin};
 use divvy_core::outcome::{Outcome, Status};
-use divvy_core::plan::Plan;
 use divvy_core::problem::{LinkUse, Objective, Problem};
-use divvy_core::score::Score;
-use divvy_core::units::{Time, show_bytes, show_count, show_number};
+use divvy_core::units::{Time, show_count, show_number};
 use divvy_io::plan_file::ReadingOptions;
 use divvy_search::{Baseline, Solved};
 use serde_json::{Map, Value, json};
 
 use crate::assemble::Assembled;
+use crate::view::{self, Screen};
 
 /// The JSON object that `plan` and `bound` print.
 pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Value {
@@ -170,13 +169,14 @@ fn show_percent(percent: f64) -> String {
 /// The result of a run, for people.
 pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> String {
     let (problem, outcome) = (&assembled.problem, &solved.outcome);
+    let screen = Screen::of_output();
     let mut lines = vec![format!(
-        "{} of `{}` ({} ops) on `{}` ({} devices)",
+        "{} of `{}` ({}) on `{}` ({})",
         objective(problem),
         problem.graph.name(),
-        show_count(problem.graph.op_count() as u128),
+        counted(problem.graph.op_count(), "op"),
         problem.hardware.name(),
-        problem.hardware.device_count()
+        counted(problem.hardware.device_count(), "device")
     )];
     if planned {
         lines.push(verdict(problem, outcome));
@@ -184,6 +184,9 @@ pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> Str
     lines.extend(outcome.infeasible.iter().map(|reason| format!("  because {reason}")));
     lines.extend(outcome.found_by.iter().map(|name| format!("  found by      {name}")));
     lines.push(baseline_line(problem, solved, planned));
+    if let (Some(value), Some(bound), true) = (outcome.value(), outcome.lower_bound(), planned) {
+        lines.push(format!("  gap           {}  {}", view::gauge(value, bound, &screen), gap(outcome)));
+    }
     lines.extend(bound_lines(outcome));
     lines.push(share_line(problem, calibrated_share(problem, outcome)));
     lines.extend(granularity_line(&assembled.reading).map(|line| format!("  {line}")));
@@ -192,8 +195,7 @@ pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> Str
     }
     if let Some((plan, score)) = &outcome.best {
         lines.push(String::new());
-        lines.extend(device_table(problem, plan, score));
-        lines.extend(link_lines(problem, score));
+        lines.extend(view::plan(problem, plan, score, &screen));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -204,11 +206,18 @@ pub(crate) fn objective(problem: &Problem) -> String {
     match problem.objective {
         Objective::Latency { links: LinkUse::Delay } => "latency".to_owned(),
         Objective::Latency { links: LinkUse::InTurn } => "latency with links in turn".to_owned(),
-        Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
+        Objective::Batch { inputs } => format!("batch of {}", counted(inputs as usize, "input")),
+        Objective::Pipeline { stages: 1 } => "pipeline of a single stage".to_owned(),
         Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
         Objective::Stream => "stream".to_owned(),
         Objective::ColdStart => "cold-start".to_owned(),
     }
+}
+
+/// A number of things: `1 device`, `2 devices`.
+pub(crate) fn counted(count: usize, thing: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {thing}{ending}", show_count(count as u128))
 }
 
 /// What merged ops mean for values and proofs; nothing where each op is one of the source's.
@@ -284,6 +293,15 @@ fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
     }
 }
 
+/// The gap in a word; "none" only where value and bound are equal.
+fn gap(outcome: &Outcome) -> String {
+    match outcome.gap() {
+        _ if outcome.value() == outcome.lower_bound() => "none".to_owned(),
+        Some(gap) => percent_at_most(gap),
+        None => "unknown".to_owned(),
+    }
+}
+
 fn bound_lines(outcome: &Outcome) -> Vec<String> {
     let mut sorted: Vec<_> = outcome.certificates.iter().collect();
     sorted.sort_by_key(|certificate| std::cmp::Reverse(certificate.value_ps));
@@ -306,42 +324,6 @@ fn share_line(problem: &Problem, share: CalibratedShare) -> String {
     }
 }
 
-fn device_table(problem: &Problem, plan: &Plan, score: &Score) -> Vec<String> {
-    let mut ops = vec![0usize; problem.hardware.device_count()];
-    for (_, device, _) in plan.placements() {
-        ops[device.index()] += 1;
-    }
-    let used: Vec<_> = problem.hardware.devices().filter(|d| ops[d.index()] > 0).collect();
-    let width =
-        used.iter().map(|&d| problem.hardware.device_name(d).len()).max().unwrap_or(0).max("device".len());
-    let mut lines = vec![format!("  {:width$}  {:>7}  {:>10}  {:>10}", "device", "ops", "busy", "memory")];
-    for device in used.iter().take(MOST_ROWS) {
-        let name = problem.hardware.device_name(*device);
-        let (busy, memory) = (score.device_busy[device.index()], show_bytes(score.memory[device.index()]));
-        let ops = show_count(ops[device.index()] as u128);
-        lines.push(format!("  {name:width$}  {ops:>7}  {busy:>10}  {memory:>10}"));
-    }
-    let idle = problem.hardware.device_count() - used.len();
-    if used.len() > MOST_ROWS || idle > 0 {
-        let more = used.len().saturating_sub(MOST_ROWS);
-        let more = if more > 0 { format!("{more} more; ") } else { String::new() };
-        lines.push(format!("  ({more}{idle} idle)"));
-    }
-    lines
-}
-
-/// Tables longer than this are cut; the plan file has it all.
-const MOST_ROWS: usize = 16;
-
-fn link_lines(problem: &Problem, score: &Score) -> Vec<String> {
-    let mut busy: Vec<(Time, &str)> = (score.link_busy.iter().zip(problem.hardware.links()))
-        .filter(|(time, _)| **time > Time::ZERO)
-        .map(|(time, link)| (*time, link.name.as_str()))
-        .collect();
-    busy.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
-    busy.iter().take(8).map(|(time, name)| format!("  link {name}: busy {time}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,6 +342,13 @@ mod tests {
         for (share, text) in shares {
             assert_eq!(percent(share), text);
         }
+    }
+
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!(counted(1, "op"), "1 op");
+        assert_eq!(counted(0, "op"), "0 ops");
+        assert_eq!(counted(12_345, "op"), "12,345 ops");
     }
 
     #[test]

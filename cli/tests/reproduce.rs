@@ -30,7 +30,11 @@ fn a_page_is_written_and_the_next_run_takes_up_what_is_done() {
         assert!(page.contains(part), "{part} in {page}");
     }
     let index = std::fs::read_to_string(folder.join("README.md")).expect("the index is there");
-    assert!(index.contains("[diviml-table-2](diviml-table-2.md)"), "{index}");
+    assert!(index.contains("[What differs, and how it was made](diviml-table-2.md)"), "{index}");
+    assert!(index.contains("223.10 (29×)"), "what the page shows is on the index: {index}");
+    let picture =
+        std::fs::read_to_string(folder.join("diviml-table-2-speeds.svg")).expect("the picture is there");
+    assert!(picture.starts_with("<svg") && index.contains("](diviml-table-2-speeds.svg)"), "{index}");
 
     let again = reproduce(&["diviml-table-2"], &folder);
     let talk = String::from_utf8_lossy(&again.stderr);

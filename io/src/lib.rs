@@ -4,6 +4,7 @@
 //! reported all at once, with code, place and fix.
 
 pub mod detect;
+pub mod export;
 pub mod file;
 pub mod hardware_file;
 pub mod import;

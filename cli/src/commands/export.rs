@@ -1,54 +1,20 @@
-//! `divvy export`: the model of a plan, cut into pieces that run, or marked with what runs where.
+//! `divvy export`: a plan for other tools.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+mod models;
+mod text;
 
 use divvy_core::input_error::{Code, InputError};
 use divvy_io::file;
-use divvy_io::import::onnx_model;
-use divvy_io::onnx::cut::{CutPiece, Piece, annotate, cut};
-use divvy_io::onnx::fixed_shapes::FixedShapes;
-use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::proto::Model;
-use divvy_io::onnx::symbolic::Outlines;
-use divvy_io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
-use divvy_io::onnx::{load, pieces};
 use divvy_io::plan_file::PlanFile;
 
-use crate::args::{ExportArgs, ExportFormat, WeightsName};
+use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
 
 pub(crate) fn run(args: &ExportArgs) -> Result<String, Failure> {
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
-    if let Err(violations) = plan.check() {
-        let first = violations.first().map_or(String::new(), ToString::to_string);
-        return Err(fault(
-            &args.plan,
-            Code::Contradiction,
-            format!("the plan is not valid: {first}"),
-            "plan anew",
-        ));
-    }
-    let path = model_path(args, &plan)?;
-    let model = read_model(&path, args, &plan)?;
-    let graph = model.graph.as_ref().ok_or_else(|| {
-        fault(&path, Code::Empty, "the model has no graph".to_owned(), "give the model that was planned")
-    })?;
-    let facts = infer(&model, &plan.reading.dims);
-    let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
-    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph, &fixed).map_err(|reason| {
-        fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
-    })?;
     match args.format {
-        ExportFormat::Onnx => {
-            let outlines = Outlines::new(&model, &plan.reading.dims, &facts);
-            let model = fixed.write_down(model, &pieces);
-            let cut = cut(&model, &pieces, &outlines).map_err(|error| {
-                fault(&path, Code::Contradiction, error.to_string(), "choose another plan")
-            })?;
-            write_cut(&cut, Path::new(&path), args, &plan)
-        }
-        ExportFormat::OnnxAnnotated => write_annotated(&model, &pieces, Path::new(&path), args),
+        ExportFormat::Onnx | ExportFormat::OnnxAnnotated => models::run(args, &plan),
+        _ => text::run(args, &plan),
     }
 }
 
@@ -56,104 +22,8 @@ fn fault(path: &str, code: Code, message: String, fix: &str) -> Failure {
     Failure::Input(path.to_owned(), InputError::new(code, "export", message, fix).into())
 }
 
-/// The model file: as given, else where the plan was made from.
-fn model_path(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
-    let recorded = plan.sources.iter().find(|source| source.role == "model");
-    let why = match (&args.model, recorded.map(|source| source.path.as_str())) {
-        (Some(given), _) if given == "-" => "a model is cut from its file, not from standard input",
-        (Some(given), _) => return Ok(given.clone()),
-        (None, Some("-")) => "the plan was made from a model on standard input",
-        (None, Some(path)) => return Ok(path.to_owned()),
-        (None, None) => "the plan does not say which model it is for",
-    };
-    Err(Failure::option("--model", why, "name it with --model FILE"))
-}
-
-fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, Failure> {
-    let loaded = file::load(path)?;
-    let recorded = plan.sources.iter().find(|source| source.role == "model").and_then(|s| s.sha256.as_ref());
-    if recorded.is_some_and(|recorded| *recorded != loaded.sha256) {
-        let message = "this is not the file that the plan was made from".to_owned();
-        return Err(fault(
-            path,
-            Code::Contradiction,
-            message,
-            "plan this model anew, or name the other with --model",
-        ));
-    }
-    if !load::looks_like_onnx(&loaded.bytes) {
-        let message = format!("`{}` was not made from an ONNX model", args.plan);
-        return Err(fault(path, Code::Format, message, "only ONNX models can be cut"));
-    }
-    Ok(onnx_model(&loaded)?)
-}
-
-fn write_cut(cut: &[CutPiece], source: &Path, args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
-    let weights = match args.weights {
-        WeightsName::Inline => Weights::Inline,
-        WeightsName::External => Weights::External,
-        WeightsName::Keep => Weights::KeepReference,
-    };
-    let how = Writing { weights, dims: plan.reading.dims.clone(), overwrite: args.force };
-    let manifest =
-        write_pieces(cut, source, &args.output, &how).map_err(|e| Failure::Environment(e.to_string()))?;
-    let mut text =
-        format!("{} pieces in {}, in running order:\n", manifest.pieces.len(), args.output.display());
-    for (piece, entry) in cut.iter().zip(&manifest.pieces) {
-        let nodes = piece.model.graph.as_ref().map_or(0, |graph| graph.node.len());
-        text.push_str(&format!("  {}  on {}: {nodes} nodes\n", entry.file, piece.device));
-    }
-    text.push_str("  manifest.json says what feeds what\n");
-    warn_of_absent_weights(&manifest, source, &args.output);
-    Ok(text)
-}
-
-/// Says which files of weights the pieces refer to, if they are not beside the pieces, and how to get them there.
-fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
-    let referred: BTreeSet<&String> = manifest.pieces.iter().flat_map(|piece| &piece.weight_files).collect();
-    let absent: Vec<&String> = referred.into_iter().filter(|file| !folder.join(file).exists()).collect();
-    if absent.is_empty() {
-        return;
-    }
-    let needing =
-        manifest.pieces.iter().filter(|piece| piece.weight_files.iter().any(|f| absent.contains(&f)));
-    let beside = source.parent().unwrap_or(Path::new(""));
-    let (there, nowhere): (Vec<&String>, Vec<&String>) =
-        absent.iter().partition(|file| beside.join(file).exists());
-    eprintln!(
-        "warning: {} of the pieces cannot run yet: they refer to weights that are not here",
-        needing.count()
-    );
-    for (files, what, from) in [(nowhere, "put", ""), (there, "copy", ", which is beside the model,")] {
-        for file in files.iter().take(MOST_FILES) {
-            eprintln!("  hint: {what} {file}{from} to {}", folder.join(file).display());
-        }
-        if files.len() > MOST_FILES {
-            let more = files.len() - MOST_FILES;
-            eprintln!("  hint: and {more} more files; `weight_files` in manifest.json lists them");
-        }
-    }
-}
-
-/// Most files of weights that are named one by one.
-const MOST_FILES: usize = 5;
-
-fn write_annotated(
-    model: &Model,
-    pieces: &[Piece],
-    source: &Path,
-    args: &ExportArgs,
-) -> Result<String, Failure> {
-    use prost::Message;
-    let there = args.output.canonicalize();
-    if there.is_ok_and(|there| source.canonicalize().is_ok_and(|source| source == there)) {
-        let message = "the annotated model would overwrite the model itself";
-        return Err(Failure::option("--output", message, "give it another name"));
-    }
-    let bytes = annotate(model, pieces, "divvy").encode_to_vec();
-    file::write_bytes(&args.output, &bytes)?;
-    Ok(format!(
-        "{}: every node carries its stage and device in the configuration `divvy`\n",
-        args.output.display()
-    ))
+/// A plan that breaks a rule is not handed on.
+fn invalid(path: &str, violations: &[divvy_core::check::Violation]) -> Failure {
+    let first = violations.first().map_or(String::new(), ToString::to_string);
+    fault(path, Code::Contradiction, format!("the plan is not valid: {first}"), "plan anew")
 }

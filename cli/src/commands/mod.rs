@@ -2,10 +2,12 @@
 
 pub(crate) mod bound;
 pub(crate) mod check;
+pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod hardware;
 pub(crate) mod inspect;
+pub(crate) mod manual;
 pub(crate) mod plan;
 pub(crate) mod report;
 pub(crate) mod reproduce;

@@ -90,13 +90,7 @@ impl Experiment for Table3 {
         let mut bars = BarChart::new(
             "Time to reach the best plan",
             Axis::log("seconds"),
-            &[
-                "MILP, paper",
-                "MILP-SPLIT, paper",
-                "MILP, ours",
-                "MILP-SPLIT, ours",
-                "auto as good as MILP-SPLIT",
-            ],
+            &["MILP, paper", "MILP-SPLIT, paper", "MILP", "MILP-SPLIT", "auto"],
         );
         let mut notes = Notes::default();
         for (modules, wiring, milp_paper, split_paper) in ROWS {
@@ -116,7 +110,8 @@ impl Experiment for Table3 {
                 seconds(as_good),
                 factor(split.zip(as_good).map(|(split, auto)| split / auto)),
             ]);
-            bars.group(&network, vec![Some(milp_paper), Some(split_paper), milp, split, as_good]);
+            let milp_as_good = figures[1].and_then(|split| figures[0]?.seconds_to(split.value_ps?));
+            bars.group(&network, vec![Some(milp_paper), Some(split_paper), milp_as_good, split, as_good]);
             let mut row = vec![network];
             row.extend(figures.map(|figures| notes.milliseconds(figures, |figures| figures.value_ps)));
             row.push(notes.milliseconds(figures[2], |figures| figures.bound_ps));
@@ -134,7 +129,12 @@ impl Experiment for Table3 {
         );
         differs.extend(notes.lines());
         let pictures = vec![
-            Picture::new("times", "Time until each method reached its own best value.", bars.svg()),
+            Picture::new(
+                "times",
+                "The paper: time until each method reached its own best value. Ours: time until each had a plan as good as the \
+                 best of MILP-SPLIT; one without a bar never had.",
+                bars.svg(),
+            ),
             Picture::new(
                 "search",
                 "Value over time on the largest network.",

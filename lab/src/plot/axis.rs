@@ -97,8 +97,13 @@ fn logarithmic(low: f64, high: f64) -> Range {
     let power = |exponent: i32| 10f64.powi(exponent);
     let every = (f64::from(last - first) / (2.0 * STEPS)).ceil().max(1.0) as usize;
     if last - first > 2 {
-        let marks = (first..=last).step_by(every).map(power).collect();
-        return Range { low: power(first), high: power(last), logarithmic: true, marks };
+        // Powers of ten are marked; the ends may lie between them, so that little room is left empty.
+        let ends = || (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|factor| factor * power(e)));
+        let lowest = ends().take_while(|&end| end <= low * (1.0 + 1e-9)).last().unwrap_or(power(first));
+        let highest = ends().find(|&end| end >= high * (1.0 - 1e-9)).unwrap_or(power(last));
+        let inside = |mark: &f64| *mark >= lowest && *mark <= highest;
+        let marks = (first..=last).step_by(every).map(power).filter(inside).collect();
+        return Range { low: lowest, high: highest, logarithmic: true, marks };
     }
     // Over few powers of ten the ends are nearer, and numbers between the powers are marked.
     let all: Vec<f64> =
@@ -137,8 +142,8 @@ mod tests {
         assert_eq!(range.marks, [0.0, 5.0, 10.0, 15.0, 20.0]);
         assert_eq!((range.place(0.0), range.place(5.0), range.place(20.0)), (0.0, 0.25, 1.0));
         let range = Axis::log("x").over([0.004, 80.0].into_iter()).unwrap();
-        assert_eq!(range.marks, [0.001, 0.01, 0.1, 1.0, 10.0, 100.0]);
-        assert!((range.place(0.1) - 0.4).abs() < 1e-12);
+        assert_eq!(range.marks, [0.01, 0.1, 1.0, 10.0, 100.0]);
+        assert!((range.place(100.0) - 1.0).abs() < 1e-12 && range.place(0.002) == 0.0);
         let range = Axis::log("x").over([22.0, 95.0].into_iter()).unwrap();
         assert_eq!(range.marks, [20.0, 30.0, 50.0, 100.0]);
     }

@@ -7,13 +7,17 @@ pub(super) const WIDTH: f64 = 760.0;
 /// Size of ordinary text.
 pub(super) const TEXT: f64 = 12.0;
 /// Colours that series can have; further ones begin again.
-pub(super) const COLOURS: usize = 8;
+pub(super) const COLOURS: usize = 10;
 
 /// Series colours that are told apart with every kind of colour vision, for a light and for a dark background.
-const LIGHT: [&str; COLOURS] =
-    ["#2a78d6", "#d95926", "#168a62", "#b27800", "#c2447f", "#4a3aa7", "#7a5c2e", "#5b6470"];
-const DARK: [&str; COLOURS] =
-    ["#5b9df0", "#f0814f", "#3cc494", "#e0ac3b", "#ec84b4", "#a79bf2", "#c9a36a", "#a3adb9"];
+const LIGHT: [&str; COLOURS] = [
+    "#2a78d6", "#d95926", "#168a62", "#c99700", "#c2447f", "#4a3aa7", "#7a5c2e", "#7c8794", "#111827",
+    "#62b6cb",
+];
+const DARK: [&str; COLOURS] = [
+    "#5b9df0", "#f0814f", "#3cc494", "#e0bb3b", "#ec84b4", "#a79bf2", "#c9a36a", "#8b95a1", "#f3f4f6",
+    "#7fd1e3",
+];
 
 /// A picture in the making.
 pub(super) struct Canvas {

@@ -121,7 +121,7 @@ impl LineChart {
             let places: Vec<(f64, f64)> = data.iter().map(|&point| area.place(point, &x, &y)).collect();
             let path = if series.stepped { steps(&places) } else { places.clone() };
             canvas.path(&path, colour, series.dashed);
-            if places.len() <= MOST_DOTS {
+            if !series.stepped && places.len() <= MOST_DOTS {
                 for (place, (at, value)) in places.iter().zip(&data) {
                     let says = format!("{}: {} at {}", series.name, short(*value), short(*at));
                     canvas.dot(*place, colour, &says);

@@ -1,0 +1,121 @@
+//! What a level of the search holds: sets of ops scheduled, and for each its rows.
+
+use std::collections::HashMap;
+
+/// All rows with the same set of ops scheduled.
+pub(super) struct Set {
+    pub(super) scheduled: Box<[u64]>,
+    /// Ops that may come next, and where in a row the tensors they read are.
+    pub(super) ready: Vec<(u32, Vec<u32>)>,
+    /// Tensors still needed, in the order of their place in a row.
+    pub(super) ports: Vec<u32>,
+    /// For each tensor still needed: who waits for it.
+    pub(super) waits: Vec<Wait>,
+    /// For each device: the least `rest` of ops that are not ready and may run there.
+    pub(super) rest_on: Vec<u64>,
+    /// For some of the ops still to come: what follows them at least, and their area under each of the weights.
+    pub(super) poured: Vec<(u64, Vec<u64>)>,
+    pub(super) rows: Vec<u64>,
+    /// For each row: the least value of its completions.
+    pub(super) least: Vec<u64>,
+    /// For each row: what the ops scheduled decide by themselves.
+    pub(super) decided: Vec<u64>,
+    /// For each row: the number in the log of the row before it, the op and the device.
+    pub(super) steps: Vec<Step>,
+    /// The number in the log of the first row, once the level is complete.
+    pub(super) first_number: u32,
+}
+
+impl Set {
+    pub(super) fn push(&mut self, least: u64, decided: u64, step: Step) {
+        self.least.push(least);
+        self.decided.push(decided);
+        self.steps.push(step);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.least.len()
+    }
+
+    pub(super) fn retain(&mut self, keep: &[bool], devices: usize) {
+        let length = (self.ports.len() + 1) * devices;
+        let mut kept = 0;
+        for row in (0..keep.len()).filter(|&row| keep[row]) {
+            if row > kept {
+                self.rows.copy_within(row * length..(row + 1) * length, kept * length);
+                self.least[kept] = self.least[row];
+                self.decided[kept] = self.decided[row];
+                self.steps[kept] = self.steps[row];
+            }
+            kept += 1;
+        }
+        self.rows.truncate(kept * length);
+        self.least.truncate(kept);
+        self.decided.truncate(kept);
+        self.steps.truncate(kept);
+    }
+}
+
+/// Who waits for a tensor.
+pub(super) struct Wait {
+    /// Ready ops, as positions in the list of those.
+    pub(super) ready: Vec<u32>,
+    /// The least `rest` of ops that are not ready: the time that the ops before them still take at least, once the
+    /// first of all ready ops has ended.
+    pub(super) rest: u64,
+}
+
+/// How a row came about.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    /// The row before.
+    pub(super) before: u32,
+    pub(super) op: u32,
+    pub(super) device: u32,
+}
+
+/// All rows after as many ops, by the set of ops scheduled.
+#[derive(Default)]
+pub(super) struct Level {
+    pub(super) sets: Vec<Set>,
+    pub(super) index: HashMap<Box<[u64]>, usize, std::hash::BuildHasherDefault<Fold>>,
+}
+
+impl Level {
+    pub(super) fn count(&self) -> usize {
+        self.sets.iter().map(Set::count).sum()
+    }
+
+    pub(super) fn add(&mut self, set: Set) -> usize {
+        self.index.insert(set.scheduled.clone(), self.sets.len());
+        self.sets.push(set);
+        self.sets.len() - 1
+    }
+}
+
+/// A fixed and quick hash for sets of bits.
+#[derive(Default)]
+pub(super) struct Fold(u64);
+
+impl std::hash::Hasher for Fold {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_ne_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+}
