@@ -421,10 +421,11 @@ impl Network {
             for at in self.first[node as usize]..self.first[node as usize + 1] {
                 let Way { to, back, room } = self.ways[at as usize];
                 let room = if place.side == Side::Sending { self.ways[back as usize].room } else { room };
-                if room > 0 && self.places[to as usize].side == place.side {
-                    if let Some(distance) = self.distance_to_root(to).filter(|&far| far < best.0) {
-                        best = (distance, at);
-                    }
+                if room > 0
+                    && self.places[to as usize].side == place.side
+                    && let Some(distance) = self.distance_to_root(to).filter(|&far| far < best.0)
+                {
+                    best = (distance, at);
                 }
             }
             if best.1 != NONE {

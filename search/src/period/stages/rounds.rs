@@ -28,10 +28,10 @@ const SHORTEST: u64 = 100_000;
 const REST: f64 = 0.6;
 
 /// With fewer units than this in a stage on average, orders are searched too, for that share of the budget.
-const FEW_UNITS: usize = 8;
-const ORDERS_SHARE: f64 = 0.35;
-/// Orders that are kept in mind where orders are evolved.
-const POPULATION: usize = 100;
+const FEW_UNITS: usize = 12;
+const ORDERS_SHARE: f64 = 0.3;
+/// Orders that are kept in mind where orders are evolved, and for how long, before it begins anew.
+const ORDERS: Settings = Settings { population: 100, generations: 100 };
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
 const MOST_SLICED: usize = 4000;
 /// Where the quick annealing does not see all costs, the share of the budget after which it gives way to the slow one.
@@ -93,7 +93,8 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     }
     if net.len() < FEW_UNITS * net.dense.stages() {
         // In stages of a few units each, orders find what moves of single units do not.
-        search_orders(shared, ORDERS_SHARE, &mut rng, &mut pace, &mut offer);
+        let best = search_orders(shared, ORDERS_SHARE, &mut rng, &mut pace, &mut offer);
+        own = best.map(|(order, slices)| (slices.value, labels_of(net, &order, &slices, &mut rng)));
     }
     let mut length = (FIRST_ROUND * net.len() as u64).max(SHORTEST);
     for round in 0u64.. {
@@ -160,35 +161,43 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     );
 }
 
-/// Evolves orders and slices each, until that share of the budget is spent.
+/// Evolves orders and slices each, until that share of the budget is spent. Returns the best.
 fn search_orders(
     shared: &Shared<'_>,
     share: f64,
     rng: &mut Rng,
     pace: &mut Pace,
     offer: &mut dyn FnMut(&[u32], &Slices),
-) {
+) -> Option<(Vec<u32>, Slices)> {
     let net = shared.net;
+    let mut best: Option<(Vec<u32>, Slices)> = None;
     let mut slicer = Slicer::new(net);
     let (mut kahn, mut order) = (Kahn::default(), Vec::new());
     let mut canonical = vec![0.0; net.len()];
     for (place, &unit) in net.order.iter().enumerate() {
         canonical[unit as usize] = 1.0 - place as f64 / net.len() as f64;
     }
-    let settings = Settings { population: POPULATION, generations: usize::MAX };
-    evolve(net.len(), settings, vec![canonical], rng, &mut |keys, worst| {
-        if pace.is_over() || pace.progress() >= share || shared.is_solved() {
-            return None;
-        }
-        pace.count(1);
-        kahn.sort(net, keys, &mut order);
-        slicer.load(&order);
-        let Some(slices) = slicer.best_within(worst.min(NEVER).saturating_sub(1)) else {
-            return Some(NOT_BETTER);
-        };
-        offer(&order, &slices);
-        Some(slices.value)
-    });
+    let is_over = |pace: &Pace| pace.is_over() || pace.progress() >= share || shared.is_solved();
+    while !is_over(pace) {
+        evolve(net.len(), ORDERS, vec![canonical.clone()], rng, &mut |keys, worst| {
+            if is_over(pace) {
+                return None;
+            }
+            pace.count(1);
+            kahn.sort(net, keys, &mut order);
+            slicer.load(&order);
+            let Some(slices) = slicer.best_within(worst.min(NEVER).saturating_sub(1)) else {
+                return Some(NOT_BETTER);
+            };
+            offer(&order, &slices);
+            let value = slices.value;
+            if best.as_ref().is_none_or(|(_, known)| value < known.value) {
+                best = Some((order.clone(), slices));
+            }
+            Some(value)
+        });
+    }
+    best
 }
 
 /// Exponent and temperatures are drawn anew for every round: what is best differs from network to network, and from
