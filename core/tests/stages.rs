@@ -330,6 +330,9 @@ fn hostile_proofs_are_refused() {
         cover(vec![1; 5], vec![group(1, 2, 0, &[1])]),
         cover(vec![1; 5], vec![group(1, 3, u64::MAX, &[1])]),
         cover(vec![1; 5], vec![group(u32::MAX, u32::MAX, 0, &[1])]),
+        // A limit that counts for nothing may be anything.
+        cover(vec![1; 5], vec![group(1, 0, i64::MAX as u64, &[8193]), group(1, 3, 0, &[1])]),
+        cover(vec![1; 5], vec![group(1, 0, u64::MAX, &[8193]), group(1, 3, 0, &[1])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[100])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[u32::MAX])]),

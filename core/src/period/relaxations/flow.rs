@@ -69,7 +69,7 @@ struct Place {
     /// The way to the parent.
     parent: u32,
     /// When it was last known to hang on a root, and how far from it.
-    seen: u32,
+    seen: u64,
     distance: u32,
 }
 
@@ -91,7 +91,7 @@ pub struct Network {
     changed: Vec<u32>,
     active: VecDeque<u32>,
     orphans: Vec<u32>,
-    now: u32,
+    now: u64,
 }
 
 impl Network {

@@ -205,7 +205,10 @@ impl<'a> Sets<'a> {
 
     /// p times the budget less q times the least price of interest.
     pub fn most(&self, multiplier: u32) -> i64 {
-        ONE * self.budget as i64 - i64::from(multiplier) * (self.limit as i64 + 1)
+        let most =
+            i128::from(ONE) * i128::from(self.budget) - i128::from(multiplier) * (i128::from(self.limit) + 1);
+        // Whatever a file says the limit is, no cut costs as little as that.
+        i64::try_from(most).unwrap_or(i64::MIN)
     }
 }
 
