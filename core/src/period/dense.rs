@@ -427,11 +427,6 @@ impl Dense {
         self.groups.is_empty() && self.work.iter().all(|&work| work < NEVER)
     }
 
-    /// Whether every op makes at most one tensor.
-    pub fn single_outputs(&self) -> bool {
-        (0..self.op_count()).all(|op| self.outputs(op).len() <= 1)
-    }
-
     /// Whether it is the paper's problem without overflow: identical devices, nothing but work and transfers.
     pub fn is_plain(&self) -> bool {
         self.identical_devices() && self.no_overflow() && self.no_memory_limit() && self.free_placement()

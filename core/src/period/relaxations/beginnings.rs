@@ -16,8 +16,8 @@ use super::relaxed::{Kind, Relaxed};
 /// The most units: every beginning takes a bit for each.
 const MOST_UNITS: usize = 1 << 13;
 /// The most beginnings, and the most ways to add a unit to one.
-const MOST_BEGINNINGS: usize = 1 << 17;
-const MOST_MOVES: usize = 1 << 20;
+const MOST_BEGINNINGS: usize = 1 << 20;
+const MOST_MOVES: usize = 1 << 23;
 /// The most steps between beginnings that are looked at.
 pub const MOST_STEPS: u64 = 1 << 31;
 
@@ -41,31 +41,31 @@ impl<'a> Beginnings<'a> {
         if units > MOST_UNITS {
             return Err(format!("{units} units are too many, {MOST_UNITS} is the most"));
         }
-        let mut known: HashMap<Bits, u32> = HashMap::new();
         let first: Vec<u32> =
             (0..units as u32).filter(|&unit| relaxed.read(unit as usize).is_empty()).collect();
-        // Each beginning, and the units that can follow it.
-        let mut all = vec![(Bits::none(units), first)];
-        known.insert(all[0].0.clone(), 0);
+        // Those of one size, each with the units that can follow it.
+        let mut level = vec![(Bits::none(units), first)];
         let (mut starts, mut moves) = (vec![0], Vec::new());
-        let mut done = 0;
-        while done < all.len() {
-            let (here, ready) = (all[done].0.clone(), std::mem::take(&mut all[done].1));
-            for &unit in &ready {
-                let mut longer = here.clone();
-                longer.add(unit as usize);
-                let next = all.len() as u32;
-                let id = *known.entry(longer).or_insert_with_key(|longer| {
-                    all.push((longer.clone(), follow(relaxed, longer, &ready, unit)));
-                    next
-                });
-                moves.push((unit, id));
+        let mut count = 0;
+        while !level.is_empty() {
+            count += level.len();
+            let (mut longer, mut known): (Vec<(Bits, Vec<u32>)>, HashMap<Bits, u32>) = Default::default();
+            for (here, ready) in &level {
+                for &unit in ready {
+                    let mut with = here.clone();
+                    with.add(unit as usize);
+                    let id = *known.entry(with).or_insert_with_key(|with| {
+                        longer.push((with.clone(), follow(relaxed, with, ready, unit)));
+                        (count + longer.len() - 1) as u32
+                    });
+                    moves.push((unit, id));
+                }
+                starts.push(moves.len() as u32);
+                if count + longer.len() > MOST_BEGINNINGS || moves.len() > MOST_MOVES {
+                    return Err(too_many());
+                }
             }
-            starts.push(moves.len() as u32);
-            done += 1;
-            if all.len() > MOST_BEGINNINGS || moves.len() > MOST_MOVES {
-                return Err(too_many());
-            }
+            level = longer;
         }
         Ok(Beginnings { relaxed, starts, moves })
     }
@@ -86,7 +86,7 @@ impl<'a> Beginnings<'a> {
         let last = self.count() - 1;
         let mut used: Vec<Vec<Used>> = vec![Vec::new(); self.count()];
         used[0].push(vec![0; kinds.len()]);
-        let mut walk = Walk::new(self.relaxed);
+        let mut walk = Walk::new(self.relaxed, self.count());
         let mut steps = 0u64;
         for from in 0..last {
             let ways = std::mem::take(&mut used[from]);
@@ -145,8 +145,9 @@ fn keep(ways: &mut Vec<Used>, new: &Used) {
 /// A walk over all beginnings after one, with the cost of what is between.
 struct Walk<'a> {
     relaxed: &'a Relaxed,
-    /// By whom each beginning was seen last.
+    /// In which walk each beginning was seen last.
     seen: Vec<u32>,
+    walks: u32,
     inside: Vec<bool>,
     /// Of each tensor, how many of its consumers are between.
     count: Vec<u32>,
@@ -164,10 +165,11 @@ struct Costs {
 }
 
 impl<'a> Walk<'a> {
-    fn new(relaxed: &'a Relaxed) -> Walk<'a> {
+    fn new(relaxed: &'a Relaxed, beginnings: usize) -> Walk<'a> {
         Walk {
             relaxed,
-            seen: Vec::new(),
+            seen: vec![0; beginnings],
+            walks: 0,
             inside: vec![false; relaxed.units()],
             count: vec![0; relaxed.tensors().len()],
             path: Vec::new(),
@@ -184,8 +186,7 @@ impl<'a> Walk<'a> {
         budget: u64,
         reach: &mut dyn FnMut(usize),
     ) {
-        self.seen.clear();
-        self.seen.resize(all.count(), 0);
+        self.walks += 1;
         self.path.clear();
         let mut costs = vec![Costs::default()];
         // Beginning, its next move, the unit that led to it.
@@ -202,7 +203,7 @@ impl<'a> Walk<'a> {
             let (unit, to) = all.moves[*next];
             *next += 1;
             let to = to as usize;
-            if self.seen[to] == 1 {
+            if self.seen[to] == self.walks {
                 continue;
             }
             self.steps += 1;
@@ -212,7 +213,7 @@ impl<'a> Walk<'a> {
             if cost.sure > budget {
                 continue;
             }
-            self.seen[to] = 1;
+            self.seen[to] = self.walks;
             self.add(unit as usize, kind, &mut cost);
             if cost.sure > budget {
                 self.remove(unit as usize);

@@ -1,66 +1,42 @@
-//! Units that may as well share a stage, on the least kind.
+//! Unites units that may as well share a stage, on the least kind.
 //!
-//! Let all that u makes be one tensor, read by c alone. Two moves leave no stage dearer, whatever the plan:
-//!
-//! * u to the stage of c, if u's time and its inputs take no longer than the tensor to come in, and sending u's inputs on
-//!   takes no longer than u's time and the tensor to go out;
-//! * c to the stage of u, if c reads nothing else, and the same holds of c's time and its outputs.
-//!
-//! So some best plan has them in one stage. Uniting them does not change what the best plan costs, and the argument
-//! starts again with what is left.
+//! Where units can move to the stage of another in any plan ([`super::moves`]), some best plan has them in one stage.
+//! Uniting them does not change what the best plan costs, and the argument starts again with what is left.
 
-use super::relaxed::{Kind, Tensor};
+use super::moves::{View, Way};
+use super::relaxed::{Kind, MOST_UNITS, Order, Tensor};
 
 /// Unites units until nothing is left to unite. Units are renumbered; producers still come first.
 pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<Tensor>, least: &mut Kind) {
-    loop {
-        let units = least.work.len();
-        let mut joined: Vec<u32> = (0..units as u32).collect();
-        if !find(tensors, least, &mut joined) {
-            return;
-        }
-        let links = |tensors: &[Tensor], of: &[u32]| -> Vec<(u32, u32)> {
-            let pairs = tensors.iter().flat_map(|t| t.consumers.iter().map(|&c| (t.producer, c)));
-            pairs.map(|(a, b)| (of[a as usize], of[b as usize])).collect()
-        };
-        let first: Vec<u32> = (0..units as u32).collect();
-        let links = links(tensors, &joined);
+    while let Some(mut joined) = find(tensors, least) {
+        let pairs = tensors.iter().flat_map(|t| t.consumers.iter().map(|&c| (t.producer, c)));
+        let links: Vec<(u32, u32)> = pairs.map(|(a, b)| (joined[a as usize], joined[b as usize])).collect();
+        let first: Vec<u32> = (0..joined.len() as u32).collect();
         renumber(&mut joined, &first, &links);
         unit_of.iter_mut().for_each(|unit| *unit = joined[*unit as usize]);
         *least = contract(tensors, least, &joined);
     }
 }
 
-/// Pairs to unite, no unit in two of them; whether there is any.
-fn find(tensors: &[Tensor], least: &Kind, joined: &mut [u32]) -> bool {
+/// For each unit the one that it is united with, or itself; none if nothing can be united. No unit is in two groups.
+fn find(tensors: &[Tensor], least: &Kind) -> Option<Vec<u32>> {
     let units = least.work.len();
-    let (mut made, mut read) = (vec![Vec::new(); units], vec![Vec::new(); units]);
-    for (t, tensor) in tensors.iter().enumerate() {
-        made[tensor.producer as usize].push(t);
-        tensor.consumers.iter().for_each(|&c| read[c as usize].push(t));
-    }
-    let sum = |list: &[usize], times: &[u64]| list.iter().map(|&t| times[t]).sum::<u64>();
+    let order = (units <= MOST_UNITS).then(|| Order::new(units, tensors));
+    let view = View::new(tensors, least, order.as_ref());
+    let mut joined: Vec<u32> = (0..units as u32).collect();
     let mut taken = vec![false; units];
-    let mut found = false;
-    for u in 0..units {
-        let [t] = made[u][..] else { continue };
-        let [c] = tensors[t].consumers[..] else { continue };
-        let c = c as usize;
-        if taken[u] || taken[c] {
-            continue;
-        }
-        let (Some(of_u), Some(of_c)) = (least.work[u], least.work[c]) else { continue };
-        let u_follows = of_u + sum(&read[u], &least.into) <= least.into[t]
-            && sum(&read[u], &least.out) <= of_u + least.out[t];
-        let c_comes = read[c] == [t]
-            && of_c + sum(&made[c], &least.out) <= least.out[t]
-            && sum(&made[c], &least.into) <= of_c + least.into[t];
-        if u_follows || c_comes {
-            (taken[u], taken[c], found) = (true, true, true);
-            joined[u] = c as u32;
+    for unit in 0..units {
+        for way in [Way::Down, Way::Up] {
+            if taken[unit] || least.work[unit].is_none() {
+                continue;
+            }
+            for other in view.movable(unit, way, &taken) {
+                joined[other] = unit as u32;
+                (taken[unit], taken[other]) = (true, true);
+            }
         }
     }
-    found
+    taken.contains(&true).then_some(joined)
 }
 
 /// Adds up the figures of units that became one.

@@ -12,6 +12,7 @@ pub mod cover;
 pub mod flow;
 pub mod halves;
 mod kernel;
+mod moves;
 pub mod relaxed;
 pub mod sets;
 pub mod tree;

@@ -9,7 +9,7 @@
 //! With few devices of many kinds everything is proved of the least kind. Figures are divided by a power of two, and
 //! rounded down, where their sum would be too large for a network of flows.
 //!
-//! [`Relaxed::merged`] also unites units that share a stage in some best plan of the least kind (`kernel.rs`). What is
+//! [`Relaxed::merged`] also unites units that share a stage in some best plan of the least kind (`kernel.rs`, `moves.rs`). What is
 //! proved of it holds of the best plan, hence of all.
 
 use super::bits::Bits;
@@ -55,9 +55,9 @@ pub struct Relaxed {
 
 /// Which units lead to which.
 #[derive(Clone, Debug)]
-struct Order {
-    before: Vec<Bits>,
-    after: Vec<Bits>,
+pub(super) struct Order {
+    pub(super) before: Vec<Bits>,
+    pub(super) after: Vec<Bits>,
 }
 
 /// Sums of all figures stay below two to this.
@@ -336,7 +336,7 @@ fn shift(kind: &Kind, tensors: &[Tensor]) -> u32 {
 }
 
 impl Order {
-    fn new(units: usize, tensors: &[Tensor]) -> Order {
+    pub(super) fn new(units: usize, tensors: &[Tensor]) -> Order {
         let mut before = vec![Bits::none(units); units];
         let mut after = vec![Bits::none(units); units];
         // Tensors are sorted by producer, and producers come before consumers.

@@ -6,10 +6,11 @@ use std::sync::mpsc;
 
 use divvy_core::outcome::StopReason;
 use divvy_core::period::dense::{Dense, NEVER};
+use divvy_core::period::relaxations::relaxed::Relaxed;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
-use crate::period::stages::{Net, Pace, Shared, kernel, work};
+use crate::period::stages::{Net, Pace, Shared, work};
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -30,10 +31,22 @@ impl Planner for Annealing {
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = kernel(&dense);
+        let net = united(run.problem, &dense);
         let pace = Pace::new(run.budget);
         search(run, &net, &pace);
         pace.stop(run.is_solved())
+    }
+}
+
+/// The network, with ops united that share a stage in some best plan; as it is where that is not known.
+fn united<'a>(problem: &Problem, dense: &'a Dense) -> Net<'a> {
+    let is_exact = dense.is_plain() && dense.input_at().is_none() && dense.output_at().is_none();
+    match Relaxed::merged(problem) {
+        Ok(relaxed) if is_exact => {
+            let unit_of: Vec<u32> = problem.graph.ops().map(|op| relaxed.unit_of(op) as u32).collect();
+            Net::united(dense, &unit_of)
+        }
+        _ => Net::new(dense),
     }
 }
 

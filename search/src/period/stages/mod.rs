@@ -2,7 +2,6 @@
 
 mod annealing;
 mod by_definition;
-mod kernel;
 mod keys;
 mod labels;
 mod memory;
@@ -12,7 +11,6 @@ mod rounds;
 mod slicing;
 mod sweep;
 
-pub(crate) use kernel::kernel;
 pub(crate) use keys::{NOT_BETTER, Settings, evolve};
 pub(crate) use net::Kahn;
 pub(crate) use pace::{Pace, offer_order, plan_of};

@@ -2,7 +2,7 @@
 //!
 //! Ops of one colocation group share a stage, and so does every op between two of them, because stages must not depend
 //! on each other in a circle; units are the closure of that. Kernelisation unites further where that loses nothing
-//! (`kernel.rs`). What happens inside a unit (its tensors) matters to memory alone. Tensors of one unit that go to the
+//! (`core`'s `moves.rs`). What happens inside a unit (its tensors) matters to memory alone. Tensors of one unit that go to the
 //! same units are counted as one.
 
 use std::collections::HashMap;
