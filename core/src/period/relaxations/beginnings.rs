@@ -11,13 +11,13 @@
 use std::collections::HashMap;
 
 use super::bits::Bits;
-use super::relaxed::{Kind, Relaxed};
+use super::relaxed::{Kind, MOST_KINDS, Relaxed};
 
 /// The most units: every beginning takes a bit for each.
 const MOST_UNITS: usize = 1 << 13;
 /// The most beginnings, and the most ways to add a unit to one.
-const MOST_BEGINNINGS: usize = 1 << 20;
-const MOST_MOVES: usize = 1 << 23;
+const MOST_BEGINNINGS: usize = 1 << 18;
+const MOST_MOVES: usize = 1 << 21;
 /// The most steps between beginnings that are looked at.
 pub const MOST_STEPS: u64 = 1 << 31;
 
@@ -28,10 +28,30 @@ pub struct Beginnings<'a> {
     starts: Vec<u32>,
     /// Unit and the beginning with it.
     moves: Vec<(u32, u32)>,
+    /// One of the moves to each: unit and the beginning without it.
+    last: Vec<(u32, u32)>,
+    /// What the stages after each cost at least, together: work, and what comes in from the beginning.
+    left: Vec<u64>,
 }
 
 /// Devices of each kind that some stages use.
-type Used = Vec<u16>;
+type Used = [u16; MOST_KINDS];
+
+/// Stages that lead to a beginning: what they use, and the beginning before the last.
+#[derive(Clone, Copy)]
+struct Way {
+    used: Used,
+    from: u32,
+}
+
+/// What stages within a threshold reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The end: the units of each stage.
+    End(Vec<Vec<usize>>),
+    /// Not the end.
+    Short,
+}
 
 impl<'a> Beginnings<'a> {
     /// All beginnings; an error if there are too many.
@@ -45,29 +65,32 @@ impl<'a> Beginnings<'a> {
             (0..units as u32).filter(|&unit| relaxed.read(unit as usize).is_empty()).collect();
         // Those of one size, each with the units that can follow it.
         let mut level = vec![(Bits::none(units), first)];
-        let (mut starts, mut moves) = (vec![0], Vec::new());
-        let mut count = 0;
+        let (mut starts, mut moves, mut last) = (vec![0], Vec::new(), vec![(0, 0)]);
+        let mut left = vec![relaxed.least().work.iter().flatten().sum::<u64>()];
         while !level.is_empty() {
-            count += level.len();
             let (mut longer, mut known): (Vec<(Bits, Vec<u32>)>, HashMap<Bits, u32>) = Default::default();
             for (here, ready) in &level {
+                let now = starts.len() - 1;
+                let now_left = left[now];
                 for &unit in ready {
                     let mut with = here.clone();
                     with.add(unit as usize);
                     let id = *known.entry(with).or_insert_with_key(|with| {
                         longer.push((with.clone(), follow(relaxed, with, ready, unit)));
-                        (count + longer.len() - 1) as u32
+                        left.push(left_with(relaxed, with, unit as usize, now_left));
+                        last.push((unit, now as u32));
+                        left.len() as u32 - 1
                     });
                     moves.push((unit, id));
                 }
                 starts.push(moves.len() as u32);
-                if count + longer.len() > MOST_BEGINNINGS || moves.len() > MOST_MOVES {
+                if left.len() > MOST_BEGINNINGS || moves.len() > MOST_MOVES {
                     return Err(too_many());
                 }
             }
             level = longer;
         }
-        Ok(Beginnings { relaxed, starts, moves })
+        Ok(Beginnings { relaxed, starts, moves, last, left })
     }
 
     /// How many there are.
@@ -75,41 +98,84 @@ impl<'a> Beginnings<'a> {
         self.starts.len() - 1
     }
 
-    /// Whether stages within a threshold reach the end; none if that takes too many steps, or `go_on` says no.
-    pub fn reach(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<bool> {
+    /// What stages within a threshold reach; none if that takes too many steps, or `go_on` says no.
+    pub fn reach(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Reach> {
         let kinds: Vec<&Kind> = if self.relaxed.kinds().is_empty() {
             vec![self.relaxed.least()]
         } else {
             self.relaxed.kinds().iter().collect()
         };
         let budget = self.relaxed.budget(1, threshold);
-        let last = self.count() - 1;
-        let mut used: Vec<Vec<Used>> = vec![Vec::new(); self.count()];
-        used[0].push(vec![0; kinds.len()]);
-        let mut walk = Walk::new(self.relaxed, self.count());
+        let end = self.count() - 1;
+        let mut all: Vec<Vec<Way>> = vec![Vec::new(); self.count()];
+        all[0].push(Way { used: Used::default(), from: 0 });
+        let mut walks: Vec<Walk<'_>> =
+            kinds.iter().map(|kind| Walk::new(self.relaxed, kind, self.count())).collect();
         let mut steps = 0u64;
-        for from in 0..last {
-            let ways = std::mem::take(&mut used[from]);
+        for from in 0..end {
+            // Stages that the rest takes at least.
+            let rest = self.left[from].div_ceil(budget.max(1)).max(1);
             for (k, kind) in kinds.iter().enumerate() {
-                let can = |way: &&Used| {
-                    let all: u32 = way.iter().map(|&count| u32::from(count)).sum();
-                    u32::from(way[k]) < kind.devices && all < self.relaxed.stages()
+                let can = |way: &&Way| {
+                    let used: u64 = way.used.iter().map(|&count| u64::from(count)).sum();
+                    u32::from(way.used[k]) < kind.devices && used + rest <= u64::from(self.relaxed.stages())
                 };
-                let longer: Vec<Used> = ways.iter().filter(can).map(|way| with_one(way, k)).collect();
+                let longer: Vec<Way> = (all[from].iter().filter(can))
+                    .map(|way| Way { used: with_one(way.used, k), from: from as u32 })
+                    .collect();
                 if longer.is_empty() {
                     continue;
                 }
-                walk.from(self, from, kind, budget, &mut |to| {
-                    longer.iter().for_each(|way| keep(&mut used[to], way));
+                walks[k].from(self, from, budget, |to| {
+                    longer.iter().for_each(|way| keep(&mut all[to], way));
                 });
-                steps += std::mem::take(&mut walk.steps);
+                steps += std::mem::take(&mut walks[k].steps);
                 if steps > MOST_STEPS || !go_on() {
                     return None;
                 }
             }
         }
-        Some(!used[last].is_empty())
+        Some(if all[end].is_empty() { Reach::Short } else { Reach::End(self.stages(&all)) })
     }
+
+    /// The stages of a way to the end.
+    fn stages(&self, all: &[Vec<Way>]) -> Vec<Vec<usize>> {
+        let mut here = self.count() - 1;
+        let mut way = all[here][0];
+        let mut stages = Vec::new();
+        while here != 0 {
+            let from = way.from as usize;
+            let before = self.units_of(from);
+            stages.push(self.units_of(here).both(&before, |now, before| now & !before).collect());
+            let leads = |other: &&Way| (0..MOST_KINDS).any(|k| with_one(other.used, k) == way.used);
+            way = *all[from].iter().find(leads).expect("a way of one stage less led here");
+            here = from;
+        }
+        stages.reverse();
+        stages
+    }
+
+    fn units_of(&self, mut beginning: usize) -> Bits {
+        let mut units = Bits::none(self.relaxed.units());
+        while beginning != 0 {
+            let (unit, without) = self.last[beginning];
+            units.add(unit as usize);
+            beginning = without as usize;
+        }
+        units
+    }
+}
+
+/// What the stages after a beginning whose last unit is `unit` cost at least, given that without it.
+fn left_with(relaxed: &Relaxed, beginning: &Bits, unit: usize, without: u64) -> u64 {
+    let least = relaxed.least();
+    let comes_in = |tensors: &[u32]| tensors.iter().map(|&t| least.into[t as usize]).sum::<u64>();
+    let is_done = |t: &&u32| {
+        let mut consumers = relaxed.tensors()[**t as usize].consumers.iter();
+        consumers.all(|&consumer| beginning.has(consumer as usize))
+    };
+    let done: u64 = relaxed.read(unit).iter().filter(is_done).map(|&t| least.into[t as usize]).sum();
+    without - least.work[unit].unwrap_or(0) + comes_in(relaxed.made(unit)) - done
 }
 
 /// The units that can follow a beginning whose last unit is `unit`, given those that could before.
@@ -126,33 +192,56 @@ fn follow(relaxed: &Relaxed, beginning: &Bits, ready: &[u32], unit: u32) -> Vec<
     follow
 }
 
-fn with_one(way: &Used, kind: usize) -> Used {
-    let mut way = way.clone();
-    way[kind] += 1;
-    way
+fn with_one(mut used: Used, kind: usize) -> Used {
+    used[kind] += 1;
+    used
 }
 
 /// Adds a way unless another uses no more.
-fn keep(ways: &mut Vec<Used>, new: &Used) {
-    let no_more = |a: &Used, b: &Used| a.iter().zip(b).all(|(a, b)| a <= b);
+#[inline]
+fn keep(ways: &mut Vec<Way>, new: &Way) {
+    let no_more = |a: &Way, b: &Way| a.used.iter().zip(&b.used).all(|(a, b)| a <= b);
     if ways.iter().any(|way| no_more(way, new)) {
         return;
     }
     ways.retain(|way| !no_more(new, way));
-    ways.push(new.clone());
+    ways.push(*new);
 }
 
 /// A walk over all beginnings after one, with the cost of what is between.
 struct Walk<'a> {
-    relaxed: &'a Relaxed,
+    kind: &'a Kind,
+    /// What each unit makes costs so much to send.
+    sends: Vec<u64>,
+    /// Tensors that each unit reads: from here to the next.
+    starts: Vec<u32>,
+    reads: Vec<u32>,
+    tensors: Vec<Passing>,
     /// In which walk each beginning was seen last.
     seen: Vec<u32>,
     walks: u32,
     inside: Vec<bool>,
-    /// Of each tensor, how many of its consumers are between.
-    count: Vec<u32>,
-    path: Vec<(usize, usize, u32)>,
+    path: Vec<Place>,
     steps: u64,
+}
+
+/// A tensor.
+struct Passing {
+    producer: u32,
+    /// Consumers that are not between.
+    missing: u32,
+    consumers: u32,
+    out: u64,
+    into: u64,
+}
+
+/// Where a walk is.
+struct Place {
+    beginning: u32,
+    next_move: u32,
+    /// The unit that led here.
+    unit: u32,
+    cost: Costs,
 }
 
 /// What the units between cost.
@@ -164,57 +253,72 @@ struct Costs {
     out: u64,
 }
 
+/// In place of the unit that led to where a walk starts.
+const NO_UNIT: u32 = u32::MAX;
+
 impl<'a> Walk<'a> {
-    fn new(relaxed: &'a Relaxed, beginnings: usize) -> Walk<'a> {
+    fn new(relaxed: &Relaxed, kind: &'a Kind, beginnings: usize) -> Walk<'a> {
+        let units = relaxed.units();
+        let sends = |unit| relaxed.made(unit).iter().map(|&t| kind.out[t as usize]).sum();
+        let (mut starts, mut reads) = (vec![0], Vec::new());
+        for unit in 0..units {
+            reads.extend_from_slice(relaxed.read(unit));
+            starts.push(reads.len() as u32);
+        }
+        let passing = relaxed.tensors().iter().enumerate().map(|(t, tensor)| {
+            let consumers = tensor.consumers.len() as u32;
+            let (out, into) = (kind.out[t], kind.into[t]);
+            Passing { producer: tensor.producer, missing: consumers, consumers, out, into }
+        });
         Walk {
-            relaxed,
+            kind,
+            sends: (0..units).map(sends).collect(),
+            starts,
+            reads,
+            tensors: passing.collect(),
             seen: vec![0; beginnings],
             walks: 0,
-            inside: vec![false; relaxed.units()],
-            count: vec![0; relaxed.tensors().len()],
+            inside: vec![false; units],
             path: Vec::new(),
             steps: 0,
         }
     }
 
     /// Tells `reach` of every beginning that one stage leads to.
-    fn from(
-        &mut self,
-        all: &Beginnings<'_>,
-        from: usize,
-        kind: &Kind,
-        budget: u64,
-        reach: &mut dyn FnMut(usize),
-    ) {
+    fn from(&mut self, all: &Beginnings<'_>, from: usize, budget: u64, mut reach: impl FnMut(usize)) {
         self.walks += 1;
+        let place = |beginning: usize, unit: u32, cost: Costs| Place {
+            beginning: beginning as u32,
+            next_move: all.starts[beginning],
+            unit,
+            cost,
+        };
         self.path.clear();
-        let mut costs = vec![Costs::default()];
-        // Beginning, its next move, the unit that led to it.
-        self.path.push((from, all.starts[from] as usize, u32::MAX));
-        while let Some(&mut (here, ref mut next, unit)) = self.path.last_mut() {
-            if *next == all.starts[here + 1] as usize {
+        self.path.push(place(from, NO_UNIT, Costs::default()));
+        while let Some(here) = self.path.last_mut() {
+            if here.next_move == all.starts[here.beginning as usize + 1] {
+                let unit = here.unit;
                 self.path.pop();
-                costs.pop();
-                if unit != u32::MAX {
+                if unit != NO_UNIT {
                     self.remove(unit as usize);
                 }
                 continue;
             }
-            let (unit, to) = all.moves[*next];
-            *next += 1;
+            let (unit, to) = all.moves[here.next_move as usize];
+            here.next_move += 1;
             let to = to as usize;
             if self.seen[to] == self.walks {
                 continue;
             }
             self.steps += 1;
-            let Some(work) = kind.work[unit as usize] else { continue };
-            let mut cost = costs[costs.len() - 1];
+            let Some(work) = self.kind.work[unit as usize] else { continue };
+            let mut cost = here.cost;
             cost.sure += work;
             if cost.sure > budget {
                 continue;
             }
             self.seen[to] = self.walks;
-            self.add(unit as usize, kind, &mut cost);
+            self.add(unit as usize, &mut cost);
             if cost.sure > budget {
                 self.remove(unit as usize);
                 continue;
@@ -222,33 +326,33 @@ impl<'a> Walk<'a> {
             if cost.sure + cost.out <= budget {
                 reach(to);
             }
-            costs.push(cost);
-            self.path.push((to, all.starts[to] as usize, unit));
+            self.path.push(place(to, unit, cost));
         }
     }
 
-    fn add(&mut self, unit: usize, kind: &Kind, cost: &mut Costs) {
+    #[inline]
+    fn add(&mut self, unit: usize, cost: &mut Costs) {
         self.inside[unit] = true;
         // No consumer of what a unit makes comes before it.
-        cost.out += self.relaxed.made(unit).iter().map(|&t| kind.out[t as usize]).sum::<u64>();
-        for &t in self.relaxed.read(unit) {
-            let t = t as usize;
-            self.count[t] += 1;
-            let tensor = &self.relaxed.tensors()[t];
+        cost.out += self.sends[unit];
+        for &t in &self.reads[self.starts[unit] as usize..self.starts[unit + 1] as usize] {
+            let tensor = &mut self.tensors[t as usize];
+            tensor.missing -= 1;
             if self.inside[tensor.producer as usize] {
-                if self.count[t] as usize == tensor.consumers.len() {
-                    cost.out -= kind.out[t];
+                if tensor.missing == 0 {
+                    cost.out -= tensor.out;
                 }
-            } else if self.count[t] == 1 {
-                cost.sure += kind.into[t];
+            } else if tensor.missing + 1 == tensor.consumers {
+                cost.sure += tensor.into;
             }
         }
     }
 
+    #[inline]
     fn remove(&mut self, unit: usize) {
         self.inside[unit] = false;
-        for &t in self.relaxed.read(unit) {
-            self.count[t as usize] -= 1;
+        for &t in &self.reads[self.starts[unit] as usize..self.starts[unit + 1] as usize] {
+            self.tensors[t as usize].missing += 1;
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::beginnings::{Beginnings, MOST_STEPS};
+use super::beginnings::{Beginnings, MOST_STEPS, Reach};
 use super::halves::Halves;
 use super::relaxed::Relaxed;
 use super::sets::Sets;
@@ -142,8 +142,8 @@ fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]) ->
 pub(crate) fn beginnings_proven(problem: &Problem, merged: bool, threshold: Time) -> Result<Time, String> {
     let relaxed = relaxed(problem, merged)?;
     match Beginnings::new(&relaxed)?.reach(threshold.0, &mut || true) {
-        Some(false) => above(threshold),
-        Some(true) => Err(format!("stages of {} ps may do", threshold.0)),
+        Some(Reach::Short) => above(threshold),
+        Some(Reach::End(_)) => Err(format!("stages of {} ps may do", threshold.0)),
         None => Err(format!("it takes more than {MOST_STEPS} steps")),
     }
 }

@@ -65,7 +65,7 @@ const MOST_BITS: u32 = 43;
 /// The most units for which it is known which lead to which.
 pub const MOST_UNITS: usize = 1 << 13;
 /// More kinds than this are taken as one.
-const MOST_KINDS: usize = 4;
+pub(super) const MOST_KINDS: usize = 4;
 
 impl Relaxed {
     /// The relaxation of a problem.

@@ -1,18 +1,25 @@
 //! `beginnings`: every way to slice the network into stages, where it has few beginnings.
 //!
 //! See `core`'s module of that name. On identical devices without overflow and limits it decides any threshold, so a
-//! best plan is proved to be one; unlike devices are told apart by kind.
+//! best plan is proved to be one; unlike devices are told apart by kind. Stages that do reach the end are sliced again with
+//! all that was left out, which gives a plan.
 
 use divvy_core::certificate::Evidence;
-use divvy_core::period::relaxations::beginnings::Beginnings;
+use divvy_core::ids::OpId;
+use divvy_core::period::dense::Dense;
+use divvy_core::period::relaxations::beginnings::{Beginnings, Reach};
 use divvy_core::period::relaxations::relaxed::Relaxed;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
 use super::only_pipeline;
 use super::ratchet::{Attempt, Limits, ratchet};
+use crate::period::stages::{Net, Slicer, offer_order};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
+
+/// The first attempt decides, if there is time for it.
+const FIRST_SHARE: f64 = 0.9;
 
 pub(super) struct AllBeginnings;
 
@@ -44,15 +51,44 @@ impl Bound for AllBeginnings {
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
         let high = run.outcome().value().map_or(relaxed.picoseconds(work), |value| value.0);
-        ratchet(low, high, limits, &mut |threshold, effort| match all
+        ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort| match all
             .reach(threshold, &mut || !effort.is_spent())
         {
-            Some(false) => {
+            Some(Reach::Short) => {
                 run.prove(self.name(), Evidence::Beginnings { merged, threshold_ps: Time(threshold) });
                 Attempt::Proved
             }
-            Some(true) => Attempt::Reached(threshold),
+            Some(Reach::End(stages)) => {
+                // A bound by itself makes no plans.
+                if run.outcome().best.is_some() {
+                    offer(run, &relaxed, &stages);
+                }
+                let reached = run.outcome().value().map_or(threshold, |value| value.0);
+                Attempt::Reached(reached.min(threshold))
+            }
             None => Attempt::Unknown,
         });
     }
+}
+
+/// Offers what slicing makes of stages.
+fn offer(run: &mut Run<'_>, relaxed: &Relaxed, stages: &[Vec<usize>]) {
+    let Ok(dense) = Dense::with_shared_stages(run.problem) else { return };
+    let net = Net::new(&dense);
+    let mut stage_of = vec![0; relaxed.units()];
+    for (stage, units) in stages.iter().enumerate() {
+        units.iter().for_each(|&unit| stage_of[unit] = stage);
+    }
+    let graph = &run.problem.graph;
+    let mut ops: Vec<OpId> = graph.ops().collect();
+    ops.sort_by_key(|&op| (stage_of[relaxed.unit_of(op)], graph.position(op)));
+    let mut order: Vec<u32> = Vec::new();
+    let mut has = vec![false; net.len()];
+    for op in ops {
+        let unit = net.unit_of[op.index()];
+        if !std::mem::replace(&mut has[unit as usize], true) {
+            order.push(unit);
+        }
+    }
+    offer_order(run, &mut Slicer::new(&net), &net, &order);
 }

@@ -12,7 +12,7 @@ use divvy_core::units::Time;
 
 use super::only_pipeline;
 use super::prover::{Effort, Found, find_beginning};
-use super::ratchet::{Attempt, Limits, ratchet};
+use super::ratchet::{Attempt, FIRST_SHARE, Limits, ratchet};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -112,7 +112,7 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, l
     // All in one group is a way to divide.
     let work: u64 = relaxed.least().work.iter().flatten().sum();
     let high = reached([work, 0]).min(reached([0, work])).min(best.unwrap_or(u64::MAX));
-    ratchet(low, high, limits, &mut |threshold, effort: Effort<'_>| {
+    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort: Effort<'_>| {
         let budgets = groups.map(|stages| relaxed.budget(stages, threshold));
         let mut halves = Halves::new(relaxed, budgets);
         match find_beginning(&mut halves, effort) {

@@ -13,7 +13,7 @@ use divvy_core::units::Time;
 
 use super::only_pipeline;
 use super::prover::{Effort, Found, find_sets};
-use super::ratchet::{Attempt, Limits, ratchet};
+use super::ratchet::{Attempt, FIRST_SHARE, Limits, ratchet};
 use crate::registry::Bound;
 use crate::run::Run;
 
@@ -83,7 +83,7 @@ fn raise(
     if high <= low || !matches!(look(low, quick).0, Found::Nothing(_)) {
         return;
     }
-    ratchet(low, high, limits, &mut |threshold, effort| match look(threshold, effort) {
+    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort| match look(threshold, effort) {
         (Found::Nothing(tree), _) => {
             let group = Group { stages: 1, count: relaxed.stages(), limit: 0, tree };
             let evidence = Evidence::Cover {

@@ -6,9 +6,10 @@ use divvy_core::outcome::Budget;
 
 use super::prover::Effort;
 
-/// The share of the time left that one attempt may take, and the first, just below what is reached.
+/// The share of the time left that one attempt may take.
 const SHARE: f64 = 0.35;
-const FIRST_SHARE: f64 = 0.6;
+/// The share that the first may take, for most bounds.
+pub(super) const FIRST_SHARE: f64 = 0.6;
 /// Attempts closer together than this part of the value are not worth their time.
 const FINEST: u64 = 20_000;
 /// So many times in a row the best reached is lowered before the interval is halved.
@@ -54,12 +55,13 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Proves what it can between `low`, which is proved, and `high`, which is reached. First just below `high`, then by
-/// halving; `attempt` is given thresholds.
+/// Proves what it can between `low`, which is proved, and `high`, which is reached. First just below `high`, in up to
+/// `first_share` of the time, then by halving; `attempt` is given thresholds.
 pub(super) fn ratchet(
     mut low: u64,
     mut high: u64,
     limits: Limits<'_>,
+    first_share: f64,
     attempt: &mut dyn FnMut(u64, Effort<'_>) -> Attempt,
 ) {
     let (mut is_unknown, mut streak) = (false, 0);
@@ -68,7 +70,7 @@ pub(super) fn ratchet(
             return;
         }
         let threshold = if streak < MOST_IN_A_ROW { high - 1 } else { low + (high - 1 - low) / 2 };
-        let share = if streak < MOST_IN_A_ROW { FIRST_SHARE } else { SHARE };
+        let share = if streak < MOST_IN_A_ROW { first_share } else { SHARE };
         match attempt(threshold, limits.effort(share)) {
             Attempt::Proved => (low, streak) = (threshold + 1, MOST_IN_A_ROW),
             Attempt::Reached(value) => (high, streak) = (value.min(threshold), streak + 1),
