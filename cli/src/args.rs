@@ -279,7 +279,7 @@ pub(crate) struct ProblemArgs {
     pub(crate) on: Option<String>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
-    /// What to minimise [default: what the file says, else latency]
+    /// What to minimise [default: pipeline with --stages, else what the file says, else latency]
     #[arg(long, value_enum)]
     pub(crate) objective: Option<ObjectiveName>,
     /// Number of inputs of a batch
@@ -384,6 +384,9 @@ pub(crate) struct ReportArgs {
     /// Lay a run that was measured over the timeline: a trace file
     #[arg(long, value_name = "FILE")]
     pub(crate) measured: Option<String>,
+    /// Work out what moving every op would cost; else, in large networks, only for those that matter most
+    #[arg(long)]
+    pub(crate) all_moves: bool,
 }
 
 #[derive(clap::Args)]

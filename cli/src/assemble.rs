@@ -157,7 +157,8 @@ fn own_hardware(args: &ProblemArgs, spec: &ProblemSpec) -> Result<(Objective, Ha
     }
 }
 
-/// The objective: what the options say, else what the file says, else latency.
+/// The objective: what the options say, else what the file says, else latency. Only a pipeline has stages, so that asking
+/// for some is asking for one.
 fn objective(
     args: &ProblemArgs,
     own: Option<Objective>,
@@ -168,13 +169,11 @@ fn objective(
         Some(LinksName::Delay) => Some(LinkUse::Delay),
         Some(LinksName::InTurn) => Some(LinkUse::InTurn),
     };
-    let objective = match (args.objective, own) {
+    let asked = args.objective.or(args.stages.map(|_| ObjectiveName::Pipeline));
+    let objective = match (asked, own) {
         (None, Some(Objective::Latency { links: own })) => Objective::Latency { links: links.unwrap_or(own) },
         (None, Some(Objective::Batch { inputs })) => {
             Objective::Batch { inputs: args.inputs.unwrap_or(inputs) }
-        }
-        (None, Some(Objective::Pipeline { stages })) => {
-            Objective::Pipeline { stages: self::stages(args)?.unwrap_or(stages) }
         }
         (None, Some(own)) => own,
         (None | Some(ObjectiveName::Latency), _) => Objective::Latency { links: links.unwrap_or_default() },

@@ -3,9 +3,13 @@
 use std::io::Write;
 use std::path::Path;
 
+use divvy_core::check::check;
+use divvy_core::score::{Activity, Lane, Span};
+use divvy_io::plan_file::PlanFile;
 use divvy_io::presets;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::{Value, json};
 
 use crate::seeds::{self, HARDWARE, LATENCY, MACHINE, MSR, PIPELINE, PROBLEM, TORCH};
 use crate::{assess, models};
@@ -47,6 +51,28 @@ fn bundled(folder: &Path) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     (with("onnx"), with("gz"))
 }
 
+/// A run of a plan that took just as long as was planned.
+fn trace(file: &PlanFile) -> Vec<u8> {
+    let (graph, hardware) = (&file.problem.graph, &file.problem.hardware);
+    let score = check(&file.problem, &file.plan).expect("a seed is sound");
+    let span = |span: &Span| {
+        let (start, end) = (span.start.0 as f64 / 1e6, span.end.0 as f64 / 1e6);
+        match (span.lane, span.what) {
+            (Lane::Device(device), Activity::Op(op, inputs)) => Some(json!({
+                "op": graph.op_name(op), "device": hardware.device_name(device), "inputs": inputs,
+                "start": start, "end": end,
+            })),
+            (Lane::Link(link), Activity::Tensor(tensor, to)) => Some(json!({
+                "tensor": graph.tensor_name(tensor), "link": hardware.links()[link.index()].name,
+                "to": hardware.device_name(to), "start": start, "end": end,
+            })),
+            _ => None,
+        }
+    };
+    let spans: Vec<Value> = score.trace.spans.iter().filter_map(span).collect();
+    json!({ "divvy": "trace", "version": 1, "spans": spans }).to_string().into_bytes()
+}
+
 /// What every target starts from.
 fn all(models: &Path) -> Vec<Start> {
     let (onnx, packed) = bundled(models);
@@ -66,6 +92,7 @@ fn all(models: &Path) -> Vec<Start> {
     let problems =
         seeds::all().iter().filter(is_problem).map(|seed| seed.text.clone().into_bytes()).collect();
     let plans = seeds::plan_files().iter().map(|file| file.write().into_bytes()).collect();
+    let traces = seeds::plan_files().iter().map(trace).collect();
     let wrapped = [PROBLEM, PIPELINE, HARDWARE].map(|text| pack(text.as_bytes()));
     let wrapped = wrapped.into_iter().chain(packed.into_iter().filter(|bytes| bytes.len() < 4096)).collect();
     let hardware = [texts(&[HARDWARE]), texts(&built_in)].concat();
@@ -76,6 +103,7 @@ fn all(models: &Path) -> Vec<Start> {
         ("hardware_file", hardware),
         ("problem_file", problems),
         ("plan_file", plans),
+        ("trace_file", traces),
         ("torch", texts(&[TORCH])),
         ("latency", texts(&[LATENCY])),
         ("pipeline", texts(&[PIPELINE])),

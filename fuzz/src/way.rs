@@ -9,6 +9,7 @@ use divvy_core::hardware::{ClassSpec, Hardware, HardwareSpec};
 use divvy_core::input_error::InputErrors;
 use divvy_core::problem::{LinkUse, Objective, Problem, ProblemSpec};
 use divvy_core::rng::Rng;
+use divvy_core::score::Trace;
 use divvy_core::{check, ids::DeviceId, plainest};
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import};
@@ -21,12 +22,14 @@ use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::Outlines;
 use divvy_io::onnx::{inline, load, pieces};
 use divvy_io::plan_file::PlanFile;
-use divvy_io::{Error, detect, presets, problem_file};
+use divvy_io::report::{OneDevice, Report};
+use divvy_io::{Error, detect, presets, problem_file, trace_file};
 use prost::Message;
 use serde_json::json;
 
-use crate::assess::{assess, loaded};
+use crate::assess::{assess, faults, loaded};
 use crate::build::assert_sound;
+use crate::seeds::plan_files;
 
 /// Every fault says what, where and how to fix it.
 fn assert_well_told(errors: &InputErrors) {
@@ -89,6 +92,35 @@ fn plan(bytes: &[u8]) {
         (before, after) => panic!("{before:?} became {after:?}"),
     }
     let _ = file.check_against(&again.problem, &again.sources);
+}
+
+/// A trace of a run, read for each of some plans; one that is read goes into a report.
+pub fn trace(bytes: &[u8]) {
+    static PLANS: LazyLock<Vec<PlanFile>> = LazyLock::new(plan_files);
+    for file in PLANS.iter() {
+        match trace_file::read(&loaded(bytes), &file.problem) {
+            Ok(trace) => report(file, &trace),
+            Err(error) => assert_well_told(&faults(error)),
+        }
+    }
+}
+
+fn report(file: &PlanFile, trace: &Trace) {
+    let score = check::check(&file.problem, &file.plan).expect("a seed is sound");
+    let report = Report {
+        problem: &file.problem,
+        plan: &file.plan,
+        score: &score,
+        certificates: &[],
+        history: &[],
+        one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
+        found_by: "a seed",
+        notes: Vec::new(),
+        sources: Vec::new(),
+        measured: Some(trace),
+        every_move: false,
+    };
+    assert!(report.html().ends_with("</html>\n"));
 }
 
 /// What `nvidia-smi topo -m` printed.

@@ -3,11 +3,13 @@
 //! Everything read here is untrusted. Formats are told apart by what a file holds, never by its name; faults are
 //! reported all at once, with code, place and fix.
 
+mod critical;
 pub mod detect;
 pub mod export;
 pub mod file;
 pub mod hardware_file;
 pub mod import;
+pub mod markup;
 pub mod onnx;
 pub mod plan_file;
 pub mod presets;

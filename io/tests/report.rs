@@ -6,11 +6,12 @@
 use std::path::{Path, PathBuf};
 
 use divvy_core::certificate::{Certificate, Evidence};
-use divvy_core::check::check;
+use divvy_core::check::{Rule, check};
 use divvy_core::graph::Graph;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, Problem};
+use divvy_core::relocate::relocate;
 use divvy_core::rng::Rng;
 use divvy_core::score::Score;
 use divvy_core::units::Time;
@@ -36,6 +37,7 @@ fn report<'a>(problem: &'a Problem, plan: &'a divvy_core::plan::Plan, score: &'a
         notes: Vec::new(),
         sources: Vec::new(),
         measured: None,
+        every_move: false,
     }
 }
 
@@ -138,6 +140,53 @@ fn a_move_costs_what_the_plan_with_that_op_elsewhere_costs() {
             assert_eq!(told.as_u64(), (!here).then_some(value.0));
         }
     }
+}
+
+/// Most moves of a pipeline are refused without the check, which has to agree with that.
+#[test]
+fn moves_of_a_pipeline_are_what_the_check_says() {
+    let path = repository().join("models/layered-54.json.gz");
+    let spec = import_problem(&file::load(path.to_str().unwrap()).unwrap()).unwrap();
+    let objective = Objective::Pipeline { stages: 5 };
+    let hardware = presets::hardware("uniform-5").unwrap().unwrap();
+    let graph = Graph::new(spec.graph.clone()).unwrap();
+    let problem =
+        Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
+            .unwrap();
+    // Four stages, so that one device is idle.
+    let mut placement = vec![DeviceId(0); problem.graph.op_count()];
+    for (i, op) in problem.graph.order().iter().enumerate() {
+        placement[op.index()] = DeviceId((i / 14) as u32);
+    }
+    let plan = plainest::plan(&problem, &placement).unwrap();
+    let score = check(&problem, &plan).unwrap();
+    let data = data(&report(&problem, &plan, &score).html());
+    let (mut possible, mut circles) = (0, 0);
+    for op in problem.graph.ops() {
+        for device in problem.hardware.devices() {
+            let told = data["moves"]["rows"][op.index()][device.index()].as_i64();
+            match relocate(&problem, &plan, &score, op, device).unwrap() {
+                None => assert_eq!(told, None),
+                Some(moved) => match check(&problem, &moved) {
+                    Ok(score) => {
+                        assert_eq!(told, Some(score.value.0 as i64), "{op:?} to {device:?}");
+                        possible += 1;
+                    }
+                    Err(violations) => {
+                        let reason = &data["moves"]["reasons"][(-1 - told.unwrap()) as usize];
+                        let is_circle = reason.as_str().unwrap().ends_with("would wait for each other");
+                        assert_eq!(
+                            is_circle,
+                            violations[0].rule == Rule::StageCycle,
+                            "{reason}: {violations:?}"
+                        );
+                        circles += usize::from(is_circle);
+                    }
+                },
+            }
+        }
+    }
+    assert!(possible > 20 && circles > 20, "{possible} moves are possible, {circles} make a circle");
 }
 
 #[test]

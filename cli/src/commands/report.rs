@@ -55,6 +55,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
         notes: notes(&plan.problem, show::caveats_of(&plan.problem, &plan.reading)),
         sources: sources(&plan.sources),
         measured: measured.as_ref(),
+        every_move: args.all_moves,
     };
     let html = report.html();
     drop(progress);
@@ -77,6 +78,7 @@ pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Res
         notes: notes(&assembled.problem, show::caveats(assembled)),
         sources: sources(&assembled.sources),
         measured: None,
+        every_move: false,
     };
     let html = report.html();
     drop(progress);

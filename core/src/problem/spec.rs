@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::costs::Profile;
 use crate::graph::GraphSpec;
 use crate::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};
+use crate::units::show_bytes;
 
 /// Everything a file may say about a problem. Whatever it leaves open, the command line adds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -160,7 +161,7 @@ pub fn uniform_hardware(devices: u32, bandwidth: u64, like: ClassSpec) -> Hardwa
     let device = |i| DeviceSpec { name: name(i), class: "uniform".into(), ..DeviceSpec::default() };
     HardwareSpec {
         name: format!("uniform-{devices}"),
-        description: format!("{devices} identical devices, every pair joined at {bandwidth} B/s"),
+        description: format!("{devices} identical devices, every pair joined at {}/s", show_bytes(bandwidth)),
         classes: vec![ClassSpec { name: "uniform".into(), kind: DeviceKind::Gpu, ..like }],
         devices: (0..devices).map(device).collect(),
         links,

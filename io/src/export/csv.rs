@@ -7,8 +7,8 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score, Span};
 
-use super::critical::critical;
 use super::origin;
+use crate::critical::critical;
 
 const HEAD: &str = "op,kind,module,device,stage,inputs,start_us,duration_us,end_us,flops,weight_bytes,output_bytes,time,critical";
 

@@ -10,7 +10,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::Score;
 use divvy_core::units::show_bytes;
 
-use super::critical::critical;
+use crate::critical::critical;
 
 /// Fills on which black text is legible, one for each device; further devices begin again.
 const FILLS: [&str; 8] =

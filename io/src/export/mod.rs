@@ -12,18 +12,17 @@
 //!
 //! ONNX models are cut by [`crate::onnx::cut`], which needs the model itself.
 
-mod critical;
 mod csv;
 mod device_map;
 mod dot;
 pub mod layering;
 mod layers;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 mod svg;
 mod trace;
 
-pub use critical::critical;
+pub use crate::critical::critical;
 pub use csv::csv;
 pub use device_map::device_map;
 pub use dot::dot;

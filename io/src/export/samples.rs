@@ -14,7 +14,7 @@ use crate::plan_file::PlanFile;
 use crate::presets;
 
 /// A valid plan file of the command's tests, and its score.
-pub(super) fn plan(name: &str) -> (PlanFile, Score) {
+pub(crate) fn plan(name: &str) -> (PlanFile, Score) {
     let path = format!("{}/../cli/tests/plans/valid/{name}", env!("CARGO_MANIFEST_DIR"));
     let file = PlanFile::read(&load(&path).unwrap()).unwrap();
     let score = file.check().unwrap().score;

@@ -10,7 +10,8 @@ use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score, Span};
 use divvy_core::units::{Time, show_count};
 
-use super::critical::critical;
+use crate::critical::critical;
+use crate::markup::escape;
 
 const WIDTH: f64 = 860.0;
 const RIGHT: f64 = 24.0;
@@ -229,11 +230,6 @@ fn device_loads(problem: &Problem, plan: &Plan, score: &Score) -> Vec<Load> {
         .collect()
 }
 
-/// Text as XML has it.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,10 +252,5 @@ mod tests {
             assert!(text.matches("<rect ").count() > busy, "{name}: {text}");
             assert!(text.contains("hot\">"), "{name}");
         }
-    }
-
-    #[test]
-    fn names_cannot_break_the_picture() {
-        assert_eq!(escape("a<b>&\"c\""), "a&lt;b&gt;&amp;&quot;c&quot;");
     }
 }

@@ -15,8 +15,8 @@ use divvy_core::score::{Activity, Lane, Score, Span};
 use divvy_core::units::Time;
 use serde_json::{Value, json};
 
-use super::critical::critical;
 use super::origin;
+use crate::critical::critical;
 
 const DEVICES: u32 = 1;
 const LINKS: u32 = 2;

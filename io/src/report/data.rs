@@ -15,7 +15,8 @@ use divvy_core::units::Time;
 use serde_json::{Value, json};
 
 use super::moves::Moved;
-use super::{OneDevice, Report, critical, moves, words};
+use super::{OneDevice, Report, moves, words};
+use crate::critical;
 
 /// Names of merged ops are left out beyond this many bytes, or they would make up most of the file.
 const MOST_MEMBER_BYTES: usize = 1 << 20;

@@ -1,11 +1,10 @@
 //! The report: a plan, what it costs and how good that is, as one HTML file that needs nothing else.
 //!
 //! [`Report`] holds core's types alone; [`Report::html`] turns them into data (`data`), adds the critical path
-//! (`critical`) and what moving each op alone would cost (`moves`), and puts all of it into the page (`page`), whose
+//! and what moving each op alone would cost (`moves`), and puts all of it into the page (`page`), whose
 //! style and scripts lie beside it. Names of ops, devices and bounds are anybody's: they reach the page as data and are
 //! only ever shown as text.
 
-mod critical;
 mod data;
 mod moves;
 mod page;
@@ -41,6 +40,8 @@ pub struct Report<'a> {
     pub sources: Vec<(String, String)>,
     /// A run that was measured, to be laid over the timeline.
     pub measured: Option<&'a Trace>,
+    /// Whether to work out what moving every op would cost, however long that takes; else those that matter most.
+    pub every_move: bool,
 }
 
 /// The baseline that a plan is shown against.

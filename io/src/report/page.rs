@@ -3,6 +3,8 @@
 //! Data are JSON inside of a script element that no browser runs. Whatever could end that element or begin a comment in
 //! it is written as an escape, so no name can become markup.
 
+use crate::markup;
+
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");
 /// In the order they run; all share one scope.
@@ -21,7 +23,7 @@ const SCRIPTS: [&str; 8] = [
 pub(super) fn html(title: &str, json: &str) -> String {
     let scripts = format!("(() => {{\n\"use strict\";\n{}}})();\n", SCRIPTS.concat());
     let parts = [
-        ("{{title}}", escape_markup(title)),
+        ("{{title}}", markup::escape(title)),
         ("{{style}}", STYLE.to_owned()),
         ("{{data}}", escape_json(json)),
     ];
@@ -35,21 +37,6 @@ pub(super) fn html(title: &str, json: &str) -> String {
         rest = after;
     }
     html + rest
-}
-
-fn escape_markup(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 /// JSON that means the same and holds nothing that markup gives a meaning to.

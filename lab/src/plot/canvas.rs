@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use divvy_io::markup::escape;
+
 /// Width of every picture, in its own units.
 pub(super) const WIDTH: f64 = 760.0;
 /// Size of ordinary text.
@@ -162,23 +164,6 @@ fn style() -> String {
 /// About how wide a text of that size is; sans-serif letters differ.
 pub(super) fn width_of(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56
-}
-
-/// Text as XML has it.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            // XML has no way to write other control characters.
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -144,6 +144,15 @@ function runsCard() {
   );
 }
 
+/** Round numbers from one to another, about so many. */
+function roundNumbers(from, to, count) {
+  const rough = (to - from) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough * 0.999);
+  const first = Math.ceil(from / step);
+  return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, i) => (first + i) * step);
+}
+
 /** Value and bound over the time of the search. */
 function historyCard() {
   const points = data.history.filter((point) => point[1] !== null || point[2] !== null);
@@ -170,7 +179,7 @@ function historyCard() {
     }
     return last === null ? "" : `${line}H${width - right}`;
   };
-  const ticks = [0, 1, 2, 3].map((i) => floor + ((ceiling - floor) * i) / 3);
+  const ticks = roundNumbers(floor, ceiling, 4);
   const times = [least, Math.sqrt(least * seconds), seconds];
   const dots = points.flatMap((point, i) =>
     [1, 2].filter((column) => point[column] !== null && (i === 0 || points[i - 1][column] !== point[column])).map((column) =>

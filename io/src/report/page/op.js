@@ -123,7 +123,8 @@ function opDetails(op, reveal) {
 function whyTable(op) {
   const row = rowOf.get(op);
   if (row === undefined) {
-    return [make("p", { class: "note" }, `Not worked out: of ${plural(opCount, "op")} this report looked at the ${showCount(data.moves.ops.length)} that matter most.`)];
+    return [make("p", { class: "note" }, `Not worked out: of ${plural(opCount, "op")} this report looked at the ${showCount(data.moves.ops.length)} that matter most. `,
+      make("code", {}, "divvy report PLAN --all-moves"), " looks at every one.")];
   }
   const cells = data.moves.rows[row].map((value, i) => ({ value, device: data.moves.targets[i] }));
   const others = cells.filter((cell) => cell.value !== null);

@@ -1,0 +1,12 @@
+//! Traces of runs that were measured, laid over the report of a plan.
+
+#![no_main]
+
+use divvy_fuzz::{change_json, way};
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+
+fuzz_target!(|data: &[u8]| way::trace(data));
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    change_json::change(data, size, max_size, seed, fuzzer_mutate)
+});
