@@ -1,6 +1,7 @@
 //! Charts that several experiments draw of their cells.
 
 use crate::cells::Figures;
+use crate::markdown::Table;
 use crate::plot::{Axis, LineChart, Series};
 
 /// The best value so far of each run over time, in ms, and the bound of those runs that are to show theirs.
@@ -35,6 +36,31 @@ pub(crate) fn quality_over_time(title: &str, runs: &[(&str, Option<&Figures>, bo
     chart
 }
 
+/// The rows of a table whose columns are numbers of stages, against that number. Fields without a figure are left out. Rows
+/// of the paper are dashed, in the colour of ours that begins with the same word where there is one.
+pub(crate) fn against_stages(title: &str, what: &str, table: &Table, stages: &[u32]) -> LineChart {
+    let mut chart = LineChart::new(title, Axis::log("stages"), Axis::linear(what));
+    let mut ours: Vec<&str> = Vec::new();
+    for row in &table.rows {
+        let (name, figures) = (&row[0], &row[1..]);
+        let points =
+            stages.iter().zip(figures).filter_map(|(&k, field)| Some((f64::from(k), field.parse().ok()?)));
+        let series = Series::new(name, points);
+        let first_word = |name: &str| name.split([' ', ',']).next().map(str::to_owned);
+        chart = match name.strip_suffix(", paper") {
+            None => {
+                ours.push(name);
+                chart.with(series)
+            }
+            Some(of) => match ours.iter().position(|name| first_word(name) == first_word(of)) {
+                Some(same) => chart.with(series.dashed().in_colour_of(same)),
+                None => chart.with(series.dashed()),
+            },
+        };
+    }
+    chart
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +80,20 @@ mod tests {
         assert_eq!(names, ["auto", "bound of auto", "heft"]);
         assert_eq!(chart.series[0].points, [(0.001, 5.0), (1.0, 4.0), (3.0, 4.0)]);
         assert_eq!(chart.series[2].points, [(0.2, 7.0), (3.0, 7.0)]);
+    }
+
+    #[test]
+    fn rows_become_lines_and_the_papers_are_in_the_colour_of_ours() {
+        let mut table = Table::new("t", &["bound", "k = 2", "k = 4", "k = 8"]);
+        let row = |fields: [&str; 4]| fields.map(str::to_owned).to_vec();
+        table.row(row(["simple", "0.5", "– (1)", "0.25"]));
+        table.row(row(["exact (milp)", "0.75", "0.5", "–"]));
+        table.row(row(["exact, paper", "0.9", "0.8", "0.7"]));
+        let chart = against_stages("t", "share", &table, &[2, 4, 8]);
+        assert_eq!(chart.series[0].points, [(2.0, 0.5), (8.0, 0.25)]);
+        assert_eq!(chart.series[1].points, [(2.0, 0.75), (4.0, 0.5)]);
+        let dashed =
+            Series::new("exact, paper", [(2.0, 0.9), (4.0, 0.8), (8.0, 0.7)]).dashed().in_colour_of(1);
+        assert_eq!(chart.series[2], dashed);
     }
 }

@@ -5,7 +5,8 @@ use super::{
     real_models_differ, regal_groups,
 };
 use crate::cells::{Cell, Figures, Work};
-use crate::markdown::{Notes, Page, Table};
+use crate::charts::against_stages;
+use crate::markdown::{Notes, Page, Picture, Table};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table2;
@@ -76,8 +77,9 @@ impl Experiment for Table2 {
 
     fn page(&self, settings: &Settings, results: &Results) -> Page {
         let mut tables = Vec::new();
+        let mut pictures = Vec::new();
         let mut notes = Notes::default();
-        for (group, stages) in groups(settings) {
+        for (i, (group, stages)) in groups(settings).into_iter().enumerate() {
             let caption = format!(
                 "Geometric means of value / simple bound, {} ({}).",
                 group.name,
@@ -94,6 +96,10 @@ impl Experiment for Table2 {
                 }
                 table.row(row);
             }
+            let title = format!("Value / simple bound, {}", group.name);
+            let chart = against_stages(&title, "geometric mean", &table, stages);
+            let caption = format!("What each search reaches against the number of stages, {}.", group.name);
+            pictures.push(Picture::new(&format!("values-{}", i + 1), &caption, chart.svg()));
             // How much of the difference is a matter of time alone.
             let mut row = vec![format!("auto, in the time of {PAPERS_BEST}")];
             let mut under = vec![format!("auto / {PAPERS_BEST}")];
@@ -132,6 +138,6 @@ impl Experiment for Table2 {
             real_models_differ(),
         ];
         differs.extend(notes.lines());
-        Page { tables, pictures: Vec::new(), limits: limits(settings), differs }
+        Page { tables, pictures, limits: limits(settings), differs }
     }
 }

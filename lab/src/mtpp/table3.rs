@@ -2,7 +2,8 @@
 
 use super::{Method, STAGES, bounds_differ, head, limits, paper_row, ratio_rows, regal_groups};
 use crate::cells::Cell;
-use crate::markdown::{Notes, Page, Table};
+use crate::charts::against_stages;
+use crate::markdown::{Notes, Page, Picture, Table};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Table3;
@@ -41,8 +42,9 @@ impl Experiment for Table3 {
 
     fn page(&self, settings: &Settings, results: &Results) -> Page {
         let mut tables = Vec::new();
+        let mut pictures = Vec::new();
         let mut notes = Notes::default();
-        for group in regal_groups() {
+        for (i, group) in regal_groups().into_iter().enumerate() {
             let caption = format!(
                 "Geometric means of lower bound / best value, {} ({}); below them the paper's, on its 1000 graphs.",
                 group.name,
@@ -51,6 +53,11 @@ impl Experiment for Table3 {
             let mut table = Table { caption, head: head("lower bound", &STAGES), rows: Vec::new() };
             ratio_rows(&mut table, &group, &STAGES, settings, results, &mut notes);
             PAPER.into_iter().for_each(|(name, figures)| table.row(paper_row(name, figures)));
+            let title = format!("Lower bound / best value, {}", group.name);
+            let chart = against_stages(&title, "geometric mean", &table, &STAGES);
+            let caption =
+                format!("Bounds against the number of stages, {}; the paper's in dashes.", group.name);
+            pictures.push(Picture::new(&format!("bounds-{}", i + 1), &caption, chart.svg()));
             tables.push(table);
         }
         let mut differs = vec![
@@ -60,6 +67,6 @@ impl Experiment for Table3 {
         ];
         differs.extend(bounds_differ());
         differs.extend(notes.lines());
-        Page { tables, pictures: Vec::new(), limits: limits(settings), differs }
+        Page { tables, pictures, limits: limits(settings), differs }
     }
 }

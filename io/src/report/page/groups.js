@@ -136,7 +136,7 @@ function buildTree(mode) {
     for (let i = 0; i < bundles; i += 1) {
       const mine = parts.slice(Math.floor((i * parts.length) / bundles), Math.floor(((i + 1) * parts.length) / bundles));
       const [first, last] = [mine[0], mine[mine.length - 1]];
-      const child = node(`${shortName(first.label)} … ${shortName(last.label)}`, first.from, last.to, parent);
+      const child = node(fromTo(shortName(first.label), shortName(last.label)), first.from, last.to, parent);
       parent.children.push(child);
       if (mine.length > 1) gather(child, mine, descend);
       else if (child.size > 1) descend(child);
@@ -148,6 +148,13 @@ function buildTree(mode) {
   const position = new Int32Array(opCount);
   sequence.forEach((op, i) => (position[op] = i));
   return { root, sequence, position };
+}
+
+/** Two names as the ends of a range; of names that differ in a number at their end the second is that number: `module 0 … 8`. */
+function fromTo(first, last) {
+  if (first === last) return `${first} …`;
+  const [stem, otherStem] = [first, last].map((name) => name.replace(/\d+$/, ""));
+  return `${first} … ${stem && stem === otherStem ? last.slice(stem.length) : last}`;
 }
 
 /** Groups to open at first: level by level, then those that are far larger than the rest, while few parts are shown. */

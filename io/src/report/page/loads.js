@@ -216,7 +216,8 @@ function aboutCard() {
   const constraints = Object.entries(data.constraints)
     .filter(([name, value]) => value !== false && !(name === "memory_rule" && value === "all"))
     .map(([name, value]) => {
-      const text = JSON.stringify(value);
+      const isMap = value !== null && typeof value === "object" && !Array.isArray(value) && Object.values(value).every((one) => typeof one === "string");
+      const text = isMap ? Object.entries(value).map(([op, device]) => `${op} → ${device}`).join(", ") : JSON.stringify(value);
       const shown = text.length <= 160 ? text : plural(Object.keys(value).length, "entry", "entries");
       return make("div", {}, `${name.replace("_", " ")}: `, make("span", { class: "mono" }, shown));
     });

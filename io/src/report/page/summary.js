@@ -91,6 +91,7 @@ function proofInWords() {
 function changeInWords() {
   const parts = [];
   if (isProved) parts.push("No other plan for this network, hardware and question is better; only a change of one of these can help. ");
+  else if (bestBound && bestBound.value < data.value) parts.push(`A longer search may find a better plan, by ${showTime(data.value - bestBound.value)} at most. `);
   const move = bestMove();
   if (move) {
     const change = move.value - data.value;
@@ -163,6 +164,9 @@ function measuredInWords() {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** The gap to a bound; beyond some factors its digits say nothing. */
+const farOff = (bound) => (data.value > 11 * bound.value ? "gap over 1000\u00a0%" : `gap ${bound.gap}`);
+
 /** The gauge: what is proved to be out of reach, what may still be gained, the plan, one device; then every bound. */
 function qualityCard() {
   const single = data.one_device.value;
@@ -197,7 +201,7 @@ function qualityCard() {
         [bound.name, " ", make("span", { class: `badge ${bound.verified ? "verified" : "attested"}` }, bound.verified ? "verified" : "attested")],
         bound.value,
         bound.verified ? "verified-bar" : "attested-bar",
-        bound.gap === null ? showTime(bound.value) : bound.value === data.value ? `${showTime(bound.value)} · no gap` : `${showTime(bound.value)} · gap ${bound.gap}`,
+        bound.gap === null ? showTime(bound.value) : bound.value === data.value ? `${showTime(bound.value)} · no gap` : `${showTime(bound.value)} · ${farOff(bound)}`,
         bound.argument,
       ),
     ),
