@@ -375,6 +375,14 @@ def measured_runs_show(reports, reader):
     reader.close(page, "measured")
 
 
+def every_move_is_told(reader, path):
+    is_quick(reader, path)
+    page = reader.open(path)
+    data = page.run("JSON.parse(document.querySelector('#data').textContent)")
+    assert len(data["moves"]["ops"]) == 3000, f"{len(data['moves']['ops'])} of 3000 ops"
+    reader.close(page)
+
+
 def cases(reports, reader):
     """Every check: its name and what does it."""
     cli = ROOT / "cli/tests/data/diamond.json"
@@ -394,6 +402,8 @@ def cases(reports, reader):
     cold = reports.plan("cold-start", gpt, "--on", "dgx-v100", "--objective", "cold-start", "--time", "2s")
     large = reports.generate("large.json.gz", "rwnn", "--modules", "250")
     large = reports.plan("large", large, "--planner", "heft", "--time", "5s")
+    stages = reports.generate("stages.json.gz", "regal", "--family", "layered", "--nodes", "3000")
+    stages = reports.plan("stages", stages, "--stages", "8", "--time", "3s")
     hostile = reports.hostile()
     yield "latency, 197 ops: looks right", lambda: looks_right(reader, "latency", latency, schedule)
     yield "latency, 4 ops: looks right", lambda: looks_right(reader, "small", small, schedule)
@@ -403,6 +413,8 @@ def cases(reports, reader):
     yield "cold-start: looks right", lambda: looks_right(reader, "cold-start", cold, schedule)
     yield "latency, 3000 ops: looks right", lambda: looks_right(reader, "large", large, schedule)
     yield "latency, 3000 ops: small and quick", lambda: is_quick(reader, large)
+    yield "pipeline, 3000 ops in 8 stages: looks right", lambda: looks_right(reader, "stages", stages, periodic)
+    yield "pipeline, 3000 ops in 8 stages: small, quick and whole", lambda: every_move_is_told(reader, stages)
     yield "the timeline: hover, click, zoom, drag, keys", lambda: timeline_works(reader, latency)
     yield "finding ops by name and choosing one", lambda: filter_works(reader, latency)
     yield "what a move would cost", lambda: moves_are_told(reader, latency)

@@ -43,6 +43,10 @@ pub(super) struct Moves {
 
 /// Moves ops by importance; `first` are those that matter most.
 pub(super) fn of(report: &Report<'_>, first: &[OpId]) -> Moves {
+    within(if report.every_move { usize::MAX } else { MOST_WORK }, report, first)
+}
+
+fn within(most_work: usize, report: &Report<'_>, first: &[OpId]) -> Moves {
     let targets = targets(report);
     let graph = &report.problem.graph;
     let size = graph.op_count() + graph.tensor_count();
@@ -57,7 +61,7 @@ pub(super) fn of(report: &Report<'_>, first: &[OpId]) -> Moves {
     let mut done = 0;
     let affordable = |&&op: &&OpId| {
         let next = done + checks(op) * work;
-        let fits = report.every_move || done == 0 || next <= MOST_WORK;
+        let fits = done == 0 || next <= most_work;
         done = next;
         fits
     };
@@ -213,5 +217,35 @@ impl<'a> Flow<'a> {
             .map(|i| (i + 1).to_string())
             .collect();
         Some(format!("stages {} would wait for each other", names.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::samples;
+    use crate::report::OneDevice;
+
+    #[test]
+    fn what_matters_most_comes_first_until_the_work_is_done() {
+        let (file, score) = samples::plan("latency.json");
+        let report = Report {
+            problem: &file.problem,
+            plan: &file.plan,
+            score: &score,
+            certificates: &[],
+            history: &[],
+            one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
+            found_by: "a test",
+            notes: Vec::new(),
+            sources: Vec::new(),
+            measured: None,
+            every_move: true,
+        };
+        let all = file.problem.graph.op_count();
+        let last = OpId::new(all - 1);
+        let little = within(1, &report, &[last]);
+        assert_eq!(little.rows.iter().map(|(op, _)| *op).collect::<Vec<_>>(), [last]);
+        assert_eq!(of(&report, &[last]).rows.len(), all);
     }
 }
