@@ -42,7 +42,7 @@ struct Task {
 ///
 /// Things that take no time can lead nowhere: then the next best cause is followed. If none leads to the beginning (inputs
 /// that are still on their way are on no lane), it is the chain that reaches back furthest.
-pub(crate) fn path(problem: &Problem, trace: &Trace) -> Vec<Vec<usize>> {
+pub fn path(problem: &Problem, trace: &Trace) -> Vec<Vec<usize>> {
     let tasks = tasks(trace);
     let mut ending: HashMap<Time, Vec<usize>> = HashMap::new();
     for (i, task) in tasks.iter().enumerate() {

@@ -7,7 +7,7 @@
 use divvy_core::problem::Problem;
 use divvy_core::score::{Lane, Score};
 use divvy_core::units::Time;
-use divvy_io::export::critical;
+use divvy_io::export::{critical, critical_path};
 
 use super::cut;
 use super::screen::Screen;
@@ -47,7 +47,7 @@ pub(super) fn lines(problem: &Problem, score: &Score, screen: &Screen) -> Vec<St
     if hidden > 0 {
         text.push(format!("  ({hidden} more)"));
     }
-    text.extend(path_line(score, &marks, name));
+    text.extend(path_line(problem, score, name));
     text
 }
 
@@ -116,10 +116,11 @@ fn height(share: f64) -> char {
     HEIGHTS[if share > 1e-9 { eighths.clamp(1, 8) } else { 0 }]
 }
 
-/// How much of the time the critical path spends where.
-fn path_line(score: &Score, marks: &[bool], name: impl Fn(Lane) -> String) -> Option<String> {
+/// How much of the time the critical path spends where; a transfer over several links counts for the first.
+fn path_line(problem: &Problem, score: &Score, name: impl Fn(Lane) -> String) -> Option<String> {
     let mut time: Vec<(Lane, u64)> = Vec::new();
-    for (span, _) in score.trace.spans.iter().zip(marks).filter(|(_, mark)| **mark) {
+    let steps = critical_path(problem, &score.trace);
+    for span in steps.iter().filter_map(|step| score.trace.spans.get(*step.first()?)) {
         let length = span.end.0 - span.start.0;
         match time.iter_mut().find(|(lane, _)| *lane == span.lane) {
             Some((_, sum)) => *sum += length,

@@ -22,7 +22,7 @@ pub(crate) mod samples;
 mod svg;
 mod trace;
 
-pub use crate::critical::critical;
+pub use crate::critical::{critical, path as critical_path};
 pub use csv::csv;
 pub use device_map::device_map;
 pub use dot::dot;
