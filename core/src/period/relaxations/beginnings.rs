@@ -68,7 +68,8 @@ impl<'a> Beginnings<'a> {
         let (mut starts, mut moves, mut last) = (vec![0], Vec::new(), vec![(0, 0)]);
         let mut left = vec![relaxed.least().work.iter().flatten().sum::<u64>()];
         while !level.is_empty() {
-            let (mut longer, mut known): (Vec<(Bits, Vec<u32>)>, HashMap<Bits, u32>) = Default::default();
+            let mut longer: Vec<(Bits, Vec<u32>)> = Vec::new();
+            let mut known: HashMap<Bits, u32> = HashMap::new();
             for (here, ready) in &level {
                 let now = starts.len() - 1;
                 let now_left = left[now];
