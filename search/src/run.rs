@@ -18,6 +18,7 @@ pub struct Run<'a> {
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
     inner: Option<&'a str>,
+    takes_plans: bool,
 }
 
 impl<'a> Run<'a> {
@@ -28,7 +29,16 @@ impl<'a> Run<'a> {
         outcome: &'a mut Outcome,
         watch: &'a mut dyn FnMut(&Outcome),
     ) -> Run<'a> {
-        Run { problem, budget, planner: "unknown".to_owned(), number: None, outcome, watch, inner: None }
+        Run {
+            problem,
+            budget,
+            planner: "unknown".to_owned(),
+            number: None,
+            outcome,
+            watch,
+            inner: None,
+            takes_plans: false,
+        }
     }
 
     /// Names the planner whose plans are offered from now on, for whoever asks later where a plan came from.
@@ -50,6 +60,17 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn with_inner(self, inner: Option<&'a str>) -> Run<'a> {
         Run { inner, ..self }
+    }
+
+    /// The same run, in which a bound may offer the plans that it comes upon.
+    #[must_use]
+    pub fn taking_plans(self, takes_plans: bool) -> Run<'a> {
+        Run { takes_plans, ..self }
+    }
+
+    /// Whether a bound may offer plans: not beside a planner asked for by name, which must find its own.
+    pub fn takes_plans(&self) -> bool {
+        self.takes_plans
     }
 
     /// Which solver is to solve parts of the problem, where the user says so.

@@ -65,10 +65,10 @@ pub fn solve(
     // A planner leaves time to the last bounds: a little at first, since that is all that an easy problem takes.
     let turns: &[(f64, f64)] =
         if last_bounds.is_empty() { &[(1.0, 1.0)] } else { &[(0.05, 0.1), (0.5, 1.0), (1.0, 1.0)] };
+    let keep = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
     if outcome.infeasible.is_empty() {
         let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
         // Whatever happens next, there is a plan to keep. A planner asked for by name must find its own.
-        let keep = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
         if let Some(plan) = baseline_plan.filter(|_| keep) {
             run.set_planner("baseline");
             let offered = run.offer(plan);
@@ -103,7 +103,8 @@ pub fn solve(
                 planners = later;
             }
             let bounding = until(bound_until);
-            let mut run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
+            let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
+            let mut run = run.taking_plans(keep);
             for bound in last_bounds.iter().filter(|_| plan_until < 1.0) {
                 if !run.budget.is_spent() && !run.is_solved() {
                     bound.bound(&mut run);

@@ -59,8 +59,8 @@ impl Bound for AllBeginnings {
                 Attempt::Proved
             }
             Some(Reach::End(stages)) => {
-                // A bound by itself makes no plans.
-                if run.outcome().best.is_some() {
+                if run.takes_plans() {
+                    run.set_planner(self.name());
                     offer(run, &relaxed, &stages);
                 }
                 let reached = run.outcome().value().map_or(threshold, |value| value.0);
