@@ -18,6 +18,7 @@ use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::period::relaxations::cover::Group;
+use divvy_core::period::relaxations::united::Union;
 use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::units::Time;
@@ -252,6 +253,12 @@ fn every_evidence() -> Vec<Certificate> {
         },
         Evidence::Halves { merged: false, threshold_ps: Time(7), first: 1, tree: vec![1] },
         Evidence::Beginnings { merged: true, threshold_ps: Time(7) },
+        Evidence::United {
+            threshold_ps: Time(7),
+            unions: vec![Union { one: OpId(0), other: OpId(1), by_cut: true }],
+            weights: vec![1, 0],
+            rounding: 2,
+        },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

@@ -19,6 +19,7 @@ pub struct Run<'a> {
     watch: &'a mut dyn FnMut(&Outcome),
     inner: Option<&'a str>,
     takes_plans: bool,
+    paper_bound: bool,
 }
 
 impl<'a> Run<'a> {
@@ -38,6 +39,7 @@ impl<'a> Run<'a> {
             watch,
             inner: None,
             takes_plans: false,
+            paper_bound: false,
         }
     }
 
@@ -76,6 +78,17 @@ impl<'a> Run<'a> {
     /// Which solver is to solve parts of the problem, where the user says so.
     pub fn inner(&self) -> Option<&str> {
         self.inner
+    }
+
+    /// The same run, with the edge paper's own bound where `yes`.
+    #[must_use]
+    pub fn with_paper_bound(self, yes: bool) -> Run<'a> {
+        Run { paper_bound: yes, ..self }
+    }
+
+    /// Whether `branch-and-bound` is to prune as its paper does.
+    pub fn paper_bound(&self) -> bool {
+        self.paper_bound
     }
 
     /// The best found so far.

@@ -5,9 +5,9 @@ use divvy_core::outcome::{Budget, Outcome, StopReason};
 use divvy_core::problem::Problem;
 
 use crate::baseline::{Baseline, baseline};
-use crate::makespan;
 use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
 use crate::run::Run;
+use crate::{makespan, period};
 
 /// Which planner and bounds to use.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Request {
     pub inner: Option<String>,
     /// Whether to plan at all, or only to bound.
     pub bound_only: bool,
+    /// Whether `branch-and-bound` prunes by the transmission of padded lists, as its paper does.
+    pub paper_bound: bool,
 }
 
 /// What came of it.
@@ -54,6 +56,7 @@ pub fn solve(
     let chosen_planners = choose_planners(problem, request)?;
     let chosen_bounds = choose_bounds(problem, request)?;
     let inner = choose_inner(request)?;
+    check_paper_bound(problem, request)?;
     let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
@@ -88,7 +91,9 @@ pub fn solve(
                 ..budget.clone()
             };
             let planning = until(plan_until);
-            let mut run = Run::new(problem, &planning, &mut outcome, watch).with_inner(inner);
+            let mut run = Run::new(problem, &planning, &mut outcome, watch)
+                .with_inner(inner)
+                .with_paper_bound(request.paper_bound);
             while let Some((&(planner, number), later)) =
                 planners.split_first().filter(|_| !request.bound_only)
             {
@@ -181,6 +186,20 @@ fn choose_inner(request: &Request) -> Result<Option<&str>, Refused> {
             exists: false,
         }),
         inner => Ok(inner),
+    }
+}
+
+fn check_paper_bound(problem: &Problem, request: &Request) -> Result<(), Refused> {
+    let refused = |message: String, fix: &str| Refused { message, fix: fix.to_owned(), exists: true };
+    match request.planner.as_deref() {
+        _ if !request.paper_bound => Ok(()),
+        Some("branch-and-bound") => period::padding_refusal(problem).map_err(|reason| {
+            refused(reason, "leave out --paper-bound: what replaces it holds for every graph")
+        }),
+        _ => {
+            let message = "the paper's bound belongs to one planner".to_owned();
+            Err(refused(message, "use --paper-bound with --planner branch-and-bound"))
+        }
     }
 }
 

@@ -129,6 +129,7 @@ pub(super) fn search(
         bounds: (!args.bound.is_empty()).then(|| args.bound.clone()),
         inner: args.inner.clone(),
         bound_only,
+        paper_bound: args.paper_bound,
     };
     let solved = solve(&assembled.problem, &request, &budget, &mut |outcome| progress.update(outcome))?;
     drop(progress);

@@ -15,6 +15,7 @@ use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::period::relaxations::cover::{self, Group};
+use crate::period::relaxations::united::{self, Union};
 use crate::problem::Problem;
 use crate::units::Time;
 
@@ -109,6 +110,17 @@ pub enum Evidence {
         /// No plan takes this or less.
         threshold_ps: Time,
     },
+    /// Ops that no links can keep apart, which together are too much for the devices: `stream`.
+    United {
+        /// No plan takes this or less.
+        threshold_ps: Time,
+        /// Pairs that must share a device, each given those before it.
+        unions: Vec<Union>,
+        /// Weights for the devices.
+        weights: Vec<u64>,
+        /// How times are rounded before they are added up; 0: not at all.
+        rounding: u32,
+    },
     /// A search vouches for it; nothing here can check that.
     Attested {
         /// Which search.
@@ -182,6 +194,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::Beginnings { merged, threshold_ps } => {
             cover::beginnings_proven(problem, *merged, *threshold_ps)
+        }
+        Evidence::United { threshold_ps, unions, weights, rounding } => {
+            united::proven(problem, *threshold_ps, unions, weights, *rounding)
         }
     };
     proven.map(Some).map_err(|message| Violation {

@@ -4,6 +4,7 @@ use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
+use divvy_core::period::relaxations::united::Union;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
@@ -19,7 +20,23 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
+    all.extend((0..12).map(|_| united(model, rng)));
     all
+}
+
+/// Random unions at a random threshold, few enough that some follow.
+fn united(model: &Model, rng: &mut Rng) -> Evidence {
+    let op = |rng: &mut Rng| OpId(rng.below(model.ops) as u32);
+    let unions =
+        (0..rng.below(3)).map(|_| Union { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
+    let most = *rng.pick(&[1, 3, 10]);
+    let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
+    Evidence::United {
+        threshold_ps: Time(rng.between(0, 40)),
+        unions,
+        weights,
+        rounding: rng.below(5) as u32,
+    }
 }
 
 /// A random proof by frontier search, narrow and broken off as likely as not.

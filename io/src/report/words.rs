@@ -133,6 +133,10 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::Beginnings { .. } => {
             "All beginnings of the network: stages within the bound do not reach its end.".to_owned()
         }
+        Evidence::United { .. } => {
+            "Ops that no links can keep apart within the bound are together too much for the devices."
+                .to_owned()
+        }
         Evidence::Attested { by } => format!("Attested by {by}; nothing here can check it."),
     }
 }

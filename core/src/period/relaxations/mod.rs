@@ -1,10 +1,10 @@
-//! Relaxations of `pipeline` whose proofs are checked here, in integers.
+//! Relaxations of `pipeline`, and one of `stream`, whose proofs are checked here, in integers.
 //!
 //! [`relaxed`] is the problem without memory and overflow, each stage at the least that its kind of device could cost it.
 //! [`flow`] is the minimum cut behind everything else. [`sets`] are the convex sets of ops that fit a stage, [`halves`]
 //! the ways to divide the network between the first stages and the others; of both, a tree of branchings proves that
 //! nothing within a threshold is left. [`cover`] adds up what sets can cover. [`beginnings`] lists every way, where there are
-//! few.
+//! few. [`united`] is about `stream`: ops that no links can keep apart.
 
 pub mod beginnings;
 pub mod bits;
@@ -16,3 +16,4 @@ mod moves;
 pub mod relaxed;
 pub mod sets;
 pub mod tree;
+pub mod united;

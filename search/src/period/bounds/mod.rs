@@ -11,6 +11,7 @@ mod prover;
 mod ratchet;
 mod simple;
 mod transfers;
+mod united;
 
 use divvy_core::problem::{Objective, Problem};
 
@@ -38,6 +39,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &halves::Hierarchy,
     // Every way there is, where there are few.
     &beginnings::AllBeginnings,
+    // Minimum cuts at one threshold after the other (`stream`).
+    &united::Inseparable,
     // Linear programs and exact searches, again and again.
     &columns::Columns,
     // From here on, by name: the paper's programs, the smallest first.

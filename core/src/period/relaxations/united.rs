@@ -1,0 +1,346 @@
+//! What cannot be apart within a threshold: proofs that no `stream` plan takes so little.
+//!
+//! Suppose some plan has a period of at most T. Then a link carries at most T times its bandwidth, and some ops must share a
+//! device:
+//! * *by bytes*: for every two devices that two clusters of ops may be on, the tensors between the clusters are more than
+//!   some link between these devices carries within T;
+//! * *by a cut*: the ops on the device of the one exchange with all others at most what the links next to that device carry
+//!   within T, yet every set of clusters that holds the one and not the other exchanges more (a minimum cut in which a
+//!   tensor counts once if it has ends on both sides).
+//!
+//! Such clusters are united, one pair after the other. A cluster may be on a device if all its ops may run there, take at
+//! most T together, fit the memory, and the links carry what comes from `input_at` and goes to `output_at`. There is no
+//! plan within T if a cluster may be nowhere, or if the clusters are too much for all devices together: for weights w and a
+//! rounding f with Σ f(tᵢ) ≤ f(T) whenever Σ tᵢ ≤ T, the sum over clusters of the least w·f(time) exceeds Σ w·f(T). With at
+//! most S splits only S + 1 devices have any load, and the largest weights stand for Σ w. The rounding of k ≥ 1 is Fekete and
+//! Schepers' dual feasible function: with x = t / T, it is x if (k + 1)x is whole, else ⌊(k + 1)x⌋ / k.
+
+use serde::{Deserialize, Serialize};
+
+use super::flow::{ENDLESS, Fate, Network};
+use crate::ids::{DeviceId, LinkId, OpId};
+use crate::problem::{MemoryRule, Objective, Problem};
+use crate::units::Time;
+
+/// Weights are integers up to this, so that sums of products fit.
+const MOST_WEIGHT: u64 = 1 << 32;
+/// The largest rounding.
+pub const MOST_ROUNDING: u32 = 64;
+const PS_PER_SECOND: u128 = 1_000_000_000_000;
+
+/// Two ops that must share a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Union {
+    /// The one.
+    pub one: OpId,
+    /// The other.
+    pub other: OpId,
+    /// Whether a minimum cut shows it, and not the bytes between the two.
+    pub by_cut: bool,
+}
+
+/// Ops in clusters, under the assumption that a plan within the threshold exists.
+#[derive(Clone, Debug)]
+pub struct Clusters<'p> {
+    problem: &'p Problem,
+    threshold: Time,
+    /// For each op the smallest of its cluster, and for that one all of them.
+    leader: Vec<usize>,
+    members: Vec<Vec<OpId>>,
+    /// For the leader of a cluster, the devices it may be on.
+    places: Vec<Vec<DeviceId>>,
+}
+
+impl<'p> Clusters<'p> {
+    /// Every op by itself, but for those that must stay together by themselves; else why this proves nothing.
+    pub fn new(problem: &'p Problem, threshold: Time) -> Result<Clusters<'p>, String> {
+        if problem.objective != Objective::Stream {
+            return Err("it is about `stream`".to_owned());
+        }
+        let ops = problem.graph.op_count();
+        let mut clusters = Clusters {
+            problem,
+            threshold,
+            leader: (0..ops).collect(),
+            members: problem.graph.ops().map(|op| vec![op]).collect(),
+            places: vec![Vec::new(); ops],
+        };
+        for op in 0..ops {
+            clusters.places[op] = clusters.find_places(op);
+        }
+        for group in &problem.constraints.colocate {
+            group[1..].iter().for_each(|&op| clusters.unite(group[0], op));
+        }
+        Ok(clusters)
+    }
+
+    /// Whether two ops are in one cluster.
+    pub fn are_united(&self, one: OpId, other: OpId) -> bool {
+        self.leader[one.index()] == self.leader[other.index()]
+    }
+
+    /// The first op of an op's cluster.
+    pub fn leader(&self, op: OpId) -> OpId {
+        OpId::new(self.leader[op.index()])
+    }
+
+    /// The devices that the cluster of an op may be on.
+    pub fn places(&self, op: OpId) -> &[DeviceId] {
+        &self.places[self.leader[op.index()]]
+    }
+
+    /// The first op of every cluster.
+    pub fn leaders(&self) -> impl Iterator<Item = OpId> + '_ {
+        (0..self.leader.len()).filter(|&op| self.leader[op] == op).map(OpId::new)
+    }
+
+    /// The time of an op's cluster on a device that it may be on.
+    pub fn time(&self, op: OpId, device: DeviceId) -> u64 {
+        let ops = &self.members[self.leader[op.index()]];
+        ops.iter().filter_map(|&op| self.problem.time(op, device)).map(|time| time.0).sum()
+    }
+
+    fn unite(&mut self, one: OpId, other: OpId) {
+        let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
+        if a == b {
+            return;
+        }
+        let (keep, gone) = (a.min(b), a.max(b));
+        let moved = std::mem::take(&mut self.members[gone]);
+        moved.iter().for_each(|op| self.leader[op.index()] = keep);
+        self.members[keep].extend(moved);
+        self.places[keep] = self.find_places(keep);
+    }
+
+    /// Unites two clusters if the reason holds. Whether it does.
+    pub fn try_unite(&mut self, union: Union) -> bool {
+        let Union { one, other, by_cut } = union;
+        let holds = if by_cut { self.cut_shows(one, other) } else { self.bytes_show(one, other) };
+        if holds {
+            self.unite(one, other);
+        }
+        holds
+    }
+
+    /// Whether a link carries so many bytes within the threshold.
+    fn carries(&self, link: LinkId, bytes: u128) -> bool {
+        let bandwidth = self.problem.hardware.links()[link.index()].bandwidth;
+        Time::of_many_bytes(bytes, bandwidth).is_some_and(|time| time <= self.threshold)
+    }
+
+    /// Whether all links carry transfers, each from a device to another.
+    fn carry(&self, transfers: &[(DeviceId, DeviceId, u128)]) -> bool {
+        let mut loads: Vec<(LinkId, u128)> = Vec::new();
+        for &(from, to, bytes) in transfers.iter().filter(|(from, to, _)| from != to) {
+            let Some(route) = self.problem.hardware.route(from, to) else {
+                return false;
+            };
+            for &link in route.links.iter().filter(|_| route.bandwidth.is_some()) {
+                match loads.iter_mut().find(|(known, _)| *known == link) {
+                    Some((_, load)) => *load += bytes,
+                    None => loads.push((link, bytes)),
+                }
+            }
+        }
+        loads.into_iter().all(|(link, load)| self.carries(link, load))
+    }
+
+    fn find_places(&self, leader: usize) -> Vec<DeviceId> {
+        let (problem, graph) = (self.problem, &self.problem.graph);
+        let ops = &self.members[leader];
+        let (mut from_inputs, mut to_outputs) = (Vec::new(), 0u128);
+        if problem.constraints.input_at.is_some() {
+            let inputs = ops.iter().flat_map(|&op| graph.inputs(op)).copied();
+            from_inputs = inputs.filter(|&t| graph.producer(t).is_none()).collect();
+            from_inputs.sort_unstable();
+            from_inputs.dedup();
+        }
+        // A tensor without bytes needs a way too.
+        let needs_input = !from_inputs.is_empty();
+        let input_bytes: u128 = from_inputs.iter().map(|&t| u128::from(graph.tensor_bytes(t))).sum();
+        let outputs = ops.iter().flat_map(|&op| graph.outputs(op)).filter(|&&t| graph.is_output(t));
+        let needs_output = outputs.clone().next().is_some();
+        outputs.for_each(|&t| to_outputs += u128::from(graph.tensor_bytes(t)));
+        let activations = |op: &OpId| {
+            if problem.constraints.memory_rule == MemoryRule::All { graph.activation_bytes(*op) } else { 0 }
+        };
+        let mut params: Vec<_> = ops.iter().flat_map(|&op| graph.params_of(op)).copied().collect();
+        params.sort_unstable();
+        params.dedup();
+        let memory: u64 = ops.iter().map(activations).sum::<u64>()
+            + params.iter().map(|&param| graph.param_bytes(param)).sum::<u64>();
+        let may_be = |&device: &DeviceId| {
+            let may_run =
+                ops.iter().all(|&op| problem.may_run(op, device) && problem.time(op, device).is_some());
+            let mut transfers = Vec::new();
+            transfers.extend(
+                problem.constraints.input_at.filter(|_| needs_input).map(|from| (from, device, input_bytes)),
+            );
+            transfers.extend(
+                problem.constraints.output_at.filter(|_| needs_output).map(|to| (device, to, to_outputs)),
+            );
+            may_run
+                && problem.memory_limit(device).is_none_or(|limit| memory <= limit)
+                && self.time(OpId::new(leader), device) <= self.threshold.0
+                && self.carry(&transfers)
+        };
+        problem.hardware.devices().filter(may_be).collect()
+    }
+
+    /// Bytes of the tensors that one cluster makes and another reads, and whether there are any.
+    fn bytes_between(&self, from: usize, to: usize) -> (u128, bool) {
+        let graph = &self.problem.graph;
+        let (mut bytes, mut any) = (0, false);
+        for &tensor in self.members[from].iter().flat_map(|&op| graph.outputs(op)) {
+            if graph.consumers(tensor).iter().any(|op| self.leader[op.index()] == to) {
+                bytes += u128::from(graph.tensor_bytes(tensor));
+                any = true;
+            }
+        }
+        (bytes, any)
+    }
+
+    fn bytes_show(&self, one: OpId, other: OpId) -> bool {
+        let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
+        let (there, back) = (self.bytes_between(a, b), self.bytes_between(b, a));
+        let can_be_apart = |p: DeviceId, q: DeviceId| {
+            let mut transfers = Vec::new();
+            transfers.extend(there.1.then_some((p, q, there.0)));
+            transfers.extend(back.1.then_some((q, p, back.0)));
+            p != q && self.carry(&transfers)
+        };
+        a != b && !self.places[a].iter().any(|&p| self.places[b].iter().any(|&q| can_be_apart(p, q)))
+    }
+
+    /// The most bytes that a device exchanges with all others within the threshold; none where nothing limits them.
+    fn capacity(&self, device: DeviceId) -> Option<u128> {
+        let hardware = &self.problem.hardware;
+        let mut next_to: Vec<LinkId> = Vec::new();
+        for other in hardware.devices().filter(|&other| other != device) {
+            let out = hardware.route(device, other).map(|route| (route, route.links.first()));
+            let back = hardware.route(other, device).map(|route| (route, route.links.last()));
+            for (route, link) in out.into_iter().chain(back) {
+                route.bandwidth?;
+                next_to.push(*link?);
+            }
+        }
+        next_to.sort_unstable();
+        next_to.dedup();
+        let carried = |link: &LinkId| {
+            u128::from(hardware.links()[link.index()].bandwidth.0) * u128::from(self.threshold.0)
+                / PS_PER_SECOND
+        };
+        Some(next_to.iter().map(carried).sum())
+    }
+
+    fn cut_shows(&self, one: OpId, other: OpId) -> bool {
+        let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
+        // The device of either of the two; none of them may have more.
+        let most = |cluster: usize| {
+            let capacities = self.places[cluster].iter().map(|&device| self.capacity(device));
+            capacities.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
+        };
+        let Some(most) = most(a).into_iter().chain(most(b)).min() else { return false };
+        let Ok(most) = i64::try_from(most) else { return false };
+        a != b && most < ENDLESS && self.cut_exceeds(a, b, most)
+    }
+
+    /// Whether every set of clusters with `a` and without `b` exchanges more than `most` with the others.
+    fn cut_exceeds(&self, a: usize, b: usize, most: i64) -> bool {
+        let graph = &self.problem.graph;
+        let mut network = Network::default();
+        let nodes: Vec<_> = self.leader.iter().map(|_| network.node()).collect();
+        let mut total = 0i64;
+        for tensor in graph.tensors() {
+            let mut ends: Vec<usize> =
+                graph.consumers(tensor).iter().map(|op| self.leader[op.index()]).collect();
+            let Some(producer) = graph.producer(tensor) else { continue };
+            ends.push(self.leader[producer.index()]);
+            ends.sort_unstable();
+            ends.dedup();
+            let bytes = graph.tensor_bytes(tensor);
+            let fits = i64::try_from(bytes).ok().and_then(|bytes| total.checked_add(bytes));
+            let Some(sum) = fits.filter(|&sum| sum < ENDLESS) else { return false };
+            total = sum;
+            match ends[..] {
+                [_] => {}
+                [x, y] => drop(network.arc(nodes[x], nodes[y], bytes as i64, bytes as i64)),
+                _ => {
+                    // The first is chosen if any end is, the second only if all are.
+                    let (any, all) = (network.node(), network.node());
+                    network.arc(any, all, bytes as i64, 0);
+                    for &end in &ends {
+                        network.arc(nodes[end], any, ENDLESS, 0);
+                        network.arc(all, nodes[end], ENDLESS, 0);
+                    }
+                }
+            }
+        }
+        network.lay_out();
+        network.set_fate(nodes[a], Fate::In);
+        network.set_fate(nodes[b], Fate::Out);
+        network.solve(most).is_some_and(|cut| cut > most)
+    }
+
+    /// Whether no plan within the threshold is left: a cluster has no place, or all are too much for the devices.
+    pub fn are_too_much(&self, weights: &[u64], rounding: u32) -> bool {
+        if self.leaders().any(|op| self.places(op).is_empty()) {
+            return true;
+        }
+        let limit = u128::from(self.threshold.0);
+        let steps = u128::from(rounding) + 1;
+        let rounded = |time: u64| {
+            let scaled = u128::from(time) * steps;
+            match rounding {
+                0 => u128::from(time),
+                _ if limit == 0 => 0,
+                _ if scaled.is_multiple_of(limit) => u128::from(time) * u128::from(rounding),
+                _ => scaled / limit * limit,
+            }
+        };
+        let least = |op: OpId| {
+            let weighted =
+                |&device: &DeviceId| rounded(self.time(op, device)) * u128::from(weights[device.index()]);
+            self.places(op).iter().map(weighted).min().unwrap_or(0)
+        };
+        let needed: u128 = self.leaders().map(least).sum();
+        let mut sorted = weights.to_vec();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let used =
+            self.problem.constraints.max_splits.map_or(usize::MAX, |most| most as usize).saturating_add(1);
+        let weight: u128 = sorted.iter().take(used).map(|&w| u128::from(w)).sum();
+        needed > weight * limit * u128::from(rounding.max(1))
+    }
+}
+
+/// What unions and weights prove: that no plan takes the threshold or less.
+pub(crate) fn proven(
+    problem: &Problem,
+    threshold: Time,
+    unions: &[Union],
+    weights: &[u64],
+    rounding: u32,
+) -> Result<Time, String> {
+    let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
+    if weights.len() != devices || weights.iter().any(|&w| w > MOST_WEIGHT) {
+        return Err(format!("it needs one weight up to {MOST_WEIGHT} for each of {devices} devices"));
+    }
+    if rounding > MOST_ROUNDING || threshold > Time::LONGEST_INPUT {
+        return Err("its rounding or its threshold is out of range".to_owned());
+    }
+    if unions.len() >= ops.max(1) {
+        return Err("there are fewer unions than ops".to_owned());
+    }
+    let mut clusters = Clusters::new(problem, threshold)?;
+    for (number, union) in unions.iter().enumerate() {
+        let known = union.one.index() < ops && union.other.index() < ops;
+        if !known || !clusters.try_unite(*union) {
+            return Err(format!("union {number} does not follow"));
+        }
+    }
+    if !clusters.are_too_much(weights, rounding) {
+        return Err("what is united still fits the devices".to_owned());
+    }
+    Ok(Time(threshold.0 + 1))
+}

@@ -1,0 +1,15 @@
+//! What the planners of `stream` share: the problem in tables, partial placements, and how little the rest can cost.
+
+mod anneal;
+mod partial;
+mod rest;
+mod sweep;
+mod tables;
+mod unite;
+
+pub(super) use anneal::anneal;
+pub(super) use partial::Partial;
+pub(super) use rest::Rest;
+pub(super) use sweep::Sweeps;
+pub(super) use tables::Tables;
+pub(super) use unite::United;

@@ -1,0 +1,56 @@
+//! The exact planners of `stream` against brute force, on thousands of small random problems with skips, unlike devices
+//! and links, shared media, pins, groups, memory limits and split limits.
+
+#[path = "../../core/tests/oracle/mod.rs"]
+mod oracle;
+
+use std::time::Duration;
+
+use divvy_core::outcome::{Budget, Status};
+use divvy_core::units::Time;
+use divvy_search::{Request, solve};
+use oracle::random::Kind;
+use oracle::{Case, plans};
+
+/// The best value of all plans; outer none where there are too many to list.
+fn brute_force(case: &Case) -> Option<Option<Time>> {
+    let (all, whole) = plans::every(&case.model, 3000, case.seed);
+    whole.then(|| all.iter().filter_map(|plan| oracle::score(&case.model, plan)).min().map(Time))
+}
+
+fn always_finds_the_optimum(planner: &str) {
+    let mut solved_cases = 0;
+    oracle::for_cases(Kind::Stream, 4000, |case| {
+        let Some(best) = brute_force(case) else { return };
+        let request =
+            Request { planner: Some(planner.into()), bounds: Some(Vec::new()), ..Request::default() };
+        let budget = Budget::new(Duration::from_secs(60));
+        let outcome =
+            solve(&case.problem, &request, &budget, &mut |_| {}).expect("it works on stream").outcome;
+        assert_eq!(outcome.value(), best, "seed {}", case.seed);
+        if best.is_some_and(|best| best > Time::ZERO) {
+            assert_eq!(outcome.status(), Status::Optimal, "seed {}", case.seed);
+            solved_cases += 1;
+        }
+    });
+    assert!(solved_cases > 0, "no case had a plan and could be listed");
+}
+
+#[test]
+fn dominance_always_finds_the_optimum() {
+    always_finds_the_optimum("dominance");
+}
+
+#[test]
+fn branch_and_bound_always_finds_the_optimum() {
+    always_finds_the_optimum("branch-and-bound");
+}
+
+#[test]
+fn the_papers_bound_is_refused_elsewhere() {
+    oracle::for_cases(Kind::Stream, 1, |case| {
+        let request = Request { paper_bound: true, ..Request::default() };
+        let refused = solve(&case.problem, &request, &Budget::new(Duration::ZERO), &mut |_| {}).unwrap_err();
+        assert!(refused.fix.contains("branch-and-bound"), "{}", refused.fix);
+    });
+}
