@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use divvy_core::outcome::{Budget, Status};
 use divvy_core::units::Time;
-use divvy_search::{Request, solve};
+use divvy_search::{Planner, Request, every_planner, solve};
 use oracle::random::Kind;
 use oracle::{Case, plans};
 
@@ -18,9 +18,18 @@ fn brute_force(case: &Case) -> Option<Option<Time>> {
     whole.then(|| all.iter().filter_map(|plan| oracle::score(&case.model, plan)).min().map(Time))
 }
 
+/// The planner of `stream` with a name.
+fn registered(name: &str) -> &'static dyn Planner {
+    let all = every_planner();
+    *all.iter().rev().find(|planner| planner.name() == name).expect("it exists")
+}
+
 fn always_finds_the_optimum(planner: &str) {
     let mut solved_cases = 0;
     oracle::for_cases(Kind::Stream, 4000, |case| {
+        if registered(planner).supports(&case.problem).is_err() {
+            return;
+        }
         let Some(best) = brute_force(case) else { return };
         let request =
             Request { planner: Some(planner.into()), bounds: Some(Vec::new()), ..Request::default() };
@@ -39,6 +48,11 @@ fn always_finds_the_optimum(planner: &str) {
 #[test]
 fn dominance_always_finds_the_optimum() {
     always_finds_the_optimum("dominance");
+}
+
+#[test]
+fn conflict_driven_always_finds_the_optimum() {
+    always_finds_the_optimum("conflict-driven");
 }
 
 #[test]

@@ -15,6 +15,8 @@ const HOT: f64 = 0.4;
 const COLD: f64 = 0.002;
 /// Moves between two looks at the clock and the temperature.
 const STRIDE: u64 = 256;
+/// Exchanges that [`polish`] tries before it gives up.
+const MOST_TRIED: usize = 400;
 
 /// A whole placement with its loads.
 #[derive(Clone)]
@@ -226,6 +228,73 @@ pub(in crate::period) fn anneal(
         }
     }
     Some(best)
+}
+
+/// Relieves the busiest device for as long as moving a unit away, or exchanging it for another, helps: the exchange that
+/// leaves the two devices least busy first, if links and memory allow.
+pub(in crate::period) fn polish(
+    tables: &Tables,
+    start: &[u8],
+    is_over: &mut dyn FnMut() -> bool,
+) -> Option<(u64, Vec<u8>)> {
+    if tables.ops == 0 || tables.devices < 2 {
+        return None;
+    }
+    let mut place = vec![0; tables.ops];
+    tables.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
+    let mut units: Vec<Vec<usize>> = tables.groups.clone();
+    units.extend((0..tables.ops).filter(|&op| tables.group_of[op].is_none()).map(|op| vec![op]));
+    let time = |unit: &[usize], device: usize| {
+        unit.iter()
+            .try_fold(0u64, |sum, &op| Some(tables.time(op, device)).filter(|&t| t != NEVER).map(|t| sum + t))
+    };
+    let mut now = Placement::new(tables, &place, start);
+    if !now.is_valid() {
+        return None;
+    }
+    'improving: while !is_over() {
+        let value = now.value();
+        let Some(busiest) = (0..tables.devices).find(|&d| now.times[d] == value) else { break };
+        let on = |unit: &Vec<usize>| usize::from(now.device_of[unit[0]]);
+        let mut changes: Vec<(u64, usize, Option<usize>, usize)> = Vec::new();
+        for (u, unit) in units.iter().enumerate().filter(|(_, unit)| on(unit) == busiest) {
+            let own = time(unit, busiest).unwrap_or(0);
+            for to in (0..tables.devices).filter(|&to| to != busiest) {
+                let Some(there) = time(unit, to) else { continue };
+                let after = (now.times[busiest] - own).max(now.times[to] + there);
+                changes.push((after, u, None, to));
+                for (v, other) in units.iter().enumerate().filter(|(_, other)| on(other) == to) {
+                    let Some(back) = time(other, busiest) else { continue };
+                    let away = time(other, to).unwrap_or(0);
+                    let after = (now.times[busiest] - own + back).max(now.times[to] + there - away);
+                    changes.push((after, u, Some(v), to));
+                }
+            }
+        }
+        changes.retain(|&(after, ..)| after < value);
+        changes.sort_unstable();
+        for (_, u, v, to) in changes.into_iter().take(MOST_TRIED) {
+            let mut shift = |unit: usize, device: usize| {
+                units[unit].iter().for_each(|&op| now.relocate(op, device as u8));
+            };
+            shift(u, to);
+            if let Some(v) = v {
+                shift(v, busiest);
+            }
+            if now.is_valid() && now.value() < value {
+                continue 'improving;
+            }
+            let mut shift = |unit: usize, device: usize| {
+                units[unit].iter().for_each(|&op| now.relocate(op, device as u8));
+            };
+            shift(u, busiest);
+            if let Some(v) = v {
+                shift(v, to);
+            }
+        }
+        break;
+    }
+    Some((now.value(), now.device_of))
 }
 
 /// Makes moves: units and where they go.

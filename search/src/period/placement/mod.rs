@@ -1,13 +1,15 @@
 //! What the planners of `stream` share: the problem in tables, partial placements, and how little the rest can cost.
 
 mod anneal;
+mod conflict;
 mod partial;
 mod rest;
 mod sweep;
 mod tables;
 mod unite;
 
-pub(super) use anneal::anneal;
+pub(super) use anneal::{anneal, polish};
+pub(super) use conflict::{Conflicts, Found};
 pub(super) use partial::Partial;
 pub(super) use rest::Rest;
 pub(super) use sweep::Sweeps;

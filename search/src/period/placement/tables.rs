@@ -171,6 +171,11 @@ impl Tables {
         self.time[op * self.devices + device]
     }
 
+    /// Whether an op may run on a device.
+    pub(in crate::period) fn may_run(&self, op: usize, device: usize) -> bool {
+        self.time(op, device) != NEVER
+    }
+
     /// The links on the way from one device to another, each with how often it is passed.
     pub(in crate::period) fn route(&self, from: usize, to: usize) -> Option<&[(usize, u64)]> {
         self.routes[from * self.devices + to].as_deref()

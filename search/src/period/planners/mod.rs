@@ -3,6 +3,7 @@
 mod annealing;
 mod branch_and_bound;
 mod brkga;
+mod conflict_driven;
 mod dominance;
 mod milp;
 mod mla;
@@ -18,7 +19,9 @@ pub(crate) use branch_and_bound::padding_refusal;
 pub(crate) const PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
-    // Until it is a proof, or as long as there is time (`stream`).
+    // Until it is a proof, or as long as there is time (`stream` without a limit of splits).
+    &conflict_driven::ConflictDriven,
+    // The same with a limit.
     &dominance::Dominance,
     // As long as there is time (`pipeline`).
     &annealing::Annealing,

@@ -1,0 +1,303 @@
+//! What follows from what holds: clauses, one device for each unit, room in time, memory and on links, and work left.
+
+use super::{Conflicts, Literal, Reason, negated};
+
+/// More bytes that are bound to cross the shared medium, and why.
+struct Bound {
+    bytes: u64,
+    reasons: Vec<Literal>,
+}
+
+impl Conflicts<'_> {
+    /// Follows everything up. Literals that hold and cannot all, if there are such.
+    pub(super) fn follow(&mut self) -> Option<Vec<Literal>> {
+        let mut follows = Vec::new();
+        loop {
+            while self.followed < self.trail.len() {
+                let literal = self.trail[self.followed];
+                self.model.apply(literal, self.followed);
+                self.followed += 1;
+                follows.clear();
+                if let Some(broken) = self.clauses.follow(negated(literal), &self.holds, &mut follows) {
+                    return Some(self.clauses.literals(broken).iter().map(|&l| negated(l)).collect());
+                }
+                for &(literal, clause) in &follows {
+                    if self.holds[negated(literal)] {
+                        return Some(self.clauses.literals(clause).iter().map(|&l| negated(l)).collect());
+                    }
+                    if !self.holds[literal] {
+                        self.set(literal, Reason::Clause(clause));
+                    }
+                }
+                if let Some(conflict) = self.one_device(literal) {
+                    return Some(conflict);
+                }
+            }
+            let length = self.trail.len();
+            for device in 0..self.model.devices {
+                if std::mem::take(&mut self.model.changed_devices[device])
+                    && let Some(conflict) = self.device(device)
+                {
+                    self.model.changed_devices[device] = true;
+                    return Some(conflict);
+                }
+            }
+            if self.trail.len() > length {
+                continue;
+            }
+            for link in 0..self.model.capacity.len() {
+                if std::mem::take(&mut self.model.changed_links[link])
+                    && let Some(conflict) = self.link(link)
+                {
+                    self.model.changed_links[link] = true;
+                    return Some(conflict);
+                }
+            }
+            if self.trail.len() > length {
+                continue;
+            }
+            if let Some(conflict) = self.work() {
+                return Some(conflict);
+            }
+            if let Some(link) = self.model.shared
+                && let Some(conflict) = self.shared(link)
+            {
+                return Some(conflict);
+            }
+            if self.trail.len() == length {
+                return None;
+            }
+        }
+    }
+
+    /// A unit is on one device.
+    fn one_device(&mut self, literal: Literal) -> Option<Vec<Literal>> {
+        let (unit, device) = self.model.unit_and_device(literal);
+        if literal % 2 == 0 {
+            for other in (0..self.model.devices).filter(|&other| other != device) {
+                let there = self.model.literal(unit, other);
+                if self.holds[there] {
+                    return Some(vec![literal, there]);
+                }
+                if !self.holds[negated(there)] {
+                    self.set(negated(there), Reason::Elsewhere);
+                }
+            }
+            return None;
+        }
+        let literals = |d| self.model.literal(unit, d);
+        let mut open = (0..self.model.devices).map(literals).filter(|&l| !self.holds[negated(l)]);
+        match (open.next(), open.next()) {
+            (None, _) => {
+                Some((0..self.model.devices).map(|d| negated(self.model.literal(unit, d))).collect())
+            }
+            (Some(last), None) if !self.holds[last] => {
+                self.set(last, Reason::Nowhere);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Time and memory of a device.
+    fn device(&mut self, device: usize) -> Option<Vec<Literal>> {
+        let (threshold, load) = (self.model.threshold, self.model.device_load[device]);
+        if load > threshold {
+            return Some(self.model.too_long(device, threshold, u32::MAX, &self.position));
+        }
+        for i in 0..self.model.by_time[device].len() {
+            let unit = self.model.by_time[device][i];
+            if self.model.time(unit, device).is_none_or(|time| time <= threshold - load) {
+                break;
+            }
+            self.rule_out(self.model.literal(unit, device), Reason::Device);
+        }
+        let limit = self.model.tables.memory_limits[device]?;
+        let load = self.model.memory_load[device];
+        if load > limit {
+            return Some(self.model.too_large(device, limit, u32::MAX, &self.position));
+        }
+        for unit in 0..self.model.units {
+            if self.model.memory_of(unit) > limit - load {
+                self.rule_out(self.model.literal(unit, device), Reason::Memory);
+            }
+        }
+        None
+    }
+
+    /// Makes a literal false unless it is known.
+    fn rule_out(&mut self, literal: Literal, reason: Reason) {
+        if !self.holds[literal] && !self.holds[negated(literal)] {
+            self.set(negated(literal), reason);
+        }
+    }
+
+    /// Bytes on a link.
+    fn link(&mut self, link: usize) -> Option<Vec<Literal>> {
+        let (capacity, load) = (self.model.capacity[link], self.model.link_load[link]);
+        if load > capacity {
+            return Some(self.model.too_many_bytes(link, i128::from(capacity), u32::MAX));
+        }
+        let room = capacity - load;
+        let is_missing_way = link + 1 == self.model.capacity.len();
+        for i in 0..self.model.by_size.len() {
+            let tensor = self.model.by_size[i];
+            // A way that passes a link more often is found out once it is taken.
+            if !is_missing_way && self.model.tensors[tensor].bytes.saturating_mul(2) <= room {
+                break;
+            }
+            let producer = self.model.tensors[tensor].producer;
+            for to in 0..self.model.devices {
+                let is_wanted = self.model.wanted[tensor * self.model.devices + to] > 0;
+                if let Some(from) = self.model.at[producer] {
+                    if is_wanted || self.model.bytes_on(link, tensor, from, to) <= room {
+                        continue;
+                    }
+                    let because = self.model.literal(producer, from) as u32;
+                    let reason = Reason::Link { link: link as u32, tensor: tensor as u32, because };
+                    for r in 0..self.model.tensors[tensor].readers.len() {
+                        let reader = self.model.tensors[tensor].readers[r];
+                        self.rule_out(self.model.literal(reader, to), reason);
+                    }
+                } else if is_wanted && let Some(because) = self.model.reader_on(tensor, to) {
+                    let because = because as u32;
+                    let reason = Reason::Link { link: link as u32, tensor: tensor as u32, because };
+                    for from in (0..self.model.devices).filter(|&from| from != to) {
+                        if self.model.bytes_on(link, tensor, from, to) > room {
+                            self.rule_out(self.model.literal(producer, from), reason);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The work of all units, with weights, against what devices can take at most.
+    fn work(&mut self) -> Option<Vec<Literal>> {
+        let model = &self.model;
+        let most = |d: usize| (model.device_load[d] + model.potential[d]).min(model.threshold);
+        let taken: u128 =
+            (0..model.devices).map(|d| u128::from(model.weights[d]) * u128::from(most(d))).sum();
+        let weighed = |unit: usize, d: usize| {
+            u128::from(model.weights[d]) * u128::from(model.time(unit, d).unwrap_or(0))
+        };
+        let excess = |unit: usize| model.at[unit].map_or(0, |d| weighed(unit, d) - model.least[unit]);
+        let needed: u128 = (0..model.units).map(|unit| model.least[unit] + excess(unit)).sum();
+        if needed <= taken {
+            return None;
+        }
+        let mut reasons: Vec<(u128, Literal)> = Vec::new();
+        for unit in 0..model.units {
+            if let Some(device) = model.at[unit].filter(|_| excess(unit) > 0) {
+                reasons.push((excess(unit), model.literal(unit, device)));
+            }
+        }
+        for device in
+            (0..model.devices).filter(|&d| model.device_load[d] + model.potential[d] < model.threshold)
+        {
+            let gone = |unit: &usize| model.places[*unit] >> device & 1 == 0;
+            let gone = model.by_time[device].iter().copied().filter(gone);
+            reasons.extend(gone.map(|unit| (weighed(unit, device), negated(model.literal(unit, device)))));
+        }
+        // The small ones first, as long as the rest is enough.
+        reasons.sort_unstable();
+        let mut spare = needed - taken - 1;
+        let is_needed = |&(weight, _): &(u128, Literal)| match spare.checked_sub(weight) {
+            Some(left) => {
+                spare = left;
+                false
+            }
+            None => true,
+        };
+        Some(reasons.into_iter().filter(is_needed).map(|(_, literal)| literal).collect())
+    }
+
+    /// Bytes that are bound to cross the medium that every way passes, beyond those already sent.
+    fn bound_to_cross(&self, tensor: usize) -> Option<Bound> {
+        let model = &self.model;
+        let (bytes, producer) = (model.tensors[tensor].bytes, model.tensors[tensor].producer);
+        let wanted = model.wanted_at(tensor);
+        let readers = || model.tensors[tensor].readers.iter().copied();
+        let devices = |set: u64| (0..model.devices).filter(move |d| set >> d & 1 == 1);
+        if let Some(from) = model.at[producer] {
+            let taken = wanted | 1 << from;
+            let reader = readers().find(|&r| model.at[r].is_none() && model.places[r] & taken == 0)?;
+            let mut reasons: Vec<Literal> =
+                devices(taken).map(|d| negated(model.literal(reader, d))).collect();
+            reasons.push(model.literal(producer, from));
+            return Some(Bound { bytes, reasons });
+        }
+        if wanted == 0 {
+            let reasons = readers().find_map(|reader| model.apart(producer, reader))?;
+            return Some(Bound { bytes, reasons });
+        }
+        let elsewhere = model.places[producer] & wanted == 0;
+        let times = u64::from(wanted.count_ones()) - u64::from(!elsewhere);
+        let mut reasons: Vec<Literal> = devices(wanted).filter_map(|d| model.reader_on(tensor, d)).collect();
+        if elsewhere {
+            reasons.extend(devices(wanted).map(|d| negated(model.literal(producer, d))));
+        }
+        (times > 0).then_some(Bound { bytes: bytes.saturating_mul(times), reasons })
+    }
+
+    /// The medium that every way passes.
+    fn shared(&mut self, link: usize) -> Option<Vec<Literal>> {
+        let all: Vec<(usize, Bound)> =
+            (0..self.model.tensors.len()).filter_map(|t| Some((t, self.bound_to_cross(t)?))).collect();
+        let capacity = self.model.capacity[link];
+        let load: u128 = u128::from(self.model.link_load[link])
+            + all.iter().map(|(_, bound)| u128::from(bound.bytes)).sum::<u128>();
+        let mut parts: Vec<(u64, Vec<Literal>)> =
+            all.iter().map(|(_, bound)| (bound.bytes, bound.reasons.clone())).collect();
+        parts.extend(self.model.sent[link].iter().map(|sent| (sent.bytes, vec![sent.maker, sent.reader])));
+        parts.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        let too_many = |room: i128| {
+            let (mut sum, mut chosen) = (0i128, Vec::new());
+            for (bytes, reasons) in &parts {
+                if sum > room {
+                    break;
+                }
+                sum += i128::from(*bytes);
+                chosen.extend(reasons);
+            }
+            chosen.sort_unstable();
+            chosen.dedup();
+            chosen
+        };
+        if load > u128::from(capacity) {
+            return Some(too_many(i128::from(capacity)));
+        }
+        let room = u128::from(capacity) - load;
+        let mut crosses = vec![false; self.model.tensors.len()];
+        all.iter().for_each(|(tensor, _)| crosses[*tensor] = true);
+        for i in 0..self.model.by_size.len() {
+            let tensor = self.model.by_size[i];
+            let bytes = self.model.tensors[tensor].bytes;
+            if u128::from(bytes) <= room {
+                break;
+            }
+            let producer = self.model.tensors[tensor].producer;
+            if crosses[tensor] || self.model.at[producer].is_some() || self.model.wanted_at(tensor) != 0 {
+                continue;
+            }
+            // It cannot cross: its ends share a device.
+            for r in 0..self.model.tensors[tensor].readers.len() {
+                let reader = self.model.tensors[tensor].readers[r];
+                for device in 0..self.model.devices {
+                    for (gone, other) in [(producer, reader), (reader, producer)] {
+                        let (gone, other) =
+                            (self.model.literal(gone, device), self.model.literal(other, device));
+                        if self.holds[negated(gone)] && !self.holds[other] && !self.holds[negated(other)] {
+                            let mut reasons = too_many(i128::from(capacity) - i128::from(bytes));
+                            reasons.push(negated(gone));
+                            let reason = self.store(reasons);
+                            self.set(negated(other), reason);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+}
