@@ -40,6 +40,12 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Compare two plans for the same network: what moved, and what it gained
     Diff(DiffArgs),
+    /// Say whether splitting a stream can help at all, and draw where it does
+    Region(RegionArgs),
+    /// Show what a stream gives up in throughput for latency and energy
+    Pareto(ParetoArgs),
+    /// Keep a stream running when a device is lost or others are added, moving little
+    Replan(ReplanArgs),
     /// List the papers' tables and figures, or run them again, ours beside theirs
     Reproduce(ReproduceArgs),
     /// Print completions for a shell
@@ -411,6 +417,100 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct RegionArgs {
+    /// Model or problem file whose ops have FLOPs; `-` reads standard input
+    pub(crate) file: String,
+    /// Say it for this network as well: a built-in name (`divvy hardware list`) or a file
+    #[arg(long, value_name = "HARDWARE")]
+    pub(crate) on: Option<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    /// Number of equal devices, each pair with a link of its own
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=16))]
+    pub(crate) devices: u32,
+    /// Most device changes along the network
+    #[arg(long, default_value_t = 3, value_name = "S")]
+    pub(crate) max_splits: u32,
+    /// Longest search for one ratio of link to processing rate, such as 2s or 500ms
+    #[arg(long, default_value = "2s", value_parser = duration)]
+    pub(crate) time: Duration,
+    /// Folder for throughput.svg, effort.svg and region.csv
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ParetoArgs {
+    /// Model or problem file; `-` reads standard input
+    pub(crate) file: String,
+    #[command(flatten)]
+    pub(crate) problem: ProblemArgs,
+    /// Longest latency of one request: find the most throughput within it, such as 200ms
+    #[arg(long, value_parser = duration)]
+    pub(crate) max_latency: Option<Duration>,
+    /// Most energy of one inference in joules, where all devices say what power they draw
+    #[arg(long, value_name = "JOULES")]
+    pub(crate) max_energy: Option<f64>,
+    /// How long to try, such as 10s, 500ms or 2m
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub(crate) time: Duration,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Draw the front to this file: SVG
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write the fastest plan within the limits to this file (.gz packs it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReplanArgs {
+    /// Plan file of a stream; `-` reads standard input
+    pub(crate) plan: String,
+    /// Device that is lost; may be repeated
+    #[arg(long, value_name = "DEVICE", required_unless_present = "on")]
+    pub(crate) without: Vec<String>,
+    /// The hardware as it is now, with devices added or links changed: a built-in name or a file
+    #[arg(long, value_name = "HARDWARE")]
+    pub(crate) on: Option<String>,
+    /// How many percent slower than the fastest plan it may be if it moves less
+    #[arg(long, default_value_t = 1.0, value_name = "PERCENT", value_parser = percent_value)]
+    pub(crate) slack: f64,
+    /// How long to try, such as 1s, 500ms or 2m
+    #[arg(long, default_value = "700ms", value_parser = duration)]
+    pub(crate) time: Duration,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many modules and ops to list
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    pub(crate) top: usize,
+    /// Write the new plan to this file (.gz packs it)
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No progress
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct ReproduceArgs {
     /// What to run again, or `all`
     pub(crate) name: Option<String>,
@@ -540,6 +640,14 @@ pub(crate) struct TransformerArgs {
     /// Tokens in the KV cache already; 0 for the prompt
     #[arg(long, default_value_t = 0)]
     pub(crate) past: u32,
+}
+
+/// A share in percent.
+fn percent_value(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent),
+        _ => Err("write a number of percent from 0 to 1000, such as 2.5".to_owned()),
+    }
 }
 
 /// `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.

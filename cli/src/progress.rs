@@ -27,6 +27,16 @@ impl Progress {
         Progress::begin(false, "{spinner} {elapsed}  {msg}", what)
     }
 
+    /// Starts a line that says what it is told, unless standard error is no terminal or `quiet` is set.
+    pub(crate) fn counting(quiet: bool) -> Progress {
+        Progress::begin(quiet, "{spinner} {elapsed}  {msg}", "")
+    }
+
+    /// Says something else from now on.
+    pub(crate) fn say(&self, text: &str) {
+        self.bar.set_message(text.to_owned());
+    }
+
     fn begin(quiet: bool, template: &str, message: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -121,6 +121,8 @@ pub struct Outcome {
     pub stop: StopReason,
     /// Value and bound over time.
     pub history: Vec<HistoryPoint>,
+    /// Placements and contradictions that searches looked at, where they count them.
+    pub nodes: u64,
 }
 
 impl Outcome {

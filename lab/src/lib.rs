@@ -14,6 +14,7 @@ mod mtpp;
 mod pipeline_growth;
 pub mod plot;
 mod real_models;
+pub mod region;
 mod run;
 mod store;
 

@@ -13,7 +13,7 @@ mod shared;
 mod solve;
 
 pub use baseline::{Baseline, baseline};
-pub use period::stages;
+pub use period::{front, replan, stages};
 pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
 pub use run::Run;
 pub use solve::{Refused, Request, Solved, solve};

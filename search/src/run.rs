@@ -96,6 +96,11 @@ impl<'a> Run<'a> {
         self.outcome
     }
 
+    /// Counts placements or contradictions that a search looked at.
+    pub fn count(&mut self, nodes: u64) {
+        self.outcome.nodes += nodes;
+    }
+
     /// Offers a plan. It is checked, and kept if it is the best; what it costs does not depend on who made it.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();

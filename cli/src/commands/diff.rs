@@ -4,7 +4,7 @@
 //! differs besides the plan is said first. Plans of different networks, or of one network read at different
 //! granularities, have different ops and are refused.
 
-mod moves;
+pub(super) mod moves;
 
 use divvy_core::problem::Problem;
 use divvy_core::units::{Time, show_number};

@@ -96,6 +96,22 @@ impl Canvas {
         );
     }
 
+    /// A cell of a heat map.
+    pub(super) fn shade(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        strength: f64,
+        says: &str,
+    ) {
+        let _ = writeln!(
+            self.body,
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" class=\"fill s0\" \
+             fill-opacity=\"{strength:.2}\"><title>{}</title></rect>",
+            escape(says)
+        );
+    }
+
     /// The title and, below it, the names of the series, each beside its line or bar. Returns where they end.
     pub(super) fn head(&mut self, title: &str, series: &[(&str, usize, Swatch)]) -> f64 {
         let left = 16.0;

@@ -1,8 +1,10 @@
 //! Planners and bounds for `pipeline` and `stream`.
 
 mod bounds;
+pub mod front;
 mod placement;
 mod planners;
+pub mod replan;
 pub mod stages;
 
 pub(crate) use bounds::BOUNDS;

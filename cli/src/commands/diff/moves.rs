@@ -23,7 +23,7 @@ struct Move {
 }
 
 /// Everything that moved.
-pub(super) struct Moves {
+pub(in crate::commands) struct Moves {
     moved: Vec<Move>,
     /// For each module how many ops it has.
     sizes: BTreeMap<String, usize>,
@@ -32,7 +32,7 @@ pub(super) struct Moves {
 }
 
 impl Moves {
-    pub(super) fn between(before: &PlanFile, after: &PlanFile) -> Moves {
+    pub(in crate::commands) fn between(before: &PlanFile, after: &PlanFile) -> Moves {
         let graph = &before.problem.graph;
         let modules = modules(graph);
         let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
@@ -58,7 +58,7 @@ impl Moves {
         Moves { moved, sizes, reordered }
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(in crate::commands) fn json(&self) -> Value {
         let one = |one: &Move| {
             json!({
                 "op": one.op, "module": one.module, "from": one.from, "to": one.to,
@@ -68,7 +68,7 @@ impl Moves {
         self.moved.iter().map(one).collect()
     }
 
-    pub(super) fn lines(&self, ops: usize, top: usize) -> Vec<String> {
+    pub(in crate::commands) fn lines(&self, ops: usize, top: usize) -> Vec<String> {
         if self.moved.is_empty() {
             let order = if self.reordered { ", but the order or the transfers differ" } else { "" };
             return vec![format!("no op moved{order}")];

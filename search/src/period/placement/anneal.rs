@@ -20,9 +20,9 @@ const MOST_TRIED: usize = 400;
 
 /// A whole placement with its loads.
 #[derive(Clone)]
-struct Placement<'t> {
+pub(super) struct Placement<'t> {
     tables: &'t Tables,
-    device_of: Vec<u8>,
+    pub(super) device_of: Vec<u8>,
     place: &'t [usize],
     /// Times of devices, bytes of links, bytes in the memory of devices.
     times: Vec<u64>,
@@ -38,7 +38,7 @@ struct Placement<'t> {
 }
 
 impl<'t> Placement<'t> {
-    fn new(tables: &'t Tables, place: &'t [usize], device_of: &[u8]) -> Placement<'t> {
+    pub(super) fn new(tables: &'t Tables, place: &'t [usize], device_of: &[u8]) -> Placement<'t> {
         let first = device_of[0];
         let mut placement = Placement {
             tables,
@@ -97,7 +97,7 @@ impl<'t> Placement<'t> {
         }
     }
 
-    fn relocate(&mut self, op: usize, to: u8) {
+    pub(super) fn relocate(&mut self, op: usize, to: u8) {
         let (tables, from) = (self.tables, self.device_of[op]);
         if from == to {
             return;
@@ -145,7 +145,7 @@ impl<'t> Placement<'t> {
         self.device_of[op] = to;
     }
 
-    fn is_valid(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         let tables = self.tables;
         let fits = |(&bytes, limit): (&u64, &Option<u64>)| limit.is_none_or(|limit| bytes <= limit);
         self.missing == 0
@@ -153,7 +153,7 @@ impl<'t> Placement<'t> {
             && self.memory.iter().zip(&tables.memory_limits).all(fits)
     }
 
-    fn value(&self) -> u64 {
+    pub(super) fn value(&self) -> u64 {
         let links = self.bytes.iter().enumerate().map(|(link, &bytes)| self.tables.link_time(link, bytes));
         self.times.iter().copied().chain(links).max().unwrap_or(0)
     }
@@ -177,10 +177,7 @@ pub(in crate::period) fn anneal(
     if tables.ops == 0 || tables.devices < 2 {
         return None;
     }
-    let mut place = vec![0; tables.ops];
-    tables.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
-    let mut units: Vec<Vec<usize>> = tables.groups.clone();
-    units.extend((0..tables.ops).filter(|&op| tables.group_of[op].is_none()).map(|op| vec![op]));
+    let (place, units) = (tables.places(), tables.units());
     let mut unit_of = vec![0; tables.ops];
     for (u, unit) in units.iter().enumerate() {
         unit.iter().for_each(|&op| unit_of[op] = u);
@@ -240,10 +237,7 @@ pub(in crate::period) fn polish(
     if tables.ops == 0 || tables.devices < 2 {
         return None;
     }
-    let mut place = vec![0; tables.ops];
-    tables.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
-    let mut units: Vec<Vec<usize>> = tables.groups.clone();
-    units.extend((0..tables.ops).filter(|&op| tables.group_of[op].is_none()).map(|op| vec![op]));
+    let (place, units) = (tables.places(), tables.units());
     let time = |unit: &[usize], device: usize| {
         unit.iter()
             .try_fold(0u64, |sum, &op| Some(tables.time(op, device)).filter(|&t| t != NEVER).map(|t| sum + t))

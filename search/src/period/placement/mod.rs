@@ -2,6 +2,7 @@
 
 mod anneal;
 mod conflict;
+mod keep;
 mod partial;
 mod rest;
 mod sweep;
@@ -10,6 +11,7 @@ mod unite;
 
 pub(super) use anneal::{anneal, polish};
 pub(super) use conflict::{Conflicts, Found};
+pub(super) use keep::{keep_in_place, repair};
 pub(super) use partial::Partial;
 pub(super) use rest::Rest;
 pub(super) use sweep::Sweeps;

@@ -171,6 +171,19 @@ impl Tables {
         self.time[op * self.devices + device]
     }
 
+    /// The place of each op in the canonical order.
+    pub(in crate::period) fn places(&self) -> Vec<usize> {
+        let mut place = vec![0; self.ops];
+        self.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
+        place
+    }
+
+    /// Ops that must share a device, and every other op by itself.
+    pub(in crate::period) fn units(&self) -> Vec<Vec<usize>> {
+        let single = (0..self.ops).filter(|&op| self.group_of[op].is_none()).map(|op| vec![op]);
+        self.groups.iter().cloned().chain(single).collect()
+    }
+
     /// Whether an op may run on a device.
     pub(in crate::period) fn may_run(&self, op: usize, device: usize) -> bool {
         self.time(op, device) != NEVER

@@ -70,6 +70,7 @@ fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
         if over || run.budget.is_spent() || lists.len() + tables.devices > MOST_LISTS {
             return StopReason::OutOfBudget;
         }
+        run.count(1);
         let Some(partial) = follow(&tables, &empty, &lists, list) else { return StopReason::Finished };
         let devices = if partial.placed < tables.ops { tables.devices } else { 0 };
         for device in 0..devices {

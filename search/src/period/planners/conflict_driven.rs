@@ -93,6 +93,7 @@ impl Search {
         let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
         let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
         let swept = sweeps.sweep(limit, WIDTH, &mut is_over);
+        run.count(sweeps.nodes);
         if let Some((_, device_of)) = swept.and_then(|swept| swept.best) {
             self.offer(run, &device_of);
         }
@@ -141,6 +142,7 @@ impl Search {
             let allowed = effort.saturating_sub(before).min(left);
             let found = conflicts.search(allowed, &mut || budget.is_spent());
             self.spent += conflicts.conflicts() - before;
+            run.count(conflicts.conflicts() - before);
             match found {
                 Found::Placement(placement) => {
                     found_any = true;

@@ -62,6 +62,7 @@ impl Planner for Dominance {
             let rest = Rest::new(&united);
             let mut sweeps = Sweeps::new(&united, &rest, nodes);
             let swept = sweeps.sweep(limit, width, &mut is_over);
+            run.count(sweeps.nodes - nodes);
             nodes = sweeps.nodes;
             let Some(swept) = swept else {
                 return if run.budget.is_cancelled() {

@@ -1,0 +1,224 @@
+//! `divvy pareto`: what a stream gives up in throughput for latency, and for energy where power is known.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use divvy_core::outcome::Budget;
+use divvy_core::problem::Problem;
+use divvy_core::score::Score;
+use divvy_core::units::{Time, show_number};
+use divvy_io::file;
+use divvy_io::plan_file::{Claim, PlanFile};
+use divvy_lab::plot::{Axis, LineChart, Series};
+use divvy_search::front::{Front, Limits, Point, front};
+use serde_json::{Value, json};
+
+use crate::args::{ObjectiveName, ParetoArgs};
+use crate::assemble::{Assembled, assemble};
+use crate::failure::Failure;
+use crate::progress::{Progress, cancel_on_interrupt};
+use crate::show::counted;
+use crate::{Done, tell};
+
+pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
+    let start = Instant::now();
+    for path in args.svg.iter().chain(&args.output) {
+        file::check_writable(path)?;
+    }
+    let progress = Progress::start(args.quiet, args.time);
+    let mut asked = args.problem.clone();
+    asked.objective = Some(ObjectiveName::Stream);
+    let assembled = assemble(&args.file, &asked)?;
+    let limits = limits(args, &assembled.problem)?;
+    let budget =
+        Budget { start, seed: args.seed, cancelled: cancel_on_interrupt(), ..Budget::new(args.time) };
+    let found = front(&assembled.problem, limits, &budget, &mut |outcome| progress.update(outcome))?;
+    drop(progress);
+    let within = found.points.iter().find(|point| limits.hold(&point.score));
+    if let Some(path) = &args.svg {
+        file::write(path, &picture(&assembled.problem, &found))?;
+    }
+    let mut passed = true;
+    let mut text = if args.json {
+        format!("{}\n", in_json(&assembled, &found, within, start.elapsed().as_secs_f64()))
+    } else {
+        in_words(&assembled, &found, limits, within)
+    };
+    if let (Some(path), false) = (&args.svg, args.json) {
+        let _ = writeln!(text, "  drawn in {}", path.display());
+    }
+    if let Some(path) = &args.output {
+        match within {
+            Some(point) => {
+                file::write(path, &plan_file(&assembled, &found, point).write())?;
+                if !args.json {
+                    let shown = path.display();
+                    let _ = writeln!(text, "  written to {shown}; `divvy check {shown}` proves it");
+                }
+            }
+            None => {
+                tell(&format!(
+                    "warning: no plan within the limits was found: `{}` was not written",
+                    path.display()
+                ));
+                passed = false;
+            }
+        }
+    }
+    Ok(Done { text, passed })
+}
+
+fn limits(args: &ParetoArgs, problem: &Problem) -> Result<Limits, Failure> {
+    let energy_uj = match args.max_energy {
+        None => None,
+        Some(joules) if joules.is_finite() && joules > 0.0 => Some((joules * 1e6) as u64),
+        Some(_) => {
+            let fix = "write joules for one inference, such as --max-energy 2.5";
+            return Err(Failure::option("--max-energy", "it is not an energy", fix));
+        }
+    };
+    let without_power = problem.hardware.devices().find(|&d| problem.hardware.class(d).power_mw.is_none());
+    if let (Some(_), Some(device)) = (energy_uj, without_power) {
+        let class = &problem.hardware.class(device).name;
+        let message = format!("class `{class}` does not say what power it draws");
+        return Err(Failure::option(
+            "--max-energy",
+            message,
+            format!("add power = \"10 W\", say, to class `{class}`"),
+        ));
+    }
+    let latency = args.max_latency.and_then(|limit| Time::from_us(limit.as_secs_f64() * 1e6));
+    Ok(Limits { latency, energy_uj })
+}
+
+fn per_second(score: &Score) -> f64 {
+    if score.value == Time::ZERO { f64::INFINITY } else { 1.0 / score.value.as_seconds() }
+}
+
+fn joules(score: &Score) -> Option<f64> {
+    score.energy_uj.map(|uj| uj as f64 / 1e6)
+}
+
+/// Devices that hold an op.
+fn devices_used(problem: &Problem, point: &Point) -> Vec<String> {
+    let mut devices: Vec<_> = point.plan.placements().into_iter().map(|(_, device, _)| device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices.into_iter().map(|device| problem.hardware.device_name(device).to_owned()).collect()
+}
+
+fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option<&Point>) -> String {
+    let problem = &assembled.problem;
+    let mut text = format!(
+        "stream of `{}` on `{}`: {} that no other plan found beats in every goal\n",
+        problem.graph.name(),
+        problem.hardware.name(),
+        counted(found.points.len(), "plan")
+    );
+    let _ = writeln!(
+        text,
+        "  {:>12}  {:>12}  {:>12}  {:>10}  devices",
+        "throughput", "period", "latency", "energy"
+    );
+    for point in &found.points {
+        let score = &point.score;
+        let energy = joules(score).map_or("-".to_owned(), |joules| format!("{} J", show_number(joules, 3)));
+        let mark = if Some(point.score.value) == within.map(|w| w.score.value) && limits != Limits::default()
+        {
+            " <- within the limits"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            text,
+            "  {:>10}/s  {:>12}  {:>12}  {energy:>10}  {}{mark}",
+            show_number(per_second(score), 4),
+            score.value.to_string(),
+            score.latency.to_string(),
+            devices_used(problem, point).join(", ")
+        );
+    }
+    if let Some(bound) = found.fastest.outcome.lower_bound().filter(|bound| bound.0 > 0) {
+        let proved = found.fastest.outcome.verified_lower_bound() == Some(bound);
+        let how = if proved { "proved" } else { "attested" };
+        let most = show_number(1.0 / bound.as_seconds(), 4);
+        let _ = writeln!(
+            text,
+            "  no plan has more than {most}/s, {how}; latency and energy are those of plans found"
+        );
+    }
+    if limits != Limits::default() {
+        match within {
+            Some(point) => {
+                let most = show_number(per_second(&point.score), 4);
+                let _ = writeln!(text, "  within the limits: {most}/s, latency {}", point.score.latency);
+            }
+            None => {
+                let least = found.points.iter().map(|point| point.score.latency).min();
+                let least =
+                    least.map_or(String::new(), |least| format!("; the lowest latency found is {least}"));
+                let _ = writeln!(text, "  no plan within the limits was found{least}");
+            }
+        }
+    }
+    text
+}
+
+fn in_json(assembled: &Assembled, found: &Front, within: Option<&Point>, seconds: f64) -> Value {
+    let problem = &assembled.problem;
+    let one = |point: &Point| {
+        json!({
+            "throughput_per_s": per_second(&point.score), "value_ps": point.score.value,
+            "latency_ps": point.score.latency, "energy_j": joules(&point.score),
+            "devices": devices_used(problem, point),
+        })
+    };
+    json!({
+        "objective": "stream", "front": found.points.iter().map(one).collect::<Vec<_>>(),
+        "within_limits": within.map(one), "lower_bound_ps": found.fastest.outcome.lower_bound(),
+        "verified_lower_bound_ps": found.fastest.outcome.verified_lower_bound(),
+        "plans_scored": found.scored, "seconds": seconds,
+    })
+}
+
+/// Latency against throughput, and energy too where it is known.
+fn picture(problem: &Problem, found: &Front) -> String {
+    let title = format!("{} on {}", problem.graph.name(), problem.hardware.name());
+    let steps = |cost: &dyn Fn(&Score) -> Option<f64>| {
+        // Of the points, those that no other beats in these two goals.
+        let mut all: Vec<(f64, f64)> =
+            found.points.iter().filter_map(|p| Some((per_second(&p.score), cost(&p.score)?))).collect();
+        all.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.total_cmp(&b.1)));
+        let mut least = f64::INFINITY;
+        all.retain(|&(_, cost)| {
+            let is_better = cost < least;
+            least = least.min(cost);
+            is_better
+        });
+        all.reverse();
+        all
+    };
+    let latency = steps(&|score| Some(score.latency.as_seconds() * 1e3));
+    let mut chart =
+        LineChart::new(&title, Axis::linear("inferences per second"), Axis::from_zero("ms, joules"))
+            .with(Series::new("latency in ms", latency));
+    let energy = steps(&joules);
+    if !energy.is_empty() {
+        chart = chart.with(Series::new("energy of an inference in joules", energy));
+    }
+    chart.svg()
+}
+
+fn plan_file(assembled: &Assembled, found: &Front, point: &Point) -> PlanFile {
+    PlanFile {
+        problem: assembled.problem.clone(),
+        plan: point.plan.clone(),
+        planner: "pareto".to_owned(),
+        found_by: Some("pareto".to_owned()),
+        sources: assembled.sources.clone(),
+        reading: assembled.reading.clone(),
+        claim: Claim { value_ps: point.score.value, starts_ps: point.score.starts.clone() },
+        certificates: found.fastest.outcome.certificates.clone(),
+        history: Vec::new(),
+    }
+}

@@ -1,0 +1,432 @@
+//! The acceleration region of a network (edge paper, sections V and VI): where splitting a stream over equal devices helps.
+//!
+//! With N equal devices of η operations per second and links of θ bytes per second, all times are in proportion to 1/η at a
+//! fixed ratio θ/η. So one search for each ratio gives the whole plane: the throughput is η times that of one operation per
+//! second, and the effort is the same.
+//!
+//! Boundaries are ratios. The paper's equations 10 and 11 are necessary conditions if the smallest *tensor* stands for s_min:
+//! whoever uses two devices sends at least that over some link. Its (9) and (12) are false as printed; beside them stand forms
+//! that hold: a link is busy for at most one period, so N(N−1) links carry at most N(N−1)·θ·Σc/η bytes, and each split of a chain
+//! sends at least s_min of them; and S splits use at most min(N, S+1) devices.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use divvy_core::costs::Profile;
+use divvy_core::graph::{Graph, GraphSpec};
+use divvy_core::hardware::{ClassSpec, HardwareSpec};
+use divvy_core::outcome::{Budget, Status};
+use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
+use divvy_core::units::Time;
+use divvy_search::{Baseline, Request, solve};
+
+use crate::plot::{HeatMap, RatioLine};
+
+/// Operations per second of the devices that are planned for; everything else is scaled.
+const RATE: u64 = 1_000_000_000_000;
+/// Cells for each power of ten, and the ends of the plane: the paper's.
+const PER_DECADE: i32 = 6;
+const RATES: (i32, i32) = (8, 11);
+const LINKS: (i32, i32) = (6, 10);
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The network; every op needs its number of operations.
+    pub graph: GraphSpec,
+    /// Equal devices.
+    pub devices: u32,
+    /// Most device changes along the network.
+    pub max_splits: u32,
+    /// Longest search for one ratio.
+    pub limit: Duration,
+}
+
+/// What came of one ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtRatio {
+    /// Bytes of link per operation.
+    pub ratio: f64,
+    /// The period at one operation per second, in seconds.
+    pub period: f64,
+    /// That of one device.
+    pub one_device: f64,
+    /// Whether it is known to be the best.
+    pub is_optimal: bool,
+    /// Placements that were looked at.
+    pub effort: u64,
+}
+
+/// Properties of a network that boundaries depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sizes {
+    /// Operations of all ops.
+    pub work: f64,
+    /// Bytes of the smallest tensor between ops.
+    pub smallest_tensor: f64,
+    /// Bytes in the smallest cut of the canonical order.
+    pub smallest_cut: f64,
+}
+
+/// The region.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Sizes of the network.
+    pub sizes: Sizes,
+    /// By ratio, ascending.
+    pub ratios: Vec<AtRatio>,
+    devices: u32,
+    max_splits: u32,
+    name: String,
+}
+
+/// Equal devices of some rate, each pair with a link of its own.
+pub fn equal_devices(devices: u32, rate: u64, bandwidth: u64) -> HardwareSpec {
+    let peak = [("fp32".to_owned(), rate)].into();
+    uniform_hardware(devices, bandwidth, ClassSpec { peak, ..ClassSpec::default() })
+}
+
+/// Sizes of a network; else which op does not say what it computes.
+pub fn sizes(graph: &Graph) -> Result<Sizes, String> {
+    let mut work = 0.0;
+    for op in graph.ops() {
+        work += graph.op(op).flops.ok_or_else(|| graph.op_name(op).to_owned())? as f64;
+    }
+    let moving =
+        || graph.tensors().filter(|&t| graph.producer(t).is_some() && !graph.consumers(t).is_empty());
+    let smallest_tensor = moving().map(|t| graph.tensor_bytes(t)).min().unwrap_or(0);
+    let cut = |at: usize| {
+        let crosses = |&t: &divvy_core::ids::TensorId| {
+            let begins = graph.producer(t).is_some_and(|op| graph.position(op) < at);
+            begins && graph.consumers(t).iter().any(|&op| graph.position(op) >= at)
+        };
+        moving().filter(crosses).map(|t| u128::from(graph.tensor_bytes(t))).sum::<u128>()
+    };
+    let smallest_cut = (1..graph.op_count()).map(cut).min().unwrap_or(0);
+    Ok(Sizes { work, smallest_tensor: smallest_tensor as f64, smallest_cut: smallest_cut as f64 })
+}
+
+/// Searches every ratio; `watch` is told how many are done, of how many, and says whether to go on.
+pub fn region(question: &Question, watch: &mut dyn FnMut(usize, usize) -> bool) -> Result<Region, String> {
+    let graph = Graph::new(question.graph.clone()).map_err(|errors| errors.to_string())?;
+    let sizes = sizes(&graph).map_err(|op| format!("`{op}` does not say how many operations it takes"))?;
+    let steps = (LINKS.1 - LINKS.0 + RATES.1 - RATES.0) * PER_DECADE;
+    let lowest = f64::from(LINKS.0 - RATES.1);
+    let mut ratios = Vec::new();
+    for step in 0..=steps {
+        if !watch(step as usize, steps as usize + 1) {
+            return Err("it was stopped".to_owned());
+        }
+        let ratio = 10f64.powf(lowest + f64::from(step) / f64::from(PER_DECADE));
+        ratios.push(at_ratio(question, &graph, ratio)?);
+    }
+    Ok(Region {
+        sizes,
+        ratios,
+        devices: question.devices,
+        max_splits: question.max_splits,
+        name: graph.name().to_owned(),
+    })
+}
+
+fn at_ratio(question: &Question, graph: &Graph, ratio: f64) -> Result<AtRatio, String> {
+    let bandwidth = (ratio * RATE as f64).round().max(1.0) as u64;
+    let hardware = equal_devices(question.devices, RATE, bandwidth);
+    let constraints = ConstraintsSpec {
+        max_splits: Some(question.max_splits),
+        memory_rule: MemoryRule::Weights,
+        ..ConstraintsSpec::default()
+    };
+    let problem =
+        Problem::new(graph.clone(), &Profile::default(), hardware, &[], Objective::Stream, &constraints)
+            .map_err(|errors| errors.to_string())?;
+    let solved = solve(&problem, &Request::default(), &Budget::new(question.limit), &mut |_| {})
+        .map_err(|refused| refused.message)?;
+    let value = solved.outcome.value().ok_or("nothing was found within the time")?;
+    let Baseline::Device { value: one_device, .. } = solved.baseline else {
+        return Err("no single device can run the network".to_owned());
+    };
+    let at_one = |time: Time| time.as_seconds() * RATE as f64;
+    Ok(AtRatio {
+        ratio,
+        period: at_one(value),
+        one_device: at_one(one_device),
+        is_optimal: solved.outcome.status() == Status::Optimal,
+        effort: solved.outcome.nodes,
+    })
+}
+
+/// A boundary: a ratio of link to processing rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Boundary {
+    /// What it says.
+    pub name: String,
+    /// Bytes of link per operation.
+    pub ratio: f64,
+    /// Whether it is printed in the paper, and whether it holds.
+    pub from_paper: bool,
+    /// Whether it is a fact: proved, or seen in the searches.
+    pub holds: bool,
+}
+
+impl Region {
+    /// The boundaries by formula, and those that the searches show.
+    pub fn boundaries(&self) -> Vec<Boundary> {
+        let Sizes { work, smallest_tensor, smallest_cut } = self.sizes;
+        let (n, s) = (f64::from(self.devices), f64::from(self.max_splits));
+        let line = |name: String, ratio: f64, from_paper, holds| Boundary { name, ratio, from_paper, holds };
+        let mut all = vec![
+            line(
+                "(10) with the smallest tensor: no help left of it".into(),
+                smallest_tensor / work,
+                false,
+                true,
+            ),
+            line("paper's (10), smallest cut".into(), smallest_cut / work, true, self.devices == 2),
+            line(format!("paper's (9) at S = {s}, false as printed"), s * smallest_cut / work, true, false),
+            line(
+                format!("(9) corrected for chains, S = {s}"),
+                s * smallest_tensor / (n * (n - 1.0) * work),
+                false,
+                true,
+            ),
+            line(
+                "paper's (12), false as printed: links limit left of it".into(),
+                n.min(s) * smallest_cut / work,
+                true,
+                false,
+            ),
+            line(
+                "(12) corrected: links limit left of it".into(),
+                n.min(s + 1.0) * smallest_tensor / work,
+                false,
+                true,
+            ),
+        ];
+        let first = |name: &str, is: &dyn Fn(&AtRatio) -> bool| {
+            let at = self.ratios.iter().find(|at| is(at))?;
+            Some(line(name.to_owned(), at.ratio, false, true))
+        };
+        let shortest = self.ratios.iter().map(|at| at.period).fold(f64::INFINITY, f64::min);
+        let most = self.ratios.iter().map(|at| at.effort).max().unwrap_or(0) as f64;
+        all.extend(first("seen: splitting helps from here", &|at| at.period < at.one_device));
+        all.extend(first("seen: faster links no longer help", &|at| at.period <= shortest * (1.0 + 1e-9)));
+        all.extend(first("seen: most effort", &|at| at.effort as f64 >= 0.999 * most));
+        all
+    }
+
+    /// Rates of links and devices, ascending.
+    fn axes(&self) -> (Vec<f64>, Vec<f64>) {
+        let spread = |(low, high): (i32, i32)| -> Vec<f64> {
+            let step = |i| 10f64.powf(f64::from(low) + f64::from(i) / f64::from(PER_DECADE));
+            (0..=(high - low) * PER_DECADE).map(step).collect()
+        };
+        (spread(LINKS), spread(RATES))
+    }
+
+    /// What a cell of the plane has: the link's place and the device's place on their axes.
+    fn at(&self, link: usize, rate: usize) -> &AtRatio {
+        let rates = ((RATES.1 - RATES.0) * PER_DECADE) as usize;
+        &self.ratios[link + rates - rate]
+    }
+
+    fn map(&self, title: &str, unit: &str, value: &dyn Fn(&AtRatio, f64) -> f64) -> HeatMap {
+        let (links, rates) = self.axes();
+        let row = |r: usize| (0..links.len()).map(|l| Some(value(self.at(l, r), rates[r]))).collect();
+        let values = (0..rates.len()).map(row).collect();
+        let lines = self.boundaries().into_iter();
+        let lines = lines.map(|b| RatioLine { name: b.name, ratio: b.ratio, dashed: b.from_paper }).collect();
+        let mega = |all: &[f64], by: f64| all.iter().map(|value| value / by).collect();
+        // Ratios of lines are in bytes per operation; the axes are in MB/s and GFLOP/s.
+        let scaled = |line: RatioLine| RatioLine { ratio: line.ratio * 1e3, ..line };
+        let lines: Vec<RatioLine> = lines;
+        HeatMap {
+            title: format!("{}: {title}, N = {}, S = {}", self.name, self.devices, self.max_splits),
+            x_label: "link, MB/s".to_owned(),
+            y_label: "device, GFLOP/s".to_owned(),
+            xs: mega(&links, 1e6),
+            ys: mega(&rates, 1e9),
+            values,
+            unit: unit.to_owned(),
+            lines: lines.into_iter().map(scaled).collect(),
+        }
+    }
+
+    /// Inferences per second over the plane.
+    pub fn throughput(&self) -> HeatMap {
+        self.map("inferences per second", "inferences/s", &|at, rate| rate / at.period)
+    }
+
+    /// Placements looked at over the plane.
+    pub fn effort(&self) -> HeatMap {
+        self.map("placements looked at", "placements", &|at, _| (at.effort as f64).max(1.0))
+    }
+
+    /// The plane, a row for each cell.
+    pub fn csv(&self) -> String {
+        let mut text = "device_flops_per_s,link_bytes_per_s,ratio,throughput_per_s,one_device_per_s,speedup,optimal,placements\n".to_owned();
+        let (links, rates) = self.axes();
+        for (r, rate) in rates.iter().enumerate() {
+            for (l, link) in links.iter().enumerate() {
+                let at = self.at(l, r);
+                let _ = writeln!(
+                    text,
+                    "{rate:.6e},{link:.6e},{:.6e},{:.6e},{:.6e},{:.6},{},{}",
+                    at.ratio,
+                    rate / at.period,
+                    rate / at.one_device,
+                    at.one_device / at.period,
+                    at.is_optimal,
+                    at.effort
+                );
+            }
+        }
+        text
+    }
+}
+
+/// Whether splitting helps on given hardware, and how fast its links would have to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// The best single device, over the best plan found; 1 where splitting was shown not to help.
+    pub speedup: f64,
+    /// With links this many times as fast as now it was shown that splitting does not help.
+    pub cannot_at: Option<f64>,
+    /// With links this many times as fast as now a plan was found that helps.
+    pub helps_at: Option<f64>,
+    /// Bytes per second, if all links have the same.
+    pub bandwidth: Option<u64>,
+}
+
+/// How far the links are made faster or slower, in powers of two, and halvings after that.
+const FARTHEST: i32 = 40;
+const HALVINGS: u32 = 7;
+
+/// Looks how fast links must be for splitting to help: faster links never hurt, so there is one boundary.
+pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
+    let spec = problem.hardware.spec();
+    let mut widths: Vec<u64> = spec.links.iter().map(|link| link.bandwidth).collect();
+    widths.extend(spec.buses.iter().map(|bus| bus.bandwidth));
+    widths.sort_unstable();
+    widths.dedup();
+    let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, bandwidth: only(&widths) };
+    let now = decide(problem, 1.0, limit)?;
+    verdict.speedup = now.0;
+    let mut step: i32 = match now.1 {
+        Some(true) => -1,
+        _ => 1,
+    };
+    let note = |factor: f64, helps: Option<bool>, verdict: &mut Verdict| match helps {
+        Some(true) => {
+            verdict.helps_at = Some(verdict.helps_at.map_or(factor, |known: f64| known.min(factor)))
+        }
+        Some(false) => {
+            verdict.cannot_at = Some(verdict.cannot_at.map_or(factor, |known: f64| known.max(factor)))
+        }
+        None => {}
+    };
+    note(1.0, now.1, &mut verdict);
+    let direction = step;
+    while step.abs() <= FARTHEST && (verdict.helps_at.is_none() || verdict.cannot_at.is_none()) {
+        let factor = 2f64.powi(step);
+        note(factor, decide(problem, factor, limit)?.1, &mut verdict);
+        step += direction * step.abs();
+    }
+    for _ in 0..HALVINGS {
+        let Some((low, high)) = verdict.cannot_at.zip(verdict.helps_at) else { break };
+        let middle = (low * high).sqrt();
+        let helps = decide(problem, middle, limit)?.1;
+        if helps.is_none() {
+            break;
+        }
+        note(middle, helps, &mut verdict);
+    }
+    Ok(verdict)
+}
+
+fn only(widths: &[u64]) -> Option<u64> {
+    if let [width] = widths { Some(*width) } else { None }
+}
+
+/// How much splitting helps with links that many times as fast, and whether it does, if that is known.
+fn decide(problem: &Problem, factor: f64, limit: Duration) -> Result<(f64, Option<bool>), String> {
+    let spec = problem.to_spec();
+    let mut hardware = problem.hardware.spec().clone();
+    let scaled = |bandwidth: u64| (bandwidth as f64 * factor).round().clamp(1.0, 1e18) as u64;
+    hardware.links.iter_mut().for_each(|link| link.bandwidth = scaled(link.bandwidth));
+    hardware.buses.iter_mut().for_each(|bus| bus.bandwidth = scaled(bus.bandwidth));
+    let changed = Problem::new(
+        problem.graph.clone(),
+        &spec.profile,
+        hardware,
+        &[],
+        problem.objective,
+        &spec.constraints,
+    )
+    .map_err(|errors| errors.to_string())?;
+    let solved = solve(&changed, &Request::default(), &Budget::new(limit), &mut |_| {})
+        .map_err(|refused| refused.message)?;
+    let Baseline::Device { value: alone, .. } = solved.baseline else {
+        return Err("no single device can run the network within its limits: splitting is needed".to_owned());
+    };
+    let value = solved.outcome.value().unwrap_or(alone);
+    let speedup = alone.0 as f64 / value.0.max(1) as f64;
+    let helps = match solved.outcome.status() {
+        _ if value < alone => Some(true),
+        Status::Optimal => Some(false),
+        _ => None,
+    };
+    Ok((speedup, helps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_core::graph::{OpSpec, TensorSpec};
+
+    /// Two ops of 1000 operations each with 10 bytes between them.
+    fn pair() -> GraphSpec {
+        let op = |name: &str| OpSpec { name: name.into(), flops: Some(1000), ..OpSpec::default() };
+        let tensor = TensorSpec {
+            name: "t".into(),
+            bytes: 10,
+            producer: Some(0),
+            consumers: vec![1],
+            ..TensorSpec::default()
+        };
+        GraphSpec {
+            name: "pair".into(),
+            ops: vec![op("a"), op("b")],
+            tensors: vec![tensor],
+            ..GraphSpec::default()
+        }
+    }
+
+    #[test]
+    fn two_ops_pay_from_the_boundary_of_equation_10_on() {
+        let question = Question { graph: pair(), devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
+        let region = region(&question, &mut |_, _| true).unwrap();
+        let boundary = region.sizes.smallest_tensor / region.sizes.work;
+        assert!((boundary - 10.0 / 2000.0).abs() < 1e-12);
+        for at in &region.ratios {
+            assert!(at.is_optimal, "{at:?}");
+            assert_eq!(at.period < at.one_device, at.ratio > boundary, "{at:?}");
+        }
+        assert_eq!(region.csv().lines().count(), 1 + 19 * 25);
+        assert!(region.throughput().svg().contains("fill-opacity"));
+    }
+
+    #[test]
+    fn the_verdict_brackets_the_boundary() {
+        // 2000 operations at 1e9 a second take 2 us alone; 10 bytes in 2 us are 5 MB/s.
+        let hardware = equal_devices(2, 1_000_000_000, 1_000_000);
+        let graph = Graph::new(pair()).unwrap();
+        let constraints = ConstraintsSpec::default();
+        let problem =
+            Problem::new(graph, &Profile::default(), hardware, &[], Objective::Stream, &constraints).unwrap();
+        let verdict = verdict(&problem, Duration::from_secs(5)).unwrap();
+        assert_eq!(verdict.bandwidth, Some(1_000_000));
+        let (low, high) = (verdict.cannot_at.unwrap(), verdict.helps_at.unwrap());
+        assert!(low <= 5.0 && 5.0 < high && high / low < 1.1, "{low} {high}");
+    }
+}
