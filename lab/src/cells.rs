@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 
 use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::costs::CalibratedShare;
-use divvy_core::generate::{RegalOptions, RwnnOptions, TransformerOptions, gpt, llama, regal, rwnn};
+use divvy_core::generate::{
+    RegalOptions, RwnnOptions, TransformerOptions, Yolov2Options, gpt, llama, regal, rwnn, yolov2,
+};
 use divvy_core::graph::Graph;
-use divvy_core::hardware::ClassSpec;
+use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::input_error::InputErrors;
 use divvy_core::outcome::{Budget, Outcome};
-use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware};
+use divvy_core::problem::{
+    ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
+};
 use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, solve};
 use serde::{Deserialize, Serialize};
@@ -47,6 +51,8 @@ pub enum Instance {
     Llama(&'static str, &'static str),
     /// A pipeline of so many stages of a REGAL graph, on as many identical devices.
     Regal(RegalOptions, u32),
+    /// A stream of the edge paper's YOLOv2 over networked devices.
+    Edge(EdgeNetwork),
     /// A pipeline of so many stages of a model file, on as many identical devices.
     Staged {
         /// Where it is.
@@ -56,6 +62,56 @@ pub enum Instance {
         /// How many stages.
         stages: u32,
     },
+}
+
+/// Devices of the edge paper, every pair with a link of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgeNetwork {
+    /// Operations per second of each device.
+    pub rates: Vec<u64>,
+    /// Bytes per second of each link.
+    pub link: u64,
+    /// Most device changes along the network.
+    pub max_splits: Option<u32>,
+}
+
+impl EdgeNetwork {
+    fn hardware(&self) -> HardwareSpec {
+        let class = |&rate: &u64| ClassSpec {
+            name: format!("rate-{rate}"),
+            peak: [("fp32".to_owned(), rate)].into(),
+            ..ClassSpec::default()
+        };
+        let mut classes: Vec<ClassSpec> = Vec::new();
+        for new in self.rates.iter().map(class) {
+            if !classes.contains(&new) {
+                classes.push(new);
+            }
+        }
+        let name = |i: usize| format!("d{}", i + 1);
+        let device = |(i, rate): (usize, &u64)| DeviceSpec {
+            name: name(i),
+            class: class(rate).name,
+            ..DeviceSpec::default()
+        };
+        let mut links = Vec::new();
+        for i in 0..self.rates.len() {
+            for j in i + 1..self.rates.len() {
+                links.push(LinkSpec {
+                    between: [name(i), name(j)],
+                    bandwidth: self.link,
+                    ..LinkSpec::default()
+                });
+            }
+        }
+        HardwareSpec {
+            name: "edge".to_owned(),
+            classes,
+            devices: self.rates.iter().enumerate().map(device).collect(),
+            links,
+            ..HardwareSpec::default()
+        }
+    }
 }
 
 impl Instance {
@@ -78,6 +134,9 @@ impl Instance {
             Instance::Regal(o, stages) => {
                 format!("regal {} nodes {} seed {} stages {stages}", o.family.name(), o.nodes, o.seed)
             }
+            Instance::Edge(o) => {
+                format!("edge rates {:?} link {} splits {:?}", o.rates, o.link, o.max_splits)
+            }
             Instance::Staged { sha256, stages, .. } => {
                 format!("file {sha256} stages {stages} at {STAGE_BANDWIDTH} B/s")
             }
@@ -93,12 +152,23 @@ impl Instance {
             Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Regal(options, _) => (regal(options).map_err(plain)?, None),
+            Instance::Edge(_) => {
+                let options = Yolov2Options { paper_scale: true, ..Yolov2Options::default() };
+                (yolov2(&options).map_err(plain)?, None)
+            }
             Instance::Staged { path, .. } => (read(path)?, None),
         };
         let objective = match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
+            Instance::Edge(_) => Objective::Stream,
             _ => Objective::Latency { links: LinkUse::Delay },
         };
+        if let Instance::Edge(network) = self {
+            let constraints = ConstraintsSpec { max_splits: network.max_splits, ..spec.constraints };
+            let graph = Graph::new(spec.graph).map_err(plain)?;
+            return Problem::new(graph, &spec.profile, network.hardware(), &[], objective, &constraints)
+                .map_err(plain);
+        }
         let hardware = match (hardware, &spec.hardware, &objective) {
             (Some(name), ..) => presets::find(name).map_err(|error| error.to_string())?.0,
             (None, Some(OwnHardware::Given(own)), _) => (**own).clone(),
@@ -191,6 +261,10 @@ impl Cell {
                 format!("generated {name} on {hardware}")
             }
             Instance::Regal(o, stages) => format!("{}{} in {stages} stages", o.family.name(), o.nodes),
+            Instance::Edge(o) => {
+                let splits = o.max_splits.map_or("unlimited".to_owned(), |most| most.to_string());
+                format!("YOLOv2 on {} devices at {} B/s, splits {splits}", o.rates.len(), o.link)
+            }
             Instance::Staged { path, stages, .. } => {
                 let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
                 format!("{name} in {stages} stages")
@@ -315,6 +389,9 @@ pub struct Figures {
     pub peak_bytes: Option<u64>,
     /// What the best single device takes, if one can run it all.
     pub one_device_ps: Option<u64>,
+    /// Placements that a search looked at, where it counts them.
+    #[serde(default)]
+    pub nodes: u64,
     /// Number of ops.
     pub ops: usize,
     /// The planner whose plan was kept.
@@ -356,6 +433,7 @@ impl Figures {
             processor_seconds: None,
             peak_bytes: None,
             one_device_ps: None,
+            nodes: outcome.nodes,
             ops: problem.graph.op_count(),
             found_by: outcome.found_by.clone(),
             measured: share.measured,

@@ -7,6 +7,7 @@
 mod cells;
 mod charts;
 mod diviml;
+mod edge;
 mod growth;
 mod markdown;
 mod models;
@@ -21,7 +22,7 @@ mod store;
 use std::path::Path;
 use std::time::Duration;
 
-pub use cells::{Cell, Figures, Instance, Moment, Work};
+pub use cells::{Cell, EdgeNetwork, Figures, Instance, Moment, Work};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
@@ -110,6 +111,10 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &mtpp::table3::Table3,
     &mtpp::figures::FIGURE_4,
     &mtpp::figures::FIGURE_5,
+    &edge::figure5::Figure5,
+    &edge::figure6::Figure6,
+    &edge::table2::Table2,
+    &edge::figure8::Figure8,
     &real_models::RealModels,
     &growth::Growth,
     &pipeline_growth::PipelineGrowth,

@@ -67,6 +67,9 @@ pub struct ClassSpec {
     pub peak: BTreeMap<String, u64>,
     /// Bytes per second between its memory and its arithmetic.
     pub memory_bandwidth: Option<u64>,
+    /// Bytes per second between the network and its memory: what it spends of its own time on bytes that it sends or
+    /// receives, under `stream` (the edge paper's ν); none: nothing.
+    pub transfer_bandwidth: Option<u64>,
     /// Time of an op that does nothing.
     pub launch: Time,
     /// Batch sizes it supports; empty: whatever was measured.
@@ -368,7 +371,9 @@ fn check_size(spec: &HardwareSpec, errors: &mut InputErrors) {
 }
 
 fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
-    if class.peak.values().any(|&rate| rate == 0) || class.memory_bandwidth == Some(0) {
+    if class.peak.values().any(|&rate| rate == 0)
+        || [class.memory_bandwidth, class.transfer_bandwidth].contains(&Some(0))
+    {
         let fix = "give a positive rate, or leave it out if it does not limit";
         errors.add(Code::Range, place, format!("class `{}` has a rate of zero", class.name), fix);
     }

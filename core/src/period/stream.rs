@@ -1,7 +1,8 @@
 //! `stream`: the busiest device or link of a stream over networked devices (the edge paper).
 //!
 //! Each op runs on one device; a device may hold several separate runs of ops. A device's load is the sum of its ops'
-//! times. A link's or bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once
+//! times, and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A
+//! link's or bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once
 //! to a device however many consumers it has there (the paper counts per edge). The period is the largest load.
 //! Split points are device changes along the canonical order; they may be limited. Memory: weights, plus inputs and
 //! outputs of the ops on the device. The latency reported is that of one request that has everything to itself, with
@@ -56,6 +57,15 @@ fn check_splits(problem: &Problem, device_of: &[DeviceId], violations: &mut Viol
     }
 }
 
+/// What both ends of a transfer spend on it.
+fn copies(problem: &Problem, device_of: &[DeviceId], m: &Move<'_>) -> Vec<(DeviceId, Time)> {
+    let producer = problem.graph.producer(m.what.tensor).map(|op| device_of[op.index()]);
+    let from = producer.or(problem.constraints.input_at);
+    let ends = from.into_iter().chain([m.what.to]).filter(|_| !m.route.links.is_empty());
+    let bytes = problem.graph.tensor_bytes(m.what.tensor);
+    ends.map(|device| (device, problem.copy_time(device, bytes))).collect()
+}
+
 fn score(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], memory: Vec<u64>) -> Score {
     let graph = &problem.graph;
     let mut device_busy = vec![Time::ZERO; problem.hardware.device_count()];
@@ -65,6 +75,9 @@ fn score(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], memory: 
     }
     let mut bytes = vec![0u128; problem.hardware.links().len()];
     for m in moves {
+        for (device, time) in copies(problem, device_of, m) {
+            device_busy[device.index()] += time;
+        }
         for link in &m.route.links {
             bytes[link.index()] += u128::from(graph.tensor_bytes(m.what.tensor));
         }
@@ -95,7 +108,10 @@ fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'
     // Moves are sorted by tensor and device, so a tensor's way to a device is found by halving.
     let way = |tensor, to| {
         let found = moves.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
-        found.map_or(Time::ZERO, |i| moves[i].time)
+        found.map_or(Time::ZERO, |i| {
+            let copied = copies(problem, device_of, &moves[i]).into_iter().map(|(_, time)| time);
+            moves[i].time + copied.sum()
+        })
     };
     for &op in graph.order() {
         let device = device_of[op.index()];

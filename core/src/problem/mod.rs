@@ -12,7 +12,7 @@ use crate::graph::Graph;
 use crate::hardware::{ClassSpec, Hardware, HardwareSpec, Route};
 use crate::ids::{DeviceId, OpId, ParamId};
 use crate::input_error::{Code, InputErrors};
-use crate::units::Time;
+use crate::units::{Bandwidth, Time};
 
 pub use constraints::Constraints;
 pub use spec::{ConstraintsSpec, LinkUse, MemoryRule, Objective, OwnHardware, ProblemSpec, uniform_hardware};
@@ -83,6 +83,14 @@ impl Problem {
     /// The time of an op on a device for one input; none if the device cannot run it.
     pub fn time(&self, op: OpId, device: DeviceId) -> Option<Time> {
         self.cost(op, device, 1).map(|cost| cost.time)
+    }
+
+    /// The time a device spends itself on bytes that it sends or receives, under `stream`.
+    pub fn copy_time(&self, device: DeviceId, bytes: u64) -> Time {
+        let bandwidth = self.hardware.class(device).transfer_bandwidth.map(Bandwidth);
+        bandwidth.map_or(Time::ZERO, |bandwidth| {
+            Time::of_bytes(bytes, bandwidth).expect("a validated problem keeps copies in range")
+        })
     }
 
     /// Batch sizes that a device supports, ascending.
@@ -213,9 +221,15 @@ impl Problem {
         // Every consumer may wait for as many transfers as there are pairs of devices, or inputs to divide; together
         // they carry each input once. The same tensor may also be sent to an output, and counted at both of its ends.
         let pairs = (devices * devices).min(inputs);
+        let slowest = self.hardware.spec().classes.iter().filter_map(|class| class.transfer_bandwidth).min();
+        let copied = |bytes: u128| {
+            let time = slowest.map(|bandwidth| Time::of_many_bytes(bytes, Bandwidth(bandwidth)));
+            time.map_or(0, |time| time.map_or(u128::MAX, |time| 2 * u128::from(time.0)))
+        };
         let sent = |bytes: u64, times: u128| {
             let latency = ways.latency.saturating_mul(pairs);
-            let carried = ways.time_of(u128::from(bytes) * inputs);
+            let bytes = u128::from(bytes) * inputs;
+            let carried = ways.time_of(bytes).saturating_add(copied(bytes));
             latency.saturating_add(carried).saturating_mul(2 * times + 2).saturating_mul(ways.passes)
         };
         let tensors = graph.tensors().map(|t| sent(graph.tensor_bytes(t), graph.consumers(t).len() as u128));

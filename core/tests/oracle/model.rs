@@ -41,6 +41,8 @@ pub(crate) struct Model {
     pub(crate) link_widths: Vec<u64>,
     pub(crate) memory_limits: Vec<Option<u64>>,
     pub(crate) fast_memory: Vec<Option<u64>>,
+    /// Bytes per second that each device copies to or from the network, where that costs it time.
+    pub(crate) copy_widths: Vec<Option<u64>>,
     pub(crate) peer_copies: Vec<bool>,
     pub(crate) weights_only: bool,
     pub(crate) pins: Vec<(usize, usize)>,
@@ -88,6 +90,7 @@ impl Model {
             link_widths: topology.widths,
             memory_limits: all.clone().map(|d| memory_limit(draw, d)).collect(),
             fast_memory: all.clone().map(|d| class(d).fast_memory).collect(),
+            copy_widths: all.clone().map(|d| class(d).transfer_bandwidth).collect(),
             peer_copies: hardware.devices.iter().map(|d| d.peer_copies).collect(),
             weights_only: constraints.memory_rule == MemoryRule::Weights,
             pins: constraints.pin.iter().map(|(o, d)| (op(o), device(d))).collect(),

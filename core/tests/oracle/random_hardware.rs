@@ -46,6 +46,7 @@ fn class(rng: &mut Rng, i: usize, kind: Kind) -> ClassSpec {
         name: format!("c{i}"),
         memory: rng.chance(0.3).then(|| rng.between(5, 70)),
         fast_memory: rng.chance(0.4).then(|| rng.between(0, 20)),
+        transfer_bandwidth: (kind == Kind::Stream && rng.chance(0.2)).then(|| bandwidth(rng)),
         batch_sizes: if kind == Kind::Batch { rng.pick(&lists).to_vec() } else { Vec::new() },
         ..ClassSpec::default()
     }

@@ -16,9 +16,16 @@ pub(crate) fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
         return None;
     }
     let mut crossing = vec![0; model.link_widths.len()];
+    let mut copying = vec![0; model.devices];
     for (t, from, to) in model.transfers(&device_of) {
-        for &link in &model.ways[from][to].as_ref()?.links {
+        let links = &model.ways[from][to].as_ref()?.links;
+        for &link in links {
             crossing[link] += model.tensors[t].bytes;
+        }
+        for end in [from, to] {
+            if let Some(width) = model.copy_widths[end].filter(|_| !links.is_empty()) {
+                copying[end] += picoseconds(model.tensors[t].bytes, width);
+            }
         }
     }
     let busiest_link =
@@ -27,5 +34,5 @@ pub(crate) fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
         (0..model.ops).filter(|&op| device_of[op] == d).map(|op| model.time(op, d)).sum()
     };
     let loads: Vec<u64> = (0..model.devices).map(load).collect::<Option<_>>()?;
-    loads.into_iter().chain(busiest_link).max()
+    loads.into_iter().zip(copying).map(|(work, copies)| work + copies).chain(busiest_link).max()
 }

@@ -109,6 +109,7 @@ fn write_class(file: &mut Text, class: &ClassSpec) {
         file.line("peak", &format!("{{ {} }}", rates.collect::<Vec<_>>().join(", ")));
     }
     file.maybe("memory_bandwidth", class.memory_bandwidth.map(quantity::write_bandwidth));
+    file.maybe("transfer_bandwidth", class.transfer_bandwidth.map(quantity::write_bandwidth));
     file.time("launch", class.launch);
     if !class.batch_sizes.is_empty() {
         file.line("batch_sizes", &format!("{:?}", class.batch_sizes));

@@ -13,7 +13,8 @@
 //! plan within T if a cluster may be nowhere, or if the clusters are too much for all devices together: for weights w and a
 //! rounding f with Σ f(tᵢ) ≤ f(T) whenever Σ tᵢ ≤ T, the sum over clusters of the least w·f(time) exceeds Σ w·f(T). With at
 //! most S splits only S + 1 devices have any load, and the largest weights stand for Σ w. The rounding of k ≥ 1 is Fekete and
-//! Schepers' dual feasible function: with x = t / T, it is x if (k + 1)x is whole, else ⌊(k + 1)x⌋ / k.
+//! Schepers' dual feasible function: with x = t / T, it is x if (k + 1)x is whole, else ⌊(k + 1)x⌋ / k. Without rounding, the
+//! largest sum of cluster times up to T that can come about on a device stands for its T.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ use crate::units::Time;
 
 /// Weights are integers up to this, so that sums of products fit.
 const MOST_WEIGHT: u64 = 1 << 32;
+/// Steps into which the threshold is divided to find which sums of times can come about.
+const STEPS: u64 = 1 << 20;
 /// The largest rounding.
 pub const MOST_ROUNDING: u32 = 64;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
@@ -283,8 +286,32 @@ impl<'p> Clusters<'p> {
         network.solve(most).is_some_and(|cut| cut > most)
     }
 
-    /// Whether no plan within the threshold is left: a cluster has no place, or all are too much for the devices.
-    pub fn are_too_much(&self, weights: &[u64], rounding: u32) -> bool {
+    /// For each device the longest it can be busy within the threshold: at most the largest sum of times of clusters that
+    /// may be there. Times are rounded down to steps of which the sums that can come about are listed, and what rounding
+    /// left out is added.
+    pub fn longest_loads(&self) -> Vec<u64> {
+        self.problem.hardware.devices().map(|device| self.longest_load(device)).collect()
+    }
+
+    fn longest_load(&self, device: DeviceId) -> u64 {
+        let step = self.threshold.0.div_ceil(STEPS).max(1);
+        let most = self.threshold.0 / step;
+        let mut reached = vec![0u64; most as usize / 64 + 1];
+        reached[0] = 1;
+        let mut rounded_off = 0u64;
+        for op in self.leaders().filter(|&op| self.places(op).contains(&device)) {
+            let time = self.time(op, device);
+            rounded_off = rounded_off.saturating_add(time % step);
+            shift_and_add(&mut reached, time / step);
+        }
+        let is_reached = |&sum: &u64| reached[sum as usize / 64] >> (sum % 64) & 1 == 1;
+        let highest = (0..=most).rev().find(is_reached).unwrap_or(0);
+        highest.saturating_mul(step).saturating_add(rounded_off).min(self.threshold.0)
+    }
+
+    /// Whether no plan within the threshold is left: a cluster has no place, or all are too much for the devices, which
+    /// have the longest loads given.
+    pub fn are_too_much(&self, weights: &[u64], rounding: u32, longest_loads: &[u64]) -> bool {
         if self.leaders().any(|op| self.places(op).is_empty()) {
             return true;
         }
@@ -305,12 +332,28 @@ impl<'p> Clusters<'p> {
             self.places(op).iter().map(weighted).min().unwrap_or(0)
         };
         let needed: u128 = self.leaders().map(least).sum();
-        let mut sorted = weights.to_vec();
-        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        let room = |(&weight, &load): (&u64, &u64)| match rounding {
+            0 => u128::from(weight) * u128::from(load),
+            k => u128::from(weight) * limit * u128::from(k),
+        };
+        let mut rooms: Vec<u128> = weights.iter().zip(longest_loads).map(room).collect();
+        rooms.sort_unstable_by(|a, b| b.cmp(a));
         let used =
             self.problem.constraints.max_splits.map_or(usize::MAX, |most| most as usize).saturating_add(1);
-        let weight: u128 = sorted.iter().take(used).map(|&w| u128::from(w)).sum();
-        needed > weight * limit * u128::from(rounding.max(1))
+        needed > rooms.iter().take(used).sum()
+    }
+}
+
+/// Adds an amount to every sum that was reached, beside those without it; sums past the end are dropped.
+fn shift_and_add(reached: &mut [u64], amount: u64) {
+    let (words, bits) = (amount as usize / 64, amount % 64);
+    for to in (words..reached.len()).rev() {
+        let from = to - words;
+        let mut shifted = reached[from] << bits;
+        if bits > 0 && from > 0 {
+            shifted |= reached[from - 1] >> (64 - bits);
+        }
+        reached[to] |= shifted;
     }
 }
 
@@ -339,8 +382,23 @@ pub(crate) fn proven(
             return Err(format!("union {number} does not follow"));
         }
     }
-    if !clusters.are_too_much(weights, rounding) {
+    if !clusters.are_too_much(weights, rounding, &clusters.longest_loads()) {
         return Err("what is united still fits the devices".to_owned());
     }
     Ok(Time(threshold.0 + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_reached_with_and_without_each_amount() {
+        let mut reached = vec![1u64, 0, 0];
+        for amount in [3, 64, 70] {
+            shift_and_add(&mut reached, amount);
+        }
+        let sums: Vec<usize> = (0..192).filter(|&i| reached[i / 64] >> (i % 64) & 1 == 1).collect();
+        assert_eq!(sums, [0, 3, 64, 67, 70, 73, 134, 137]);
+    }
 }

@@ -7,7 +7,7 @@
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
-use crate::period::placement::United;
+use crate::period::placement::{Tables, United, prices};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -44,11 +44,13 @@ impl Bound for Inseparable {
             return;
         }
         let mut next = open.map_or(2 * refuted + 1, |open| open - 1);
+        let prices = Tables::support(run.problem).map(|()| prices(&Tables::new(run.problem), run.budget));
+        let prices = prices.unwrap_or_else(|_| vec![1; run.problem.hardware.device_count()]);
         for _ in 0..MOST_TRIES {
             if run.budget.is_spent() {
                 return;
             }
-            if self.refute(run, Time(next)) {
+            if self.refute(run, Time(next), &prices) {
                 refuted = next;
             } else {
                 open = Some(next);
@@ -64,10 +66,10 @@ impl Bound for Inseparable {
 
 impl Inseparable {
     /// Proves, if it can, that no plan is within a threshold.
-    fn refute(&self, run: &mut Run<'_>, threshold: Time) -> bool {
+    fn refute(&self, run: &mut Run<'_>, threshold: Time, prices: &[u64]) -> bool {
         let (problem, budget) = (run.problem, run.budget);
         let united = United::new(problem, threshold, &mut || budget.is_spent());
-        let Some(evidence) = united.and_then(|united| united.proof()) else { return false };
+        let Some(evidence) = united.and_then(|united| united.proof(prices)) else { return false };
         run.prove(self.name(), evidence);
         true
     }

@@ -91,6 +91,11 @@ impl<'t> Placement<'t> {
                 for &(link, times) in way {
                     sign(&mut self.bytes[link], times * bytes);
                 }
+                for end in [from, to].into_iter().filter(|_| !way.is_empty()) {
+                    let time = self.tables.copy_time(end, bytes);
+                    let load = &mut self.times[end];
+                    *load = if is_new { load.wrapping_add(time) } else { load.wrapping_sub(time) };
+                }
             }
             None if is_new => self.missing += 1,
             None => self.missing -= 1,

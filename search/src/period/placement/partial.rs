@@ -141,6 +141,9 @@ impl Partial {
         for &(link, times) in way {
             self.loads[tables.devices + link] += times * bytes;
         }
+        for end in [from, to].into_iter().filter(|_| !way.is_empty()) {
+            self.loads[end] += tables.copy_time(end, bytes);
+        }
         true
     }
 

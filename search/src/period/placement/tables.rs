@@ -57,6 +57,8 @@ pub(in crate::period) struct Tables {
     pub(in crate::period) activations: Vec<u64>,
     pub(in crate::period) params: Vec<Param>,
     pub(in crate::period) params_of: Vec<Vec<usize>>,
+    /// Bytes per second that each device copies to or from the network, where that costs it time.
+    copies: Vec<Option<u64>>,
     pub(in crate::period) min_splits: u32,
     pub(in crate::period) max_splits: u32,
     /// For each device, the devices before it that any plan could use in its place.
@@ -137,6 +139,7 @@ impl Tables {
             params: if is_limited { graph.params().map(params).collect() } else { Vec::new() },
             params_of: graph.ops().map(|op| if is_limited { with_params(op) } else { Vec::new() }).collect(),
             memory_limits,
+            copies: hardware.devices().map(|d| hardware.class(d).transfer_bandwidth).collect(),
             min_splits: constraints.min_splits.unwrap_or(0),
             max_splits: constraints.max_splits.unwrap_or(u32::MAX),
             twins_before: Vec::new(),
@@ -200,6 +203,12 @@ impl Tables {
         Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0)
     }
 
+    /// The time a device spends itself on bytes that it sends or receives.
+    pub(in crate::period) fn copy_time(&self, device: usize, bytes: u64) -> u64 {
+        let bandwidth = self.copies[device].map(divvy_core::units::Bandwidth);
+        bandwidth.map_or(0, |bandwidth| Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0))
+    }
+
     /// A plan from the device of each op.
     pub(in crate::period) fn plan(&self, device_of: &[u8]) -> Plan {
         Plan::Stream(StreamPlan { device_of: device_of.iter().map(|&d| DeviceId(u32::from(d))).collect() })
@@ -217,7 +226,11 @@ fn twins_before(tables: &Tables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
     let is_end = |d| tables.input_at == Some(d) || wanted_at == Some(d);
     let alike = |a: usize, b: usize| {
         let same_times = || (0..tables.ops).all(|op| tables.time(op, a) == tables.time(op, b));
-        !is_end(a) && !is_end(b) && tables.memory_limits[a] == tables.memory_limits[b] && same_times()
+        !is_end(a)
+            && !is_end(b)
+            && tables.memory_limits[a] == tables.memory_limits[b]
+            && tables.copies[a] == tables.copies[b]
+            && same_times()
     };
     let twins = |d| (0..d).filter(|&other| alike(other, d) && can_swap(tables, other, d)).collect();
     (0..tables.devices).map(twins).collect()

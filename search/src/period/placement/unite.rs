@@ -74,7 +74,8 @@ impl<'p> United<'p> {
     }
 
     /// A proof that no plan is within the threshold, if one is found.
-    pub(in crate::period) fn proof(&self) -> Option<Evidence> {
+    /// `prices` are weights to try first.
+    pub(in crate::period) fn proof(&self, prices: &[u64]) -> Option<Evidence> {
         let devices = self.problem.hardware.device_count();
         let evidence = |weights: Vec<u64>, rounding| Evidence::United {
             threshold_ps: self.threshold,
@@ -86,8 +87,14 @@ impl<'p> United<'p> {
         if self.has_no_place() {
             return Some(evidence(even, 0));
         }
-        if let Some(&rounding) = ROUNDINGS.iter().find(|&&k| self.clusters.are_too_much(&even, k)) {
-            return Some(evidence(even, rounding));
+        let longest = self.clusters.longest_loads();
+        let shown = |weights: &[u64]| {
+            ROUNDINGS.iter().copied().find(|&k| self.clusters.are_too_much(weights, k, &longest))
+        };
+        for weights in [prices.to_vec(), even] {
+            if let Some(rounding) = shown(&weights) {
+                return Some(evidence(weights, rounding));
+            }
         }
         let mut logs = vec![0.0f64; devices];
         for round in 0..ROUNDS {
@@ -101,7 +108,7 @@ impl<'p> United<'p> {
                 *log += step * (drawn / total - 1.0 / devices as f64);
             }
             let weights = weights(&logs);
-            if let Some(&rounding) = ROUNDINGS.iter().find(|&&k| self.clusters.are_too_much(&weights, k)) {
+            if let Some(rounding) = shown(&weights) {
                 return Some(evidence(weights, rounding));
             }
         }

@@ -5,12 +5,13 @@
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
 //! and those that are not yield better plans. Every round has twice the effort of the one before.
 
+use divvy_core::certificate::Evidence;
 use divvy_core::outcome::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
-use crate::period::placement::{Conflicts, Found, Rest, Sweeps, Tables, United, anneal, polish};
+use crate::period::placement::{Conflicts, Found, Rest, Sweeps, Tables, United, anneal, polish, prices};
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -22,7 +23,6 @@ const MOVES_PER_CONFLICT: u64 = 200;
 /// Thresholds between bound and plan that a round tries, unless they are closer than this share of the bound.
 const MOST_PROBES: u32 = 5;
 const FINE: u64 = 5000;
-const SCALE: f64 = (1u64 << 30) as f64;
 
 pub(super) struct ConflictDriven;
 
@@ -37,6 +37,10 @@ impl Planner for ConflictDriven {
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         Tables::support(problem)?;
+        let hardware = &problem.hardware;
+        if hardware.devices().any(|device| hardware.class(device).transfer_bandwidth.is_some()) {
+            return Err("it does not count copies between network and memory; `dominance` does".to_owned());
+        }
         match (problem.constraints.min_splits, problem.constraints.max_splits) {
             (None, None) => Ok(()),
             _ => Err("it does not count splits; `dominance` does".to_owned()),
@@ -45,8 +49,9 @@ impl Planner for ConflictDriven {
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let tables = Tables::new(run.problem);
-        let mut search =
-            Search { weights: weights(&tables), tables, rng: Rng::new(run.budget.seed), spent: 0 };
+        let weights = prices(&tables, run.budget);
+        run.prove("area", Evidence::Area { weights: weights.clone() });
+        let mut search = Search { weights, tables, rng: Rng::new(run.budget.seed), spent: 0 };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
@@ -122,7 +127,7 @@ impl Search {
         } else {
             None
         };
-        if let Some(evidence) = inseparable.as_ref().and_then(United::proof) {
+        if let Some(evidence) = inseparable.as_ref().and_then(|united| united.proof(&self.weights)) {
             run.prove("united", evidence);
             return Some(false);
         }
@@ -133,7 +138,12 @@ impl Search {
         };
         let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
         let start = start.unwrap_or_else(|| vec![0; tables.ops]);
-        let mut conflicts = Conflicts::new(&tables, threshold, &start, &self.weights, self.rng.next_u64());
+        let longest = inseparable.as_ref().map_or_else(
+            || vec![u64::MAX; tables.devices],
+            |inseparable| inseparable.clusters.longest_loads(),
+        );
+        let mut conflicts =
+            Conflicts::new(&tables, threshold, &start, &self.weights, &longest, self.rng.next_u64());
         let mut found_any = false;
         let mut threshold = threshold;
         let known = loop {
@@ -186,14 +196,4 @@ impl Search {
             }
         }
     }
-}
-
-/// A weight for each device: how fast it is on the ops that all devices can run.
-fn weights(tables: &Tables) -> Vec<u64> {
-    let everywhere = |op: &usize| (0..tables.devices).all(|d| tables.may_run(*op, d));
-    let common: Vec<usize> = (0..tables.ops).filter(everywhere).collect();
-    let total = |d: usize| common.iter().map(|&op| tables.time(op, d) as f64).sum::<f64>().max(1.0);
-    let totals: Vec<f64> = (0..tables.devices).map(total).collect();
-    let least = totals.iter().copied().fold(f64::INFINITY, f64::min);
-    totals.iter().map(|total| (SCALE * least / total).round().max(1.0) as u64).collect()
 }

@@ -9,7 +9,7 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
-use crate::period::placement::{Rest, Sweeps, Tables, United, anneal};
+use crate::period::placement::{Rest, Sweeps, Tables, United, anneal, prices};
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -38,6 +38,7 @@ impl Planner for Dominance {
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let tables = Tables::new(run.problem);
+        let prices = prices(&tables, run.budget);
         let mut nodes = 0;
         let mut rng = Rng::new(run.budget.seed);
         let mut width = FIRST_WIDTH;
@@ -50,7 +51,7 @@ impl Planner for Dominance {
             } else {
                 None
             };
-            if let Some(evidence) = inseparable.as_ref().and_then(United::proof) {
+            if let Some(evidence) = inseparable.as_ref().and_then(|united| united.proof(&prices)) {
                 run.prove("united", evidence);
                 continue;
             }

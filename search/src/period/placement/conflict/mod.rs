@@ -96,15 +96,17 @@ pub(in crate::period) struct Conflicts<'t> {
 }
 
 impl<'t> Conflicts<'t> {
-    /// A search of placements within a threshold; `start` is where units go if nothing speaks against it.
+    /// A search of placements within a threshold; `start` is where units go if nothing speaks against it,
+    /// `weights` are those of the area bound, and no device can be busy for longer than `longest`.
     pub(in crate::period) fn new(
         tables: &'t Tables,
         threshold: u64,
         start: &[u8],
         weights: &[u64],
+        longest: &[u64],
         seed: u64,
     ) -> Conflicts<'t> {
-        let model = Model::new(tables, threshold, weights);
+        let model = Model::new(tables, threshold, weights, longest);
         let variables = model.units * model.devices;
         let mut phase = vec![0; model.units];
         for (op, &device) in start.iter().enumerate() {

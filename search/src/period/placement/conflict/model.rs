@@ -50,6 +50,8 @@ pub(super) struct Model<'t> {
     pub(super) capacity: Vec<u64>,
     /// Weights of devices, the least of each unit, and the sum of those.
     pub(super) weights: Vec<u64>,
+    /// How long each device can be busy at most.
+    pub(super) longest: Vec<u64>,
     pub(super) least: Vec<u128>,
     /// Where units are, and where they may be.
     pub(super) at: Vec<Option<usize>>,
@@ -67,7 +69,7 @@ pub(super) struct Model<'t> {
 }
 
 impl<'t> Model<'t> {
-    pub(super) fn new(tables: &'t Tables, threshold: u64, weights: &[u64]) -> Model<'t> {
+    pub(super) fn new(tables: &'t Tables, threshold: u64, weights: &[u64], longest: &[u64]) -> Model<'t> {
         let devices = tables.devices;
         let mut unit_of = vec![usize::MAX; tables.ops];
         let mut members: Vec<Vec<usize>> = Vec::new();
@@ -191,6 +193,7 @@ impl<'t> Model<'t> {
             shared,
             capacity: vec![0; links + 1],
             weights: weights.to_vec(),
+            longest: longest.to_vec(),
             least,
             at: vec![None; units],
             places: vec![if devices == 64 { u64::MAX } else { (1 << devices) - 1 }; units],

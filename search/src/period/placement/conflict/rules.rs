@@ -173,10 +173,12 @@ impl Conflicts<'_> {
         None
     }
 
-    /// The work of all units, with weights, against what devices can take at most.
+    /// The work of all units, with weights, against what devices can take at most; and units that would be too much more
+    /// than their least somewhere.
     fn work(&mut self) -> Option<Vec<Literal>> {
         let model = &self.model;
-        let most = |d: usize| (model.device_load[d] + model.potential[d]).min(model.threshold);
+        let cap = |d: usize| model.threshold.min(model.longest[d]);
+        let most = |d: usize| (model.device_load[d] + model.potential[d]).min(cap(d));
         let taken: u128 =
             (0..model.devices).map(|d| u128::from(model.weights[d]) * u128::from(most(d))).sum();
         let weighed = |unit: usize, d: usize| {
@@ -184,8 +186,20 @@ impl Conflicts<'_> {
         };
         let excess = |unit: usize| model.at[unit].map_or(0, |d| weighed(unit, d) - model.least[unit]);
         let needed: u128 = (0..model.units).map(|unit| model.least[unit] + excess(unit)).sum();
-        if needed <= taken {
-            return None;
+        let room = taken.checked_sub(needed);
+        let mut gone: Vec<(u128, Literal)> = Vec::new();
+        if let Some(room) = room {
+            for unit in (0..model.units).filter(|&unit| model.at[unit].is_none()) {
+                for device in (0..model.devices).filter(|&d| model.places[unit] >> d & 1 == 1) {
+                    let more = weighed(unit, device) - model.least[unit].min(weighed(unit, device));
+                    if more > room && model.time(unit, device).is_some() {
+                        gone.push((more - room - 1, model.literal(unit, device)));
+                    }
+                }
+            }
+            if gone.is_empty() {
+                return None;
+            }
         }
         let mut reasons: Vec<(u128, Literal)> = Vec::new();
         for unit in 0..model.units {
@@ -193,24 +207,35 @@ impl Conflicts<'_> {
                 reasons.push((excess(unit), model.literal(unit, device)));
             }
         }
-        for device in
-            (0..model.devices).filter(|&d| model.device_load[d] + model.potential[d] < model.threshold)
-        {
-            let gone = |unit: &usize| model.places[*unit] >> device & 1 == 0;
-            let gone = model.by_time[device].iter().copied().filter(gone);
-            reasons.extend(gone.map(|unit| (weighed(unit, device), negated(model.literal(unit, device)))));
+        for device in (0..model.devices).filter(|&d| model.device_load[d] + model.potential[d] < cap(d)) {
+            let ruled_out = |unit: &usize| model.places[*unit] >> device & 1 == 0;
+            let ruled_out = model.by_time[device].iter().copied().filter(ruled_out);
+            reasons
+                .extend(ruled_out.map(|unit| (weighed(unit, device), negated(model.literal(unit, device)))));
         }
-        // The small ones first, as long as the rest is enough.
+        // The small ones first are left out, as long as the rest is enough.
         reasons.sort_unstable();
-        let mut spare = needed - taken - 1;
-        let is_needed = |&(weight, _): &(u128, Literal)| match spare.checked_sub(weight) {
-            Some(left) => {
-                spare = left;
-                false
-            }
-            None => true,
+        let enough = |mut spare: u128| -> Vec<Literal> {
+            let is_needed = |&&(weight, _): &&(u128, Literal)| match spare.checked_sub(weight) {
+                Some(left) => {
+                    spare = left;
+                    false
+                }
+                None => true,
+            };
+            reasons.iter().filter(is_needed).map(|&(_, literal)| literal).collect()
         };
-        Some(reasons.into_iter().filter(is_needed).map(|(_, literal)| literal).collect())
+        if room.is_none() {
+            return Some(enough(needed - taken - 1));
+        }
+        for (spare, literal) in gone {
+            if !self.holds[literal] && !self.holds[negated(literal)] {
+                let reason = enough(spare);
+                let reason = self.store(reason);
+                self.set(negated(literal), reason);
+            }
+        }
+        None
     }
 
     /// Bytes that are bound to cross the medium that every way passes, beyond those already sent.
