@@ -185,6 +185,7 @@ pages! {
     profiles: "profiles.md",
     certificates: "certificates.md",
     exports: "exports.md",
+    streams: "streams.md",
 }
 
 #[test]
