@@ -318,10 +318,10 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     };
     let note = |factor: f64, helps: Option<bool>, verdict: &mut Verdict| match helps {
         Some(true) => {
-            verdict.helps_at = Some(verdict.helps_at.map_or(factor, |known: f64| known.min(factor)))
+            verdict.helps_at = Some(verdict.helps_at.map_or(factor, |known: f64| known.min(factor)));
         }
         Some(false) => {
-            verdict.cannot_at = Some(verdict.cannot_at.map_or(factor, |known: f64| known.max(factor)))
+            verdict.cannot_at = Some(verdict.cannot_at.map_or(factor, |known: f64| known.max(factor)));
         }
         None => {}
     };

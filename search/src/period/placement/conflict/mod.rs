@@ -284,7 +284,7 @@ impl<'t> Conflicts<'t> {
             let Some(literal) = self.trail.pop() else { break };
             if self.trail.len() < self.followed {
                 self.model.undo(literal, self.trail.len());
-                if literal % 2 == 0 {
+                if literal.is_multiple_of(2) {
                     let (unit, device) = self.model.unit_and_device(literal);
                     self.phase[unit] = device as u8;
                 }

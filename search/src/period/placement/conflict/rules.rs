@@ -73,7 +73,7 @@ impl Conflicts<'_> {
     /// A unit is on one device.
     fn one_device(&mut self, literal: Literal) -> Option<Vec<Literal>> {
         let (unit, device) = self.model.unit_and_device(literal);
-        if literal % 2 == 0 {
+        if literal.is_multiple_of(2) {
             for other in (0..self.model.devices).filter(|&other| other != device) {
                 let there = self.model.literal(unit, other);
                 if self.holds[there] {
