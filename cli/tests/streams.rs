@@ -57,13 +57,19 @@ fn json(output: &Output) -> serde_json::Value {
 fn a_lost_device_leaves_a_valid_plan_that_keeps_what_it_can() {
     let folder = folder("lost");
     assert!(divvy(&folder, "plan model.json --on fast.toml --time 5s -q -o plan.json").status.success());
-    let replanned = json(&divvy(&folder, "replan plan.json --without three -o new.json --json -q"));
-    // Four equal ops on two equal devices: two each, 2 ms.
-    assert_eq!(replanned["value_ps"], 2_000_000_000u64);
-    let moved = replanned["moved"].as_array().expect("a list").len();
-    assert!((1..=2).contains(&moved), "{replanned}");
-    assert!(divvy(&folder, "check new.json").status.success());
-    assert!(text(&divvy(&folder, "replan plan.json --without three")).contains("weights to load"));
+    let mut losses = 0;
+    for device in ["one", "two", "three"] {
+        let replan = format!("replan plan.json --without {device}");
+        let replanned = json(&divvy(&folder, &format!("{replan} -o new.json --json -q")));
+        // Four equal ops on two equal devices: two each, 2 ms.
+        assert_eq!(replanned["value_ps"], 2_000_000_000u64);
+        let moved = replanned["moved"].as_array().expect("a list").len();
+        assert!(moved <= 2, "{replanned}");
+        losses += usize::from(moved > 0);
+        assert!(divvy(&folder, "check new.json").status.success());
+        assert!(moved == 0 || text(&divvy(&folder, &replan)).contains("weights to load"));
+    }
+    assert!(losses >= 2, "the plan used two devices at least");
     // The device comes back.
     let back = json(&divvy(&folder, "replan new.json --on fast.toml --slack 0 --json -q"));
     assert_eq!(back["value_ps"], 2_000_000_000u64);
@@ -109,7 +115,7 @@ fn the_region_says_in_a_sentence_whether_splitting_can_help() {
     let region = "region model.json --devices 2 --max-splits 1 --time 500ms -q";
     let slow = text(&divvy(&folder, &format!("{region} --on slow.toml -o out")));
     // 100 bytes in 4 ms are 25 kB/s.
-    assert!(slow.contains("splitting cannot help below 24") && slow.contains("you have 10 kB/s"), "{slow}");
+    assert!(slow.contains("splitting cannot help below 25.0 kB/s; you have 10.0 kB/s"), "{slow}");
     for file in ["throughput.svg", "effort.svg", "region.csv"] {
         assert!(folder.join("out").join(file).exists(), "{file}");
     }
