@@ -122,5 +122,5 @@ fn the_region_says_in_a_sentence_whether_splitting_can_help() {
     let fast = json(&divvy(&folder, &format!("{region} --on fast.toml --json")));
     assert_eq!(fast["verdict"]["speedup"], 2.0);
     let sentence = fast["verdict"]["sentence"].as_str().expect("a sentence");
-    assert!(sentence.starts_with("splitting helps: 2 times"), "{sentence}");
+    assert!(sentence.starts_with("splitting helps: 2.00 times"), "{sentence}");
 }
