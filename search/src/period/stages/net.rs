@@ -44,6 +44,11 @@ impl Lists {
         Lists { starts, items }
     }
 
+    /// How many numbers all lists have together.
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
     pub(crate) fn get(&self, i: usize) -> &[u32] {
         &self.items[self.starts[i] as usize..self.starts[i + 1] as usize]
     }
@@ -136,6 +141,11 @@ impl<'a> Net<'a> {
 
     pub(crate) fn tensor_count(&self) -> usize {
         self.maker.len()
+    }
+
+    /// How many times a unit reads a tensor of another.
+    pub(crate) fn reads(&self) -> usize {
+        self.inputs.len()
     }
 
     /// The work of a unit on a sort; [`NEVER`] where it may not run.

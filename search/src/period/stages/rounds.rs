@@ -30,6 +30,8 @@ const REST: f64 = 0.6;
 /// With fewer units than this in a stage on average, orders are searched too, for that share of the budget.
 const FEW_UNITS: usize = 12;
 const ORDERS_SHARE: f64 = 0.3;
+/// The network is searched as it is, ops apart, where that makes no more units than this times as many.
+const FEW_UNITED: f64 = 1.5;
 /// Orders that are kept in mind where orders are evolved, and for how long, before it begins anew.
 const ORDERS: Settings = Settings { population: 100, generations: 100 };
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
@@ -71,7 +73,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     let mut order = net.order.clone();
     let mut own: Option<(u64, Labels<'_>)> = None;
     let mut best_plan: Option<(u64, Plan)> = None;
-    let mut offer = |order: &[u32], slices: &Slices| {
+    let mut offer = |net: &Net<'_>, order: &[u32], slices: &Slices| {
         let plan = plan_of(net, order, slices);
         let value = if shared.costs_are_whole() {
             Some(slices.value)
@@ -88,12 +90,12 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     };
     if net.dense.replicate() {
         // Stage numbers know no shared stages, so only orders are searched.
-        search_orders(shared, 1.0, &mut rng, &mut pace, &mut offer);
+        search_orders(shared, 1.0, seed, &mut pace, &mut offer);
         return;
     }
     if net.len() < FEW_UNITS * net.dense.stages() {
         // In stages of a few units each, orders find what moves of single units do not.
-        let best = search_orders(shared, ORDERS_SHARE, &mut rng, &mut pace, &mut offer);
+        let best = search_orders(shared, ORDERS_SHARE, seed, &mut pace, &mut offer);
         own = best.map(|(order, slices)| (slices.value, labels_of(net, &order, &slices, &mut rng)));
     }
     let mut length = (FIRST_ROUND * net.len() as u64).max(SHORTEST);
@@ -112,7 +114,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
                 pace.count(1);
                 continue;
             };
-            offer(&order, &slices);
+            offer(net, &order, &slices);
             if net.len() < 2 || net.dense.stages() < 2 {
                 // There is nothing to move.
                 return;
@@ -124,7 +126,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
         let schedule = schedule(start.stages(), net.len(), fresh, &mut rng);
         let labels = one_round(net, start, schedule, length, enough, &mut rng, &mut pace);
         let order = labels.order();
-        offer(&order, &slices_of(&labels, &order));
+        offer(net, &order, &slices_of(&labels, &order));
         if net.len() <= MOST_SLICED || net.memory_matters {
             slicer.load(&order);
             let limit = shared.best();
@@ -132,7 +134,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
                 && slicer.can_keep(limit - 1)
                 && let Some(slices) = slicer.best_within(limit - 1)
             {
-                offer(&order, &slices);
+                offer(net, &order, &slices);
             }
         }
         let value = labels.value() as u64;
@@ -162,41 +164,68 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
 }
 
 /// Evolves orders and slices each, until that share of the budget is spent. Returns the best.
+///
+/// It begins as `brkga` does from the same seed, so that given time it finds what that finds; from then on the canonical
+/// order is among those that it starts from.
 fn search_orders(
     shared: &Shared<'_>,
     share: f64,
-    rng: &mut Rng,
+    seed: u64,
     pace: &mut Pace,
-    offer: &mut dyn FnMut(&[u32], &Slices),
+    offer: &mut dyn FnMut(&Net<'_>, &[u32], &Slices),
 ) -> Option<(Vec<u32>, Slices)> {
     let net = shared.net;
-    let mut best: Option<(Vec<u32>, Slices)> = None;
-    let mut slicer = Slicer::new(net);
-    let (mut kahn, mut order) = (Kahn::default(), Vec::new());
+    let mut rng = Rng::new(seed);
+    let whole = Net::new(net.dense);
+    if (whole.len() as f64) < FEW_UNITED * net.len() as f64 {
+        evolve_orders(shared, &whole, Vec::new(), share, &mut rng, pace, offer);
+    }
     let mut canonical = vec![0.0; net.len()];
     for (place, &unit) in net.order.iter().enumerate() {
         canonical[unit as usize] = 1.0 - place as f64 / net.len() as f64;
     }
-    let is_over = |pace: &Pace| pace.is_over() || pace.progress() >= share || shared.is_solved();
-    while !is_over(pace) {
-        evolve(net.len(), ORDERS, vec![canonical.clone()], rng, &mut |keys, worst| {
-            if is_over(pace) {
-                return None;
-            }
-            pace.count(1);
-            kahn.sort(net, keys, &mut order);
-            slicer.load(&order);
-            let Some(slices) = slicer.best_within(worst.min(NEVER).saturating_sub(1)) else {
-                return Some(NOT_BETTER);
-            };
-            offer(&order, &slices);
-            let value = slices.value;
-            if best.as_ref().is_none_or(|(_, known)| value < known.value) {
-                best = Some((order.clone(), slices));
-            }
-            Some(value)
-        });
+    let mut best: Option<(Vec<u32>, Slices)> = None;
+    while !(pace.is_over() || pace.progress() >= share || shared.is_solved()) {
+        let found = evolve_orders(shared, net, vec![canonical.clone()], share, &mut rng, pace, offer);
+        let value =
+            |best: &Option<(Vec<u32>, Slices)>| best.as_ref().map_or(NEVER, |(_, slices)| slices.value);
+        if value(&found) < value(&best) {
+            best = found;
+        }
     }
+    best
+}
+
+/// Evolves orders once, or until the share is spent.
+fn evolve_orders(
+    shared: &Shared<'_>,
+    net: &Net<'_>,
+    starts: Vec<Vec<f64>>,
+    share: f64,
+    rng: &mut Rng,
+    pace: &mut Pace,
+    offer: &mut dyn FnMut(&Net<'_>, &[u32], &Slices),
+) -> Option<(Vec<u32>, Slices)> {
+    let mut slicer = Slicer::new(net);
+    let (mut kahn, mut order) = (Kahn::default(), Vec::new());
+    let mut best: Option<(Vec<u32>, Slices)> = None;
+    evolve(net.len(), ORDERS, starts, rng, &mut |keys, worst| {
+        if pace.is_over() || pace.progress() >= share || shared.is_solved() {
+            return None;
+        }
+        pace.count(1);
+        kahn.sort(net, keys, &mut order);
+        slicer.load(&order);
+        let Some(slices) = slicer.best_within(worst.min(NEVER).saturating_sub(1)) else {
+            return Some(NOT_BETTER);
+        };
+        offer(net, &order, &slices);
+        let value = slices.value;
+        if best.as_ref().is_none_or(|(_, known)| value < known.value) {
+            best = Some((order.clone(), slices));
+        }
+        Some(value)
+    });
     best
 }
 

@@ -18,11 +18,11 @@
 //!
 //! Complexity of one decision: events (edges) plus ops times the ops in a stage of work T (times states and sorts).
 
-use divvy_core::period::dense::{NEVER, NOBODY};
+use divvy_core::period::dense::NEVER;
 
 use super::memory::Held;
 use super::net::Net;
-use super::sweep::{Places, Sweep};
+use super::sweep::{Event, Places, Sweep};
 
 /// The most states (devices used of all sorts but one) that are kept apart.
 const MOST_STATES: usize = 512;
@@ -59,6 +59,20 @@ enum Supply {
     Sequence { next: Vec<Vec<u32>> },
 }
 
+/// Where a tensor was made and last used (made or read), and by how many units it is still to be read.
+#[derive(Clone, Copy)]
+struct Reading {
+    made_at: u32,
+    last_at: u32,
+    left: u32,
+}
+
+/// What a tensor costs a stage of one sort.
+struct Flow {
+    enter: i64,
+    saved: i64,
+}
+
 /// Slices orders of one network.
 pub struct Slicer<'n> {
     net: &'n Net<'n>,
@@ -72,10 +86,13 @@ pub struct Slicer<'n> {
     /// What is known of the order loaded. Events are by place, amounts by sort.
     places: Places,
     allowed: Vec<bool>,
-    last_read: Vec<u32>,
-    reads: Vec<u32>,
-    reads_left: Vec<u32>,
-    made_at: Vec<u32>,
+    /// Each tensor before any place, and so far.
+    unread: Vec<Reading>,
+    reading: Vec<Reading>,
+    /// Tensor after tensor, by sort: what it costs to enter, and what is saved once it need not leave.
+    flows: Vec<Flow>,
+    /// Unit after unit, by sort: what a stage of it alone costs.
+    alone: Vec<i64>,
     /// Tables of a decision.
     change: Vec<i64>,
     fewest: Vec<u32>,
@@ -92,6 +109,24 @@ impl<'n> Slicer<'n> {
             let all = (0..net.dense.device_count()).map(|device| net.dense.sort_of(device) as u32);
             in_sequence(net.sorts, &all.take(most as usize).collect::<Vec<_>>())
         });
+        let unread =
+            |tensor| Reading { made_at: NONE, last_at: NONE, left: net.readers.get(tensor).len() as u32 };
+        let flow = |tensor, sort| Flow {
+            enter: net.enter(tensor, sort) as i64,
+            saved: if net.must_leave(tensor, sort) { 0 } else { net.leave(tensor, sort) as i64 },
+        };
+        let all = (0..net.tensor_count()).flat_map(|tensor| (0..net.sorts).map(move |sort| (tensor, sort)));
+        let flows = all.map(|(tensor, sort)| flow(tensor, sort)).collect();
+        let alone = |unit, sort| {
+            let work = if net.work(unit, sort) < NEVER { net.work(unit, sort) } else { 0 };
+            let entering: u64 =
+                net.inputs.get(unit).iter().map(|&tensor| net.enter(tensor as usize, sort)).sum();
+            let leaving: u64 =
+                net.outputs.get(unit).iter().map(|&tensor| net.leave(tensor as usize, sort)).sum();
+            (work + entering + leaving) as i64
+        };
+        let all = (0..net.len()).flat_map(|unit| (0..net.sorts).map(move |sort| (unit, sort)));
+        let alone = all.map(|(unit, sort)| alone(unit, sort)).collect();
         let plain = net.sorts == 1 && !net.memory_matters && !net.dense.replicate();
         Slicer {
             net,
@@ -102,10 +137,10 @@ impl<'n> Slicer<'n> {
             held: net.memory_matters.then(|| Held::new(net)),
             places: Places::default(),
             allowed: Vec::new(),
-            last_read: vec![NONE; net.tensor_count()],
-            reads: (0..net.tensor_count()).map(|tensor| net.readers.get(tensor).len() as u32).collect(),
-            reads_left: vec![0; net.tensor_count()],
-            made_at: vec![NONE; net.len()],
+            unread: (0..net.tensor_count()).map(unread).collect(),
+            reading: Vec::new(),
+            flows,
+            alone,
             change: Vec::new(),
             fewest: Vec::new(),
             busiest: Vec::new(),
@@ -131,68 +166,47 @@ impl<'n> Slicer<'n> {
     fn load_for<const SORTS: usize>(&mut self, order: &[u32]) {
         let net = self.net;
         let sorts = if SORTS > 0 { SORTS } else { net.sorts };
-        let Places { event_starts, event_at, event_by, fresh, work_before } = &mut self.places;
-        event_starts.clear();
-        event_starts.push(0);
-        event_at.clear();
-        event_by.clear();
-        fresh.clear();
-        work_before.clear();
-        work_before.resize(sorts, 0);
-        self.allowed.clear();
-        self.last_read.fill(NONE);
-        self.reads_left.copy_from_slice(&self.reads);
+        let Places { event_starts, events, fresh, work_before } = &mut self.places;
+        // Each read is the cause of at most two events; and there is room to write one that does not count.
+        let room = 2 * net.reads() + 1;
+        events.resize(room * sorts, Event::default());
+        event_starts.resize(order.len() + 1, 0);
+        fresh.resize(order.len() * sorts, 0);
+        work_before.resize((order.len() + 1) * sorts, 0);
+        self.allowed.resize(order.len() * sorts, false);
+        self.reading.clear();
+        self.reading.extend_from_slice(&self.unread);
+        let mut written = 0;
         for (place, &unit) in order.iter().enumerate() {
-            self.made_at[unit as usize] = place as u32;
-        }
-        let leaving_saved =
-            |tensor, sort| if net.must_leave(tensor, sort) { 0 } else { net.leave(tensor, sort) };
-        // From now on a stage that begins at `at` pays less for a tensor that enters or leaves.
-        let mut event = |at: u32, tensor: usize, enters: bool, leaves: bool| {
-            event_at.push(at);
+            let unit = unit as usize;
             for sort in 0..sorts {
-                let entering = if enters { net.enter(tensor, sort) } else { 0 };
-                let leaving = if leaves { leaving_saved(tensor, sort) } else { 0 };
-                event_by.push((entering + leaving) as i64);
+                let (at, work) = (place * sorts + sort, net.work(unit, sort));
+                self.allowed[at] = work < NEVER;
+                fresh[at] = self.alone[unit * sorts + sort];
+                work_before[at + sorts] = work_before[at] + if work < NEVER { work } else { 0 };
             }
-            event_at.len()
-        };
-        let mut events = 0;
-        for (place, &unit) in order.iter().enumerate() {
-            let (unit, place) = (unit as usize, place as u32);
-            let row = fresh.len();
-            for sort in 0..sorts {
-                let work = net.work(unit, sort);
-                let allowed = work < NEVER;
-                let work = if allowed { work } else { 0 };
-                self.allowed.push(allowed);
-                fresh.push(work as i64);
-                work_before.push(work_before[work_before.len() - sorts] + work);
-            }
+            // From now on a stage that begins where a tensor was made or last read pays once for its entering, and one
+            // that begins where it was made no longer for its leaving. Events are written whether they count or not,
+            // for want of a branch that could be foretold.
             for &tensor in net.inputs.get(unit) {
-                let tensor = tensor as usize;
-                let maker = net.maker[tensor];
-                let before = std::mem::replace(&mut self.last_read[tensor], place);
-                self.reads_left[tensor] -= 1;
-                let is_last = maker != NOBODY && self.reads_left[tensor] == 0;
-                for sort in 0..sorts {
-                    fresh[row + sort] += net.enter(tensor, sort) as i64;
+                let reading = &mut self.reading[tensor as usize];
+                let flows = &self.flows[tensor as usize * sorts..][..sorts];
+                for (event, flow) in events[written..][..sorts].iter_mut().zip(flows) {
+                    *event = Event { at: reading.last_at, by: flow.enter };
                 }
-                if before != NONE {
-                    events = event(before, tensor, true, false);
-                } else if maker != NOBODY && !is_last {
-                    events = event(self.made_at[maker as usize], tensor, true, false);
+                written += if reading.last_at == NONE { 0 } else { sorts };
+                reading.last_at = place as u32;
+                reading.left -= 1;
+                for (event, flow) in events[written..][..sorts].iter_mut().zip(flows) {
+                    *event = Event { at: reading.made_at, by: flow.saved };
                 }
-                if is_last {
-                    events = event(self.made_at[maker as usize], tensor, before == NONE, true);
-                }
+                written += if reading.left > 0 || reading.made_at == NONE { 0 } else { sorts };
             }
             for &tensor in net.outputs.get(unit) {
-                for sort in 0..sorts {
-                    fresh[row + sort] += net.leave(tensor as usize, sort) as i64;
-                }
+                let reading = &mut self.reading[tensor as usize];
+                (reading.made_at, reading.last_at) = (place as u32, place as u32);
             }
-            event_starts.push(events as u32);
+            event_starts[place + 1] = written as u32;
         }
     }
 
@@ -338,10 +352,9 @@ impl<'n> Slicer<'n> {
     /// Brings `change` from the stages that end before `end` to those that end there.
     fn advance(&mut self, end: usize) {
         let sorts = self.net.sorts;
-        for event in self.places.event_starts[end] as usize..self.places.event_starts[end + 1] as usize {
-            let at = self.places.event_at[event] as usize;
-            for sort in 0..sorts {
-                self.change[at * sorts + sort] -= self.places.event_by[event * sorts + sort];
+        for events in self.places.events(end).chunks_exact(sorts) {
+            for (sort, event) in events.iter().enumerate() {
+                self.change[event.at as usize * sorts + sort] -= event.by;
             }
         }
         for sort in 0..sorts {

@@ -14,9 +14,9 @@
 
 use super::slicing::{Slice, Slices};
 
-/// Places in a block, as a power of two.
-const SHIFT: usize = 4;
-const BLOCK: usize = 1 << SHIFT;
+/// Places in a block, as powers of two: where stages are short, and where they are long.
+const SHORT: usize = 3;
+const LONG: usize = 4;
 /// No number of stages.
 const NONE: u32 = u32::MAX;
 /// How narrow the bracket is, relative to the value, before its costs are written down.
@@ -24,37 +24,110 @@ const BRACKET: u64 = 64;
 /// How far a bracket is widened at first, relative to the value.
 const STEP: u64 = 48;
 
+/// Stages that start at a place or before cost less once they reach another.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Event {
+    pub(super) at: u32,
+    /// How much less.
+    pub(super) by: i64,
+}
+
 /// What slicing needs to know of an order.
 #[derive(Default)]
 pub(super) struct Places {
     /// Where the events of each place start.
     pub(super) event_starts: Vec<u32>,
-    /// The place from which stages cost less once they reach the event's place.
-    pub(super) event_at: Vec<u32>,
-    /// How much less.
-    pub(super) event_by: Vec<i64>,
+    pub(super) events: Vec<Event>,
     /// What a stage of this place alone costs.
     pub(super) fresh: Vec<i64>,
     /// The work before each place, and all of it.
     pub(super) work_before: Vec<u64>,
 }
 
+impl Places {
+    /// Whether the stages of an even slicing fit few blocks.
+    fn stages_are_short(&self, stages: u32) -> bool {
+        self.fresh.len() <= 24 * stages as usize
+    }
+
+    /// The events of a place; of each, one for every sort of device.
+    #[inline]
+    pub(super) fn events(&self, end: usize) -> &[Event] {
+        &self.events[self.event_starts[end] as usize..self.event_starts[end + 1] as usize]
+    }
+}
+
+/// Some places in a row.
+#[derive(Clone, Copy)]
+struct Block {
+    /// The sum of `change`, and bounds on the sums from each place to the end.
+    sum: i64,
+    least: i64,
+    most: i64,
+    /// The fewest stages before any of its places.
+    fewest: u32,
+}
+
+/// What stages to one place cost, by the places they start from.
+#[derive(Default)]
+struct Tables {
+    /// What a stage costs more for starting here rather than at the next place.
+    change: Vec<i64>,
+    blocks: Vec<Block>,
+}
+
+impl Tables {
+    fn clear<const SHIFT: usize>(&mut self, count: usize) {
+        let blocks = (count >> SHIFT) + 1;
+        self.blocks.clear();
+        self.blocks.resize(blocks, Block { sum: 0, least: 0, most: 0, fewest: NONE });
+        // Whole blocks, for the places that do not exist change nothing.
+        self.change.clear();
+        self.change.resize(blocks << SHIFT, 0);
+    }
+
+    fn copy_from(&mut self, other: &Tables) {
+        self.change.clone_from(&other.change);
+        self.blocks.clone_from(&other.blocks);
+    }
+
+    /// From stages that end before `end` to those that end there.
+    #[inline(always)]
+    fn advance<const SHIFT: usize>(&mut self, places: &Places, end: usize) {
+        for &Event { at, by } in places.events(end) {
+            self.change[at as usize] -= by;
+            let block = &mut self.blocks[at as usize >> SHIFT];
+            block.sum -= by;
+            // No sum falls by more, and none rises.
+            block.least -= by;
+        }
+        self.change[end] = places.fresh[end];
+        let block = &mut self.blocks[end >> SHIFT];
+        block.sum += places.fresh[end];
+        if (end + 1) % (1 << SHIFT) == 0 {
+            (block.least, block.most) = (i64::MAX, i64::MIN);
+            let mut sum = 0;
+            for &change in self.change[end >> SHIFT << SHIFT..=end].iter().rev() {
+                sum += change;
+                block.least = block.least.min(sum);
+                block.most = block.most.max(sum);
+            }
+        }
+    }
+}
+
 /// The tables of decisions.
 #[derive(Default)]
 pub(super) struct Sweep {
-    change: Vec<i64>,
-    /// By block: the sum of `change`, and bounds on the sums from its places to its end.
-    sums: Vec<i64>,
-    least: Vec<i64>,
-    most: Vec<i64>,
-    /// The fewest stages that the places before each one take; the least of each block.
+    tables: Tables,
+    /// The fewest stages that the places before each one take.
     fewest: Vec<u32>,
-    block_fewest: Vec<u32>,
     /// The fewest stages for a larger limit and for a smaller one, between which the next must lie.
     at_least: Vec<u32>,
     at_most: Vec<u32>,
-    /// Where the last of the stages before each place starts.
-    from: Vec<u32>,
+    /// The first place whose stages depend on the limit still, and the tables there.
+    open_from: usize,
+    opening: Tables,
     costs: Vec<i64>,
     /// The value of the order before.
     before: Option<u64>,
@@ -63,98 +136,70 @@ pub(super) struct Sweep {
 impl Sweep {
     /// Whether the order can be sliced into at most `stages` stages that cost at most `limit`.
     pub(super) fn can_keep(&mut self, places: &Places, stages: u32, limit: u64) -> bool {
-        self.decide::<false, false>(places, stages, limit)
+        if places.stages_are_short(stages) {
+            self.decide::<SHORT, false>(places, stages, limit)
+        } else {
+            self.decide::<LONG, false>(places, stages, limit)
+        }
     }
 
     /// As [`Sweep::can_keep`]. `BOUNDED`: limits on either side have been decided, and their counts are at hand.
-    /// `WITH_STARTS`: the start of each last stage is written down.
-    fn decide<const BOUNDED: bool, const WITH_STARTS: bool>(
+    fn decide<const SHIFT: usize, const BOUNDED: bool>(
         &mut self,
         places: &Places,
         stages: u32,
         limit: u64,
     ) -> bool {
         let bound = limit.min(i64::MAX as u64) as i64;
-        self.begin(places);
         let count = places.fresh.len();
-        let blocks = (count >> SHIFT) + 1;
-        let (change, from) = (&mut self.change[..count], &mut self.from[..=count]);
-        let (sums, least) = (&mut self.sums[..blocks], &mut self.least[..blocks]);
-        let (fewest_before, block_fewest) = (&mut self.fewest[..=count], &mut self.block_fewest[..blocks]);
+        let first = if BOUNDED { self.open_from } else { 0 };
+        let mut last_start = self.begin::<SHIFT>(count, first, stages);
         let work_before = &places.work_before[..=count];
         let mut lowest = 0;
-        // Of all places that a stage may start at, the last.
-        let mut last_start = 0;
-        // The sum of `change` from the block of `lowest`.
-        let mut total = 0i64;
-        for end in 0..count {
-            let block = end >> SHIFT;
+        for end in first..count {
             let reach = work_before[end + 1];
-            let old_block = lowest >> SHIFT;
             while reach - work_before[lowest] > limit {
                 lowest += 1;
             }
             if lowest > last_start {
                 return false;
             }
-            let low_block = lowest >> SHIFT;
-            total -= sums[old_block..low_block].iter().sum::<i64>();
-            let events = places.event_starts[end] as usize..places.event_starts[end + 1] as usize;
-            for (&at, &by) in places.event_at[events.clone()].iter().zip(&places.event_by[events]) {
-                let (at, block) = (at as usize, at as usize >> SHIFT);
-                change[at] -= by;
-                sums[block] -= by;
-                // No sum falls by more, and none rises.
-                least[block] -= by;
-                total -= if block >= low_block { by } else { 0 };
-            }
-            change[end] = places.fresh[end];
-            sums[block] += places.fresh[end];
-            total += places.fresh[end];
+            self.tables.advance::<SHIFT>(places, end);
             let (mut fewest, mut enough) = (stages, 0);
             if BOUNDED {
                 fewest = fewest.min(self.at_most[end + 1].saturating_sub(1));
                 enough = self.at_least[end + 1] - 1;
             }
             if fewest > enough {
-                let mut rest = total;
-                for at in low_block..=block {
-                    rest -= sums[at];
-                    if block_fewest[at] >= fewest || (at < block && rest + least[at] > bound) {
+                let Tables { change, blocks } = &mut self.tables;
+                let (low_block, block) = (lowest >> SHIFT, end >> SHIFT);
+                let blocks = &mut blocks[low_block..=block];
+                let mut rest = blocks.iter().map(|block| block.sum).sum::<i64>();
+                for (at, of_block) in (low_block..).zip(blocks) {
+                    rest -= of_block.sum;
+                    if of_block.fewest >= fewest || (at < block && rest + of_block.least > bound) {
                         continue;
                     }
-                    let inside = at << SHIFT..(end + 1).min((at + 1) << SHIFT);
+                    let inside = at << SHIFT..(at + 1) << SHIFT;
                     let (mut cost, mut lowest_cost, mut found) = (rest, i64::MAX, NONE);
-                    for (&change, &before) in change[inside.clone()].iter().zip(&fewest_before[inside]).rev()
-                    {
+                    for (&change, &before) in change[inside.clone()].iter().zip(&self.fewest[inside]).rev() {
                         cost += change;
                         lowest_cost = lowest_cost.min(cost);
                         found = found.min(if cost <= bound { before } else { NONE });
                     }
-                    least[at] = lowest_cost - rest;
+                    of_block.least = lowest_cost - rest;
                     if found < fewest {
                         fewest = found;
-                        if WITH_STARTS {
-                            from[end + 1] = first_start(change, fewest_before, (at, end), rest, bound, found);
-                        }
                         if fewest <= enough {
                             break;
                         }
                     }
                 }
             }
-            if end & (BLOCK - 1) == BLOCK - 1 {
-                let (mut sum, mut lowest_sum) = (0, i64::MAX);
-                for &change in change[end + 1 - BLOCK..=end].iter().rev() {
-                    sum += change;
-                    lowest_sum = lowest_sum.min(sum);
-                }
-                least[block] = lowest_sum;
-            }
             if fewest < stages {
-                fewest_before[end + 1] = fewest + 1;
-                let least_of_block = &mut block_fewest[(end + 1) >> SHIFT];
-                *least_of_block = (*least_of_block).min(fewest + 1);
+                self.fewest[end + 1] = fewest + 1;
+                let of_block = &mut self.tables.blocks[(end + 1) >> SHIFT];
+                of_block.fewest = of_block.fewest.min(fewest + 1);
                 if fewest + 1 < stages {
                     last_start = end + 1;
                 }
@@ -163,47 +208,39 @@ impl Sweep {
         self.fewest[count] <= stages
     }
 
-    fn begin(&mut self, places: &Places) {
-        let count = places.fresh.len();
-        let blocks = (count >> SHIFT) + 1;
-        self.change.resize(count, 0);
-        self.sums.clear();
-        self.sums.resize(blocks, 0);
-        self.least.resize(blocks, 0);
-        self.most.resize(blocks, 0);
+    /// Brings the tables to where stages depend on the limit. Of all places there that a stage may start at, the last.
+    fn begin<const SHIFT: usize>(&mut self, count: usize, first: usize, stages: u32) -> usize {
         self.fewest.clear();
-        self.fewest.resize(count + 1, NONE);
-        self.block_fewest.clear();
-        self.block_fewest.resize(blocks, NONE);
-        self.from.resize(count + 1, 0);
-        (self.fewest[0], self.block_fewest[0]) = (0, 0);
+        if first == 0 {
+            self.tables.clear::<SHIFT>(count);
+            self.fewest.push(0);
+        } else {
+            self.tables.copy_from(&self.opening);
+            self.fewest.extend_from_slice(&self.at_least[..=first]);
+        }
+        let mut last_start = 0;
+        for (place, &fewest) in self.fewest.iter().enumerate() {
+            let of_block = &mut self.tables.blocks[place >> SHIFT];
+            of_block.fewest = of_block.fewest.min(fewest);
+            if fewest < stages {
+                last_start = place;
+            }
+        }
+        self.fewest.resize(self.tables.change.len() + 1, NONE);
+        last_start
     }
 
-    /// Brings the tables from stages that end before `end` to those that end there.
-    fn advance(&mut self, places: &Places, end: usize) {
-        let events = places.event_starts[end] as usize..places.event_starts[end + 1] as usize;
-        for (&at, &by) in places.event_at[events.clone()].iter().zip(&places.event_by[events]) {
-            let at = at as usize;
-            self.change[at] -= by;
-            self.sums[at >> SHIFT] -= by;
-            self.least[at >> SHIFT] -= by;
+    /// Decides with what is known from other limits, and notes what it found for those to come.
+    fn decide_next<const SHIFT: usize>(&mut self, places: &Places, stages: u32, limit: u64) -> bool {
+        let kept = self.decide::<SHIFT, true>(places, stages, limit);
+        self.note(kept);
+        while self.open_from < places.fresh.len()
+            && self.at_least[self.open_from + 1] == self.at_most[self.open_from + 1]
+        {
+            self.opening.advance::<SHIFT>(places, self.open_from);
+            self.open_from += 1;
         }
-        self.change[end] = places.fresh[end];
-        self.sums[end >> SHIFT] += places.fresh[end];
-    }
-
-    /// At the last place of a block, the bounds on its sums.
-    fn end_block(&mut self, end: usize) {
-        if end & (BLOCK - 1) != BLOCK - 1 {
-            return;
-        }
-        let (mut sum, mut least, mut most) = (0, i64::MAX, i64::MIN);
-        for &change in self.change[end + 1 - BLOCK..=end].iter().rev() {
-            sum += change;
-            least = least.min(sum);
-            most = most.max(sum);
-        }
-        (self.least[end >> SHIFT], self.most[end >> SHIFT]) = (least, most);
+        kept
     }
 
     /// Notes what the last decision found, as one side of those to come.
@@ -211,48 +248,49 @@ impl Sweep {
         std::mem::swap(&mut self.fewest, if kept { &mut self.at_least } else { &mut self.at_most });
     }
 
-    /// The costs above `low` and at most `high` of stages that a slicing of value `high` may have.
-    fn write_costs(&mut self, places: &Places, stages: u32, low: u64, high: u64) {
+    /// The costs above `low` and at most `high` that may be the best value, which lies there.
+    ///
+    /// Let T be the best value, and let some beginning be the shortest that takes fewer stages with T than with T - 1.
+    /// Its last stage costs T, since what comes before that takes as many with either. So only beginnings count that take
+    /// fewer stages with `high` than with `low`, and stages that may be the reason.
+    fn write_costs<const SHIFT: usize>(&mut self, places: &Places, stages: u32, low: u64, high: u64) {
         let (low, high) = (low.min(i64::MAX as u64) as i64, high.min(i64::MAX as u64) as i64);
         let count = places.fresh.len();
         let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
-        self.begin(places);
-        // The counts of the decision for `high` say which places a stage may start at.
-        let fewest = std::mem::take(&mut self.at_least);
+        let (with_high, with_low) = (&self.at_least, &self.at_most);
+        let tables = &mut self.tables;
+        tables.copy_from(&self.opening);
         let all = places.work_before[count];
         let mut lowest = 0;
-        for end in 0..count {
-            let block = end >> SHIFT;
-            let reach = places.work_before[end + 1];
-            while reach - places.work_before[lowest] > high as u64 {
-                lowest += 1;
-            }
-            let low_block = lowest >> SHIFT;
-            self.advance(places, end);
-            let after = (all - reach).div_ceil((high as u64).max(1)).min(u64::from(NONE)) as u32;
-            // The most stages before a start.
-            let Some(most_before) = stages.checked_sub(after.saturating_add(1)) else {
-                self.end_block(end);
-                continue;
-            };
-            let mut rest = 0i64;
-            for at in (low_block..=block).rev() {
-                let is_whole = at < block;
-                if !is_whole || (rest + self.least[at] <= high && rest + self.most[at] > low) {
-                    let mut cost = rest;
-                    for start in (at << SHIFT..=end.min((at << SHIFT) + BLOCK - 1)).rev() {
-                        cost += self.change[start];
-                        if cost > low && cost <= high && fewest[start] <= most_before {
-                            costs.push(cost);
+        for end in self.open_from..count {
+            tables.advance::<SHIFT>(places, end);
+            if with_high[end + 1] < with_low[end + 1] {
+                let block = end >> SHIFT;
+                let reach = places.work_before[end + 1];
+                while reach - places.work_before[lowest] > high as u64 {
+                    lowest += 1;
+                }
+                let after = (all - reach).div_ceil((high as u64).max(1)).min(u64::from(NONE)) as u32;
+                // More stages than this before the last leave too few for the rest, or are no fewer than with `low`.
+                let too_many = (stages.saturating_sub(after)).min(with_low[end + 1] - 1);
+                let mut rest = 0i64;
+                for at in (lowest >> SHIFT..=block).rev() {
+                    let of_block = &tables.blocks[at];
+                    if at == block || (rest + of_block.least <= high && rest + of_block.most > low) {
+                        let mut cost = rest;
+                        for start in (at << SHIFT..(end + 1).min((at + 1) << SHIFT)).rev() {
+                            cost += tables.change[start];
+                            if cost > low && cost <= high && with_high[start] < too_many {
+                                costs.push(cost);
+                            }
                         }
                     }
+                    rest += of_block.sum;
                 }
-                rest += self.sums[at];
             }
-            self.end_block(end);
         }
-        (self.costs, self.at_least) = (costs, fewest);
+        self.costs = costs;
     }
 
     /// The best slices of value at most `limit`, given that none have a value below `least`.
@@ -263,37 +301,57 @@ impl Sweep {
         least: u64,
         limit: u64,
     ) -> Option<Slices> {
+        let value = if places.stages_are_short(stages) {
+            self.best_value::<SHORT>(places, stages, least, limit)
+        } else {
+            self.best_value::<LONG>(places, stages, least, limit)
+        }?;
+        self.before = Some(value);
+        Some(self.read_back(places, value))
+    }
+
+    /// The value of [`Sweep::best_within`]; the counts for it are noted.
+    fn best_value<const SHIFT: usize>(
+        &mut self,
+        places: &Places,
+        stages: u32,
+        least: u64,
+        limit: u64,
+    ) -> Option<u64> {
         // Nothing lies below a value of 0, which is the one that no cost need be found for.
-        if least == 0 && self.decide::<false, true>(places, stages, 0) {
-            return Some(self.read_back(places.fresh.len(), 0));
+        if least == 0 && self.decide::<SHIFT, false>(places, stages, 0) {
+            self.note(true);
+            return Some(0);
         }
-        let (low, high) = self.bracket(places, stages, least.max(1), limit)?;
+        let (low, high) = self.bracket::<SHIFT>(places, stages, least.max(1), limit)?;
         // The value is one of the costs in (low, high], and `high` can be kept.
-        self.write_costs(places, stages, low, high);
+        self.write_costs::<SHIFT>(places, stages, low, high);
         let mut costs = std::mem::take(&mut self.costs);
         let mut open = &mut costs[..];
-        let mut value = high as i64;
+        let mut value = high;
         while !open.is_empty() {
             let middle = open.len() / 2;
             let (below, &mut pivot, above) = open.select_nth_unstable(middle);
-            let kept = self.decide::<true, false>(places, stages, pivot as u64);
-            self.note(kept);
+            let kept = self.decide_next::<SHIFT>(places, stages, pivot as u64);
             if kept {
-                value = pivot;
+                value = pivot as u64;
                 open = below;
             } else {
                 open = above;
             }
         }
         self.costs = costs;
-        let value = value as u64;
-        self.decide::<false, true>(places, stages, value);
-        self.before = Some(value);
-        Some(self.read_back(places.fresh.len(), value))
+        Some(value)
     }
 
     /// A value that cannot be kept (or is just below `least`) and one that can, close together.
-    fn bracket(&mut self, places: &Places, stages: u32, least: u64, limit: u64) -> Option<(u64, u64)> {
+    fn bracket<const SHIFT: usize>(
+        &mut self,
+        places: &Places,
+        stages: u32,
+        least: u64,
+        limit: u64,
+    ) -> Option<(u64, u64)> {
         let mut low = least.saturating_sub(1);
         if limit <= low {
             return None;
@@ -301,16 +359,18 @@ impl Sweep {
         // Before the first decision nothing is known of either side.
         let count = places.fresh.len();
         self.at_least.clear();
+        self.at_least.push(0);
         self.at_least.resize(count + 1, 1);
         self.at_most.clear();
         self.at_most.resize(count + 1, NONE);
+        self.open_from = 0;
+        self.opening.clear::<SHIFT>(count);
         let mut high = None;
         let mut guess = self.before.unwrap_or_else(|| least.saturating_add(least / 2));
         let mut step = (guess / STEP).max(1);
         loop {
             guess = guess.clamp(low + 1, limit.min(high.unwrap_or(limit)));
-            let kept = self.decide::<true, false>(places, stages, guess);
-            self.note(kept);
+            let kept = self.decide_next::<SHIFT>(places, stages, guess);
             if kept {
                 high = Some(guess);
             } else if guess == limit {
@@ -329,35 +389,40 @@ impl Sweep {
         }
     }
 
-    fn read_back(&self, count: usize, value: u64) -> Slices {
+    /// The slices whose counts were noted last: each stage, from the last to the first, starts as early as it can.
+    fn read_back(&mut self, places: &Places, value: u64) -> Slices {
+        let bound = value.min(i64::MAX as u64) as i64;
+        let count = places.fresh.len();
+        let change = &mut self.tables.change[..count];
+        for end in 0..count {
+            for event in places.events(end) {
+                change[event.at as usize] -= event.by;
+            }
+            change[end] = places.fresh[end];
+        }
         let mut slices = Slices { value, slices: Vec::new() };
-        let mut end = count as u32;
-        while end > 0 {
-            let start = self.from[end as usize];
-            slices.slices.push(Slice { start, end, sort: 0, replicas: 1 });
-            end = start;
+        let mut stop = count;
+        for end in (0..count).rev() {
+            if end + 1 == stop {
+                let before = self.at_least[stop] - 1;
+                let reach = places.work_before[stop];
+                let mut cost = 0;
+                for first in (0..stop).rev() {
+                    if reach - places.work_before[first] > value {
+                        break;
+                    }
+                    cost += change[first];
+                    if cost <= bound && self.at_least[first] == before {
+                        stop = first;
+                    }
+                }
+                slices.slices.push(Slice { start: stop as u32, end: end as u32 + 1, sort: 0, replicas: 1 });
+            }
+            for event in places.events(end) {
+                change[event.at as usize] += event.by;
+            }
         }
         slices.slices.reverse();
         slices
     }
-}
-
-/// The first start in a block from which a stage to `end` costs at most `bound`, with so few stages before it; all that
-/// comes after the block costs `rest`.
-fn first_start(
-    change: &[i64],
-    fewest_before: &[u32],
-    (block, end): (usize, usize),
-    rest: i64,
-    bound: i64,
-    fewest: u32,
-) -> u32 {
-    let (mut cost, mut first) = (rest, 0);
-    for start in (block << SHIFT..(end + 1).min((block + 1) << SHIFT)).rev() {
-        cost += change[start];
-        if cost <= bound && fewest_before[start] == fewest {
-            first = start as u32;
-        }
-    }
-    first
 }
