@@ -85,9 +85,11 @@ pub fn solve(
         let mut stop = StopReason::Finished;
         let mut planners = chosen_planners.as_slice();
         for (turn, &(plan_until, bound_until)) in turns.iter().enumerate() {
+            // The first go is short, so it is the second that has the seed which was asked for.
+            let seed = (turn + turns.len() - 1) % turns.len();
             let until = |share: f64| Budget {
                 time: if share < 1.0 { budget.time.mul_f64(share) } else { budget.time },
-                seed: budget.seed.wrapping_add(turn as u64),
+                seed: budget.seed.wrapping_add(seed as u64),
                 ..budget.clone()
             };
             let planning = until(plan_until);
