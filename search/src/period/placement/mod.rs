@@ -3,6 +3,7 @@
 mod anneal;
 mod conflict;
 mod keep;
+mod packing;
 mod partial;
 mod prices;
 mod rest;
@@ -13,6 +14,7 @@ mod unite;
 pub(super) use anneal::{anneal, polish};
 pub(super) use conflict::{Conflicts, Found};
 pub(super) use keep::{keep_in_place, repair};
+pub(super) use packing::Packing;
 pub(super) use partial::Partial;
 pub(super) use prices::prices;
 pub(super) use rest::Rest;

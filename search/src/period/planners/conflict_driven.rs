@@ -3,7 +3,8 @@
 //! Ops that no links can keep apart within a threshold are one, and where that alone refutes it the proof is verified. Else
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
-//! and those that are not yield better plans. Every round has twice the effort of the one before.
+//! and those that are not yield better plans. In between, the devices' time alone is searched ([`Packing`]): where links are
+//! not the matter that is far quicker, and its placements are plans. Every round has twice the effort of the one before.
 
 use divvy_core::certificate::Evidence;
 use divvy_core::outcome::StopReason;
@@ -11,7 +12,9 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
-use crate::period::placement::{Conflicts, Found, Rest, Sweeps, Tables, United, anneal, polish, prices};
+use crate::period::placement::{
+    Conflicts, Found, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
+};
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -20,6 +23,11 @@ const WIDTH: usize = 64;
 /// Contradictions in the first round, and moves of annealing for each of them.
 const FIRST_EFFORT: u64 = 64;
 const MOVES_PER_CONFLICT: u64 = 200;
+/// Nodes of packing likewise, and the share of them that thresholds further down get.
+const NODES_PER_CONFLICT: u64 = 2;
+const PROBE_SHARE: u64 = 4;
+/// Placements of one packing that are tried as plans.
+const MOST_PACKED: usize = 3;
 /// Thresholds between bound and plan that a round tries, unless they are closer than this share of the bound.
 const MOST_PROBES: u32 = 5;
 const FINE: u64 = 5000;
@@ -51,7 +59,9 @@ impl Planner for ConflictDriven {
         let tables = Tables::new(run.problem);
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
-        let mut search = Search { weights, tables, rng: Rng::new(run.budget.seed), spent: 0 };
+        let packing = Packing::new(&tables);
+        let rng = Rng::new(run.budget.seed);
+        let mut search = Search { weights, packing, least_packed: u64::MAX, tables, rng, spent: 0 };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
@@ -60,6 +70,10 @@ impl Planner for ConflictDriven {
                 return if is_cancelled { StopReason::Cancelled } else { StopReason::OutOfBudget };
             }
             search.improve(run, MOVES_PER_CONFLICT * effort);
+            search.pack(run, NODES_PER_CONFLICT * effort);
+            if run.is_solved() {
+                break;
+            }
             let below =
                 run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0.saturating_sub(1));
             if search.try_threshold(run, below, effort) == Some(false) && run.outcome().best.is_none() {
@@ -75,6 +89,9 @@ impl Planner for ConflictDriven {
 
 struct Search {
     tables: Tables,
+    /// The problem without links, and the least that it is known to take.
+    packing: Option<Packing>,
+    least_packed: u64,
     weights: Vec<u64>,
     rng: Rng,
     /// Contradictions and moves so far, against the limit of nodes.
@@ -117,6 +134,48 @@ impl Search {
         let Some((_, device_of)) = annealed else { return };
         let (_, device_of) = polish(&self.tables, &device_of, &mut is_over).unwrap_or((0, device_of));
         self.offer(run, &device_of);
+    }
+
+    /// Places ops within the time of the devices alone, as well as it can, and proves how well that can be done.
+    fn pack(&mut self, run: &mut Run<'_>, nodes: u64) {
+        let Some(packing) = self.packing.take() else { return };
+        let below = |run: &Run<'_>, known: u64| {
+            run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0).min(known).saturating_sub(1)
+        };
+        let mut nodes = nodes;
+        let mut limit = below(run, self.least_packed);
+        for _ in 0..MOST_PROBES {
+            let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+            if limit < low || self.is_over(run) || run.outcome().best.is_none() {
+                break;
+            }
+            let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
+            let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
+            let budget = run.budget;
+            let packed =
+                packing.search(limit, nodes.min(left), &mut || budget.is_spent(), &mut |most, device_of| {
+                    placements.push((most, device_of.to_vec()));
+                });
+            self.spent += packed.nodes;
+            run.count(packed.nodes);
+            if packed.is_refuted {
+                run.attest("packing", Time(packed.limit + 1), "divvy packing search".to_owned());
+            }
+            // The last are the best, and those before them differ in little.
+            for (most, device_of) in placements.into_iter().rev().take(MOST_PACKED) {
+                self.least_packed = self.least_packed.min(most);
+                if let Some((value, device_of)) = polish(&self.tables, &device_of, &mut || budget.is_spent())
+                    && run.outcome().value().is_none_or(|best| value < best.0)
+                {
+                    self.offer(run, &device_of);
+                }
+            }
+            // What is too hard is tried half as far from the bound, with less effort.
+            nodes = (nodes / PROBE_SHARE).max(1);
+            let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+            limit = u64::midpoint(low, if packed.is_refuted { below(run, self.least_packed) } else { limit });
+        }
+        self.packing = Some(packing);
     }
 
     /// Looks for plans within a threshold. Whether there are any, if that becomes known.
