@@ -24,7 +24,7 @@ const WIDTH: usize = 64;
 const FIRST_EFFORT: u64 = 64;
 const MOVES_PER_CONFLICT: u64 = 200;
 /// Nodes of packing likewise, and the share of them that thresholds further down get.
-const NODES_PER_CONFLICT: u64 = 2;
+const NODES_PER_CONFLICT: u64 = 16;
 const PROBE_SHARE: u64 = 4;
 /// Placements of one packing that are tried as plans.
 const MOST_PACKED: usize = 3;
