@@ -20,6 +20,9 @@ use crate::progress::{Progress, cancel_on_interrupt};
 use crate::show::counted;
 use crate::{Done, tell};
 
+/// About how many plans are listed in words.
+const MOST_SHOWN: usize = 12;
+
 pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     let start = Instant::now();
     for path in args.svg.iter().chain(&args.output) {
@@ -120,7 +123,8 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
         "  {:>12}  {:>12}  {:>12}  {:>10}  devices",
         "throughput", "period", "latency", "energy"
     );
-    for point in &found.points {
+    let shown = telling(&found.points, within);
+    for point in &shown {
         let score = &point.score;
         let energy = joules(score).map_or("-".to_owned(), |joules| format!("{} J", show_number(joules, 3)));
         let mark = if Some(point.score.value) == within.map(|w| w.score.value) && limits != Limits::default()
@@ -137,6 +141,10 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
             score.latency.to_string(),
             devices_used(problem, point).join(", ")
         );
+    }
+    if shown.len() < found.points.len() {
+        let left = found.points.len() - shown.len();
+        let _ = writeln!(text, "  ({left} more lie between these: --json lists them, --svg draws them)");
     }
     if let Some(bound) = found.fastest.outcome.lower_bound().filter(|bound| bound.0 > 0) {
         let proved = found.fastest.outcome.verified_lower_bound() == Some(bound);
@@ -162,6 +170,31 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
         }
     }
     text
+}
+
+/// Of many points, the ends of every goal, the one asked for, and some between them at even steps of the period.
+fn telling<'f>(points: &'f [Point], within: Option<&Point>) -> Vec<&'f Point> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
+    let (low, high) = (first.score.value.as_seconds().max(1e-12), last.score.value.as_seconds().max(1e-12));
+    let step_of = |point: &Point| {
+        let share = (point.score.value.as_seconds().max(1e-12) / low).ln() / (high / low).ln().max(1e-12);
+        (share * MOST_SHOWN as f64) as usize
+    };
+    let quickest = points.iter().map(|point| point.score.latency).min();
+    let thriftiest = points.iter().filter_map(|point| point.score.energy_uj).min();
+    let mut next_step = 0;
+    let mut is_telling = |point: &Point| {
+        let is_next = step_of(point) >= next_step;
+        next_step = next_step.max(step_of(point) + 1);
+        is_next
+            || Some(point.score.latency) == quickest
+            || point.score.energy_uj.is_some_and(|energy| Some(energy) == thriftiest)
+            || within.is_some_and(|within| within.score.value == point.score.value)
+    };
+    if points.len() <= MOST_SHOWN {
+        return points.iter().collect();
+    }
+    points.iter().filter(|point| is_telling(point)).collect()
 }
 
 fn in_json(assembled: &Assembled, found: &Front, within: Option<&Point>, seconds: f64) -> Value {

@@ -12,7 +12,7 @@ use super::{MemoryRule, Objective, Problem};
 pub(super) fn find(problem: &Problem) -> Vec<String> {
     let mut reasons = Vec::new();
     reasons.extend(op_too_large(problem));
-    reasons.extend(weights_too_large(problem));
+    reasons.extend(network_too_large(problem));
     reasons.extend(unreachable_consumer(problem));
     if let Objective::Batch { inputs } = problem.objective {
         reasons.extend(inputs_do_not_divide(problem, inputs));
@@ -67,7 +67,7 @@ fn least_memory(problem: &Problem, ops: &[OpId]) -> u64 {
     }
 }
 
-fn weights_too_large(problem: &Problem) -> Option<String> {
+fn network_too_large(problem: &Problem) -> Option<String> {
     if problem.objective == Objective::ColdStart {
         return None;
     }
@@ -75,8 +75,15 @@ fn weights_too_large(problem: &Problem) -> Option<String> {
         problem.hardware.devices().try_fold(0u64, |sum, d| sum.checked_add(problem.memory_limit(d)?))?;
     let read = problem.graph.params().filter(|&p| !problem.graph.readers(p).is_empty());
     let weights: u64 = read.map(|p| problem.graph.param_bytes(p)).sum();
-    (weights > room).then(|| {
-        format!("the weights are {}, all devices together have {}", show_bytes(weights), show_bytes(room))
+    if weights > room {
+        let (weights, room) = (show_bytes(weights), show_bytes(room));
+        return Some(format!("the weights are {weights}, all devices together have {room}"));
+    }
+    // What ops need on one device they need on several, each where it runs.
+    let needed = least_memory(problem, &problem.graph.ops().collect::<Vec<_>>());
+    (needed > room).then(|| {
+        let (weights, tensors, room) = (show_bytes(weights), show_bytes(needed - weights), show_bytes(room));
+        format!("the weights are {weights} and the tensors {tensors}, all devices together have {room}")
     })
 }
 
