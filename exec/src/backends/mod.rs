@@ -1,0 +1,4 @@
+//! The devices there are.
+
+pub mod library;
+pub mod onnxruntime;

@@ -1,0 +1,284 @@
+//! ONNX Runtime on sets of CPU cores, its library loaded when it is needed.
+//!
+//! A session is made on the device's pinned thread, with as many threads as the device has cores: on one core it starts
+//! none, on more the ones it starts inherit the pinning. Values stay where the runtime made them and are handed from
+//! session to session as they are.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use ort::logging::LogLevel;
+use ort::session::builder::GraphOptimizationLevel;
+use ort::session::{Session, SessionInputValue};
+use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as OrtTensor, TensorElementType, ValueType};
+use serde_json::Value;
+
+use super::library;
+use crate::backend::{Backend, Device, Kernel, Stage, StageError, StageModel};
+use crate::cores::Cores;
+use crate::for_each_type;
+use crate::tensor::{Data, HostTensor, Stored, Tensor};
+
+/// Why ONNX Runtime cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Unavailable {
+    /// What is wrong.
+    pub message: String,
+    /// What to do about it.
+    pub fix: String,
+}
+
+/// ONNX Runtime.
+#[derive(Clone, Debug)]
+pub struct OnnxRuntime {
+    library: PathBuf,
+    optimised: bool,
+    profile_in: Option<PathBuf>,
+}
+
+impl OnnxRuntime {
+    /// Finds and loads the library; only the first call in a process does so.
+    pub fn load() -> Result<OnnxRuntime, Unavailable> {
+        static LOADED: OnceLock<Result<PathBuf, Unavailable>> = OnceLock::new();
+        let load = || {
+            let fix = library::FIX.to_owned();
+            let path = library::find().map_err(|message| Unavailable { message, fix: fix.clone() })?;
+            let builder = ort::init_from(&path)
+                .map_err(|error| Unavailable { message: format!("ONNX Runtime: {error}"), fix })?;
+            builder.with_name("divvy").with_telemetry(false).commit();
+            Ok(path)
+        };
+        let library = LOADED.get_or_init(load).clone()?;
+        Ok(OnnxRuntime { library, optimised: true, profile_in: None })
+    }
+
+    /// The same without rewriting of graphs, so that whole and pieces compute the same.
+    pub fn unoptimised(self) -> OnnxRuntime {
+        OnnxRuntime { optimised: false, ..self }
+    }
+
+    /// The same with every kernel timed; the runtime writes its files to a folder.
+    pub fn profiling(self, folder: PathBuf) -> OnnxRuntime {
+        OnnxRuntime { profile_in: Some(folder), ..self }
+    }
+}
+
+impl Backend for OnnxRuntime {
+    fn name(&self) -> String {
+        format!("ONNX Runtime ({})", self.library.display())
+    }
+
+    fn open(&self, cores: &Cores) -> Result<Box<dyn Device>, StageError> {
+        Ok(Box::new(OrtDevice { threads: cores.count(), how: self.clone(), loaded: 0 }))
+    }
+
+    fn take_in(&self, value: HostTensor) -> Result<Tensor, StageError> {
+        Ok(Tensor::new(OrtValue(upload(value)?)))
+    }
+}
+
+struct OrtDevice {
+    threads: usize,
+    how: OnnxRuntime,
+    loaded: usize,
+}
+
+impl OrtDevice {
+    fn session(&mut self, model: &StageModel) -> Result<Session, ort::Error> {
+        let level =
+            if self.how.optimised { GraphOptimizationLevel::All } else { GraphOptimizationLevel::Disable };
+        let mut builder = Session::builder()?
+            .with_log_level(LogLevel::Fatal)?
+            .with_intra_threads(self.threads)?
+            .with_inter_threads(1)?
+            .with_optimization_level(level)?;
+        if let Some(folder) = &self.how.profile_in {
+            self.loaded += 1;
+            let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
+            builder = builder.with_profiling(folder.join(format!("{thread}-{}", self.loaded)))?;
+        }
+        builder.commit_from_memory(&model.bytes)
+    }
+}
+
+impl Device for OrtDevice {
+    fn load(&mut self, model: &StageModel) -> Result<Box<dyn Stage>, StageError> {
+        let session = self.session(model).map_err(|error| failure(&error))?;
+        let places = |wanted: &String| session.outputs().iter().position(|o| o.name() == wanted);
+        let order = model.outputs.iter().map(|wanted| {
+            places(wanted).ok_or_else(|| StageError::new(format!("the model does not give `{wanted}`")))
+        });
+        Ok(Box::new(OrtStage {
+            order: order.collect::<Result<_, _>>()?,
+            inputs: model.inputs.clone(),
+            profiled: self.how.profile_in.is_some(),
+            session,
+        }))
+    }
+}
+
+struct OrtStage {
+    session: Session,
+    inputs: Vec<String>,
+    /// For each output wanted, its place among the model's.
+    order: Vec<usize>,
+    profiled: bool,
+}
+
+impl Stage for OrtStage {
+    fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, StageError> {
+        // What is not ONNX Runtime's own is brought in first; the runtime's own values are only looked at.
+        let mut brought: Vec<Option<DynValue>> = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let foreign = !input.stored().as_any().is::<OrtValue>();
+            brought.push(if foreign { Some(upload(input.stored().to_host()?)?) } else { None });
+        }
+        let mut feeds: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::with_capacity(inputs.len());
+        for ((name, input), brought) in self.inputs.iter().zip(inputs).zip(&brought) {
+            let own = input.stored().as_any().downcast_ref::<OrtValue>().map(|value| &value.0);
+            if let Some(value) = brought.as_ref().or(own) {
+                feeds.push((Cow::Borrowed(name.as_str()), value.into()));
+            }
+        }
+        let made = self.session.run(feeds).map_err(|error| failure(&error))?;
+        let mut made: Vec<Option<DynValue>> = made.into_iter().map(|(_, value)| Some(value)).collect();
+        let take = |&place: &usize| made[place].take().map(|value| Tensor::new(OrtValue(value)));
+        self.order
+            .iter()
+            .map(take)
+            .collect::<Option<_>>()
+            .ok_or_else(|| StageError::new("an output is wanted twice"))
+    }
+
+    fn kernels(&mut self) -> Result<Vec<Vec<Kernel>>, StageError> {
+        if !self.profiled {
+            return Err(StageError::new("kernels were not timed"));
+        }
+        let path = self.session.end_profiling().map_err(|error| failure(&error))?;
+        let text = std::fs::read_to_string(&path).map_err(|cause| {
+            StageError::new(format!("cannot read the runtime's profile `{path}`: {cause}"))
+        })?;
+        let _ = std::fs::remove_file(&path);
+        read_profile(&text).map_err(|fault| StageError::new(format!("the runtime's profile: {fault}")))
+    }
+}
+
+/// The kernels of each run in a profile that ONNX Runtime wrote.
+pub fn read_profile(text: &str) -> Result<Vec<Vec<Kernel>>, String> {
+    let events: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let number = |event: &Value, key: &str| event[key].as_f64().unwrap_or(0.0);
+    let mut runs: Vec<(f64, f64)> = Vec::new();
+    for event in events.iter().filter(|event| event["name"] == "model_run") {
+        runs.push((number(event, "ts"), number(event, "ts") + number(event, "dur")));
+    }
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut kernels: Vec<Vec<Kernel>> = vec![Vec::new(); runs.len()];
+    for event in &events {
+        let Some(node) = event["name"].as_str().and_then(|name| name.strip_suffix("_kernel_time")) else {
+            continue;
+        };
+        let (start, duration) = (number(event, "ts"), number(event, "dur"));
+        let run = runs.partition_point(|run| run.0 <= start);
+        if let Some(run) = run.checked_sub(1).filter(|&run| start <= runs[run].1) {
+            let start_us = start - runs[run].0;
+            kernels[run].push(Kernel { node: node.to_owned(), start_us, duration_us: duration });
+        }
+    }
+    kernels.iter_mut().for_each(|run| run.sort_by(|a, b| a.start_us.total_cmp(&b.start_us)));
+    Ok(kernels)
+}
+
+/// A value of ONNX Runtime's.
+struct OrtValue(DynValue);
+
+impl Stored for OrtValue {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn to_host(&self) -> Result<HostTensor, StageError> {
+        download(&self.0)
+    }
+
+    fn copied(&self) -> Result<Tensor, StageError> {
+        Ok(Tensor::new(OrtValue(upload(download(&self.0)?)?)))
+    }
+
+    fn byte_count(&self) -> usize {
+        match self.0.dtype() {
+            ValueType::Tensor { ty, shape, .. } => ty.byte_size(shape.num_elements()).unwrap_or(0),
+            _ => 0,
+        }
+    }
+}
+
+fn upload(host: HostTensor) -> Result<DynValue, StageError> {
+    let shape = host.shape;
+    for_each_type!(host.data, values => OrtTensor::from_array((shape, values)).map(|tensor| tensor.into_dyn()))
+        .map_err(|error| failure(&error))
+}
+
+fn download(value: &DynValue) -> Result<HostTensor, StageError> {
+    let ValueType::Tensor { ty, .. } = value.dtype() else {
+        return Err(StageError::new(format!("a value is no tensor but {}", value.dtype())));
+    };
+    fn copy<T: PrimitiveTensorElementType + Clone>(
+        value: &DynValue,
+        wrap: fn(Vec<T>) -> Data,
+    ) -> Result<HostTensor, StageError> {
+        let (shape, values) = value.try_extract_tensor::<T>().map_err(|error| failure(&error))?;
+        let shape = shape.iter().map(|&size| usize::try_from(size).unwrap_or(0)).collect();
+        Ok(HostTensor { shape, data: wrap(values.to_vec()) })
+    }
+    match ty {
+        TensorElementType::Float32 => copy(value, Data::F32),
+        TensorElementType::Float64 => copy(value, Data::F64),
+        TensorElementType::Int8 => copy(value, Data::I8),
+        TensorElementType::Int16 => copy(value, Data::I16),
+        TensorElementType::Int32 => copy(value, Data::I32),
+        TensorElementType::Int64 => copy(value, Data::I64),
+        TensorElementType::Uint8 => copy(value, Data::U8),
+        TensorElementType::Uint16 => copy(value, Data::U16),
+        TensorElementType::Uint32 => copy(value, Data::U32),
+        TensorElementType::Uint64 => copy(value, Data::U64),
+        TensorElementType::Bool => copy(value, Data::Bool),
+        other => {
+            Err(StageError::new(format!("elements of type {other} cannot be copied out of the runtime")))
+        }
+    }
+}
+
+/// What the runtime says, and the node it names.
+fn failure<R>(error: &ort::Error<R>) -> StageError {
+    let cause = error.message().to_owned();
+    // "... while running Conv node. Name:'conv1' Status Message: ...", or "Node (conv1) Op (Conv) ...".
+    let between = |before: &str, after: char| {
+        let rest = cause.split_once(before)?.1;
+        rest.split_once(after).map(|(name, _)| name.to_owned()).filter(|name| !name.is_empty())
+    };
+    let op = between("Name:'", '\'').or_else(|| between("Node (", ')'));
+    StageError { op, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtimes_profile_is_read_run_by_run() {
+        let text = r#"[
+            {"cat":"Session","name":"session_initialization","ts":1,"dur":5},
+            {"cat":"Session","name":"model_run","ts":10,"dur":20},
+            {"cat":"Node","name":"b_kernel_time","ts":20,"dur":4},
+            {"cat":"Node","name":"a_kernel_time","ts":12,"dur":6},
+            {"cat":"Session","name":"model_run","ts":40,"dur":20},
+            {"cat":"Node","name":"a_kernel_time","ts":43,"dur":7}]"#;
+        let kernel = |node: &str, start_us, duration_us| Kernel { node: node.into(), start_us, duration_us };
+        let runs = read_profile(text).unwrap();
+        assert_eq!(runs, [vec![kernel("a", 2.0, 6.0), kernel("b", 10.0, 4.0)], vec![kernel("a", 3.0, 7.0)]]);
+        assert!(read_profile("{").is_err());
+    }
+}

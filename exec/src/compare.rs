@@ -1,0 +1,64 @@
+//! Whether two results are equal within rounding.
+
+use crate::tensor::{Data, HostTensor};
+
+/// How far `found` is from `expected`: the largest difference, over the largest magnitude that is expected. Elements that
+/// cancel to nearly nothing have no relative precision of their own, hence the common scale. Whole numbers count too.
+///
+/// Fails with the reason where the two cannot be compared, or one has a value that is no number where the other has one.
+pub fn difference(expected: &HostTensor, found: &HostTensor) -> Result<f64, String> {
+    if expected.shape != found.shape {
+        return Err(format!("its shape is {:?}, {:?} was expected", found.shape, expected.shape));
+    }
+    if expected.element() != found.element() {
+        let (found, expected) = (found.element(), expected.element());
+        return Err(format!("its elements are {found:?}, {expected:?} was expected"));
+    }
+    let (expected, found) = (numbers(&expected.data), numbers(&found.data));
+    let scale = expected.iter().filter(|value| value.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
+    let mut worst: f64 = 0.0;
+    for (i, (&a, &b)) in expected.iter().zip(&found).enumerate() {
+        if a.is_finite() && b.is_finite() {
+            worst = worst.max((a - b).abs());
+        } else if !(a == b || a.is_nan() && b.is_nan()) {
+            return Err(format!("element {i} is {b}, {a} was expected"));
+        }
+    }
+    Ok(if worst == 0.0 { 0.0 } else { worst / scale })
+}
+
+fn numbers(data: &Data) -> Vec<f64> {
+    match data {
+        Data::F32(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::F64(v) => v.clone(),
+        Data::I8(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::I16(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::I32(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::I64(v) => v.iter().map(|&x| x as f64).collect(),
+        Data::U8(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::U16(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::U32(v) => v.iter().map(|&x| f64::from(x)).collect(),
+        Data::U64(v) => v.iter().map(|&x| x as f64).collect(),
+        Data::Bool(v) => v.iter().map(|&x| f64::from(u8::from(x))).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(values: &[f32]) -> HostTensor {
+        HostTensor { shape: vec![values.len()], data: Data::F32(values.to_vec()) }
+    }
+
+    #[test]
+    fn differences_are_relative_to_the_largest() {
+        assert_eq!(difference(&row(&[100.0, 0.0]), &row(&[100.0, 1.0])), Ok(0.01));
+        assert_eq!(difference(&row(&[f32::NAN]), &row(&[f32::NAN])), Ok(0.0));
+        assert!(difference(&row(&[1.0]), &row(&[f32::NAN])).is_err());
+        assert!(difference(&row(&[f32::INFINITY]), &row(&[f32::NEG_INFINITY])).is_err());
+        assert!(difference(&row(&[1.0]), &row(&[1.0, 1.0])).is_err());
+        let nothing_expected = difference(&row(&[0.0]), &row(&[1.0])).unwrap();
+        assert!(nothing_expected > 1.0, "something where nothing was expected");
+    }
+}

@@ -1,0 +1,52 @@
+//! Medians and spread of what was timed.
+
+/// Some timings, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub struct Timings {
+    sorted: Vec<f64>,
+}
+
+impl Timings {
+    /// Of a list in any order.
+    pub fn new(mut values: Vec<f64>) -> Timings {
+        values.sort_by(f64::total_cmp);
+        Timings { sorted: values }
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// The value that a share of them does not exceed; 0 without any.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let last = self.sorted.len().saturating_sub(1);
+        self.sorted.get((share * last as f64).round() as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The middle one.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The distance of the quarters from each other over the median: 0 on a quiet machine.
+    pub fn spread(&self) -> f64 {
+        match self.median() {
+            0.0 => 0.0,
+            median => (self.quantile(0.75) - self.quantile(0.25)) / median,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        let timings = Timings::new(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
+        assert_eq!(timings.median(), 3.0);
+        assert!((timings.spread() - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!((Timings::default().median(), Timings::default().spread()), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,225 @@
+//! Values in memory.
+//!
+//! A [`Tensor`] is a handle that any number of stages may hold; handing it over copies nothing. What it holds belongs to
+//! the backend that made it. A backend that is given another's tensor asks for a [`HostTensor`], which is a copy.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::StageError;
+
+/// What a backend keeps of a value.
+pub trait Stored: Send + Sync {
+    /// For the backend that made it, to get at its own type.
+    fn as_any(&self) -> &dyn Any;
+    /// A copy in host memory.
+    fn to_host(&self) -> Result<HostTensor, StageError>;
+    /// A copy of its own, in the same kind of memory.
+    fn copied(&self) -> Result<Tensor, StageError>;
+    /// Bytes of its elements.
+    fn byte_count(&self) -> usize;
+}
+
+/// A handle to a value.
+#[derive(Clone)]
+pub struct Tensor(Arc<dyn Stored>);
+
+impl Tensor {
+    /// A handle to what a backend keeps.
+    pub fn new(stored: impl Stored + 'static) -> Tensor {
+        Tensor(Arc::new(stored))
+    }
+
+    /// What it holds.
+    pub fn stored(&self) -> &dyn Stored {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} bytes)", self.0.byte_count())
+    }
+}
+
+/// Elements of one type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    /// 32-bit floats.
+    F32(Vec<f32>),
+    /// 64-bit floats.
+    F64(Vec<f64>),
+    /// 8-bit signed.
+    I8(Vec<i8>),
+    /// 16-bit signed.
+    I16(Vec<i16>),
+    /// 32-bit signed.
+    I32(Vec<i32>),
+    /// 64-bit signed.
+    I64(Vec<i64>),
+    /// 8-bit unsigned.
+    U8(Vec<u8>),
+    /// 16-bit unsigned.
+    U16(Vec<u16>),
+    /// 32-bit unsigned.
+    U32(Vec<u32>),
+    /// 64-bit unsigned.
+    U64(Vec<u64>),
+    /// True or false.
+    Bool(Vec<bool>),
+}
+
+/// Does the same for elements of every type: `$values` is the list inside.
+#[macro_export]
+macro_rules! for_each_type {
+    ($data:expr, $values:ident => $body:expr) => {
+        match $data {
+            $crate::tensor::Data::F32($values) => $body,
+            $crate::tensor::Data::F64($values) => $body,
+            $crate::tensor::Data::I8($values) => $body,
+            $crate::tensor::Data::I16($values) => $body,
+            $crate::tensor::Data::I32($values) => $body,
+            $crate::tensor::Data::I64($values) => $body,
+            $crate::tensor::Data::U8($values) => $body,
+            $crate::tensor::Data::U16($values) => $body,
+            $crate::tensor::Data::U32($values) => $body,
+            $crate::tensor::Data::U64($values) => $body,
+            $crate::tensor::Data::Bool($values) => $body,
+        }
+    };
+}
+
+/// Types of elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// 32-bit floats.
+    F32,
+    /// 64-bit floats.
+    F64,
+    /// 8-bit signed.
+    I8,
+    /// 16-bit signed.
+    I16,
+    /// 32-bit signed.
+    I32,
+    /// 64-bit signed.
+    I64,
+    /// 8-bit unsigned.
+    U8,
+    /// 16-bit unsigned.
+    U16,
+    /// 32-bit unsigned.
+    U32,
+    /// 64-bit unsigned.
+    U64,
+    /// True or false.
+    Bool,
+}
+
+impl Element {
+    /// By the number that ONNX gives it; none for types that cannot be made or saved here.
+    pub fn of_onnx(number: i32) -> Option<Element> {
+        Some(match number {
+            1 => Element::F32,
+            2 => Element::U8,
+            3 => Element::I8,
+            4 => Element::U16,
+            5 => Element::I16,
+            6 => Element::I32,
+            7 => Element::I64,
+            9 => Element::Bool,
+            11 => Element::F64,
+            12 => Element::U32,
+            13 => Element::U64,
+            _ => return None,
+        })
+    }
+}
+
+/// A value in host memory, row after row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostTensor {
+    /// Its shape; empty for a single number.
+    pub shape: Vec<usize>,
+    /// Its elements, as many as the shape says.
+    pub data: Data,
+}
+
+impl HostTensor {
+    /// How many elements.
+    pub fn len(&self) -> usize {
+        for_each_type!(&self.data, values => values.len())
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The type of its elements.
+    pub fn element(&self) -> Element {
+        match &self.data {
+            Data::F32(_) => Element::F32,
+            Data::F64(_) => Element::F64,
+            Data::I8(_) => Element::I8,
+            Data::I16(_) => Element::I16,
+            Data::I32(_) => Element::I32,
+            Data::I64(_) => Element::I64,
+            Data::U8(_) => Element::U8,
+            Data::U16(_) => Element::U16,
+            Data::U32(_) => Element::U32,
+            Data::U64(_) => Element::U64,
+            Data::Bool(_) => Element::Bool,
+        }
+    }
+
+    /// Elements made from random numbers in [0, 1): floats about 0 with spread 1, whole numbers below `below`.
+    pub fn random(
+        element: Element,
+        shape: Vec<usize>,
+        below: u64,
+        unit: &mut dyn FnMut() -> f64,
+    ) -> HostTensor {
+        let count = shape.iter().product();
+        // A uniform distribution of width 2√3 has spread 1.
+        let width = 12f64.sqrt();
+        macro_rules! whole {
+            ($wrap:path, $type:ty) => {
+                $wrap((0..count).map(|_| (unit() * below as f64) as $type).collect())
+            };
+        }
+        let data = match element {
+            Element::I8 => whole!(Data::I8, i8),
+            Element::I16 => whole!(Data::I16, i16),
+            Element::I32 => whole!(Data::I32, i32),
+            Element::I64 => whole!(Data::I64, i64),
+            Element::U8 => whole!(Data::U8, u8),
+            Element::U16 => whole!(Data::U16, u16),
+            Element::U32 => whole!(Data::U32, u32),
+            Element::U64 => whole!(Data::U64, u64),
+            Element::Bool => Data::Bool((0..count).map(|_| unit() < 0.5).collect()),
+            Element::F32 => Data::F32((0..count).map(|_| ((unit() - 0.5) * width) as f32).collect()),
+            Element::F64 => Data::F64((0..count).map(|_| (unit() - 0.5) * width).collect()),
+        };
+        HostTensor { shape, data }
+    }
+}
+
+impl Stored for HostTensor {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn to_host(&self) -> Result<HostTensor, StageError> {
+        Ok(self.clone())
+    }
+
+    fn copied(&self) -> Result<Tensor, StageError> {
+        Ok(Tensor::new(self.clone()))
+    }
+
+    fn byte_count(&self) -> usize {
+        for_each_type!(&self.data, values => size_of_val(values.as_slice()))
+    }
+}
