@@ -20,7 +20,8 @@ use divvy_io::onnx::import::{Understood, understand};
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::Outlines;
-use divvy_io::onnx::{inline, load, pieces};
+use divvy_io::onnx::pieces::{self, Cutting};
+use divvy_io::onnx::{inline, load};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::report::{OneDevice, Report};
 use divvy_io::{Error, detect, presets, problem_file, trace_file};
@@ -250,7 +251,7 @@ pub fn onnx_cut(seed: u64, bytes: &[u8]) {
     let Some(problem) = spec.as_ref().and_then(problem) else { return };
     let Ok(plan) = plainest::plan(&problem, &placement(&problem, &mut rng)) else { return };
     let fixed = FixedShapes::new(graph, &dims, &facts);
-    let planned = match pieces::pieces(&problem, &plan, graph, &fixed) {
+    let planned = match pieces::pieces(&problem, &plan, graph, &fixed, Cutting::Fewest) {
         Ok(planned) => planned,
         Err(reason) => panic!("a plan of this very model gives no pieces: {reason}"),
     };

@@ -7,6 +7,9 @@
 //! Nodes that have no op of their own stay with what they are worked out from (shapes of tensors, and arithmetic on
 //! them), or go where they are first needed (constants, what depends on inputs of the network alone, and
 //! [`FixedShapes`]).
+//!
+//! Few pieces are what a stream wants. One request wants each value as soon as it is made: [`Cutting::Prompt`] ends a
+//! piece where a value leaves the device, and begins one where a value comes in.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -24,6 +27,15 @@ use super::reads::reads;
 /// The most pieces of a model. Who runs them loads every one; and each keeps a list of those it needs.
 const MOST_PIECES: usize = 2048;
 
+/// Where pieces end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cutting {
+    /// Only where they must.
+    Fewest,
+    /// Wherever a value crosses between devices, so that nobody waits for what else is in a piece.
+    Prompt,
+}
+
 /// The pieces of a model under a plan, if its `fixed` shapes are written down where pieces need them. Fails, with the
 /// reason, where the plan cannot be cut.
 pub fn pieces(
@@ -31,8 +43,9 @@ pub fn pieces(
     plan: &Plan,
     graph: &Graph,
     fixed: &FixedShapes,
+    cutting: Cutting,
 ) -> Result<Vec<Piece>, String> {
-    let groups = in_running_order(problem, &groups(problem, plan)?)?;
+    let groups = in_running_order(problem, &groups(problem, plan, cutting)?)?;
     let piece_of_node = place_nodes(problem, graph, fixed, &groups.piece_of)?;
     let mut pieces: Vec<Piece> = (groups.devices.iter().enumerate())
         .map(|(i, &device)| Piece {
@@ -54,7 +67,7 @@ struct Groups {
     devices: Vec<DeviceId>,
 }
 
-fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
+fn groups(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Groups, String> {
     let ops = problem.graph.op_count();
     if let Plan::Pipeline(plan) = plan {
         let mut groups = Groups { piece_of: vec![0; ops], devices: Vec::new() };
@@ -78,7 +91,7 @@ fn groups(problem: &Problem, plan: &Plan) -> Result<Groups, String> {
     }
     let device_of: Vec<DeviceId> =
         device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
-    runs(problem, &device_of, &order(problem, plan))
+    runs(problem, &device_of, &order(problem, plan), cutting)
 }
 
 /// The same pieces, numbered in an order in which they can run.
@@ -131,7 +144,12 @@ fn order(problem: &Problem, plan: &Plan) -> Vec<OpId> {
 }
 
 /// Puts ops into pieces, keeping for every piece the set of pieces that it needs, directly or through others.
-fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Result<Groups, String> {
+fn runs(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    order: &[OpId],
+    cutting: Cutting,
+) -> Result<Groups, String> {
     let mut groups = Groups { piece_of: vec![0; device_of.len()], devices: Vec::new() };
     let mut needs: Vec<BTreeSet<usize>> = Vec::new();
     let mut open: HashMap<DeviceId, usize> = HashMap::new();
@@ -142,6 +160,10 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Result<Gro
             let piece = groups.piece_of[producer.index()];
             wanted.insert(piece);
             wanted.extend(&needs[piece]);
+        }
+        let elsewhere = |other: OpId| device_of[other.index()] != device;
+        if cutting == Cutting::Prompt && problem.graph.predecessors(op).any(elsewhere) {
+            open.remove(&device);
         }
         // Joining is wrong if something outside the piece, that the op needs, needs the piece itself.
         let fits =
@@ -158,6 +180,9 @@ fn runs(problem: &Problem, device_of: &[DeviceId], order: &[OpId]) -> Result<Gro
             ));
         }
         groups.piece_of[op.index()] = piece;
+        if cutting == Cutting::Prompt && problem.graph.successors(op).any(elsewhere) {
+            open.remove(&device);
+        }
         wanted.remove(&piece);
         if !wanted.is_subset(&needs[piece]) {
             // What needs this piece now needs more.

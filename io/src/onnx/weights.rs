@@ -6,11 +6,13 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `bring_in` | a model with all of its weights in memory |
 //! | `manifest` | `manifest.json`: what the pieces are and how they hang together |
 //! | `tensors` | every tensor of a model that can have its data elsewhere |
 //! | `staging` | files that appear together or not at all |
 //! | `write` | writes pieces, their weights and the manifest |
 
+mod bring_in;
 mod manifest;
 mod staging;
 mod tensors;
@@ -22,6 +24,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 
+pub use self::bring_in::bring_in;
 pub use self::manifest::{Dim, Feed, MANIFEST, Manifest, MissingWeights, PieceEntry, Source, Value};
 pub use self::write::{Weights, Writing, write_pieces};
 use super::facts::bits;

@@ -5,19 +5,19 @@ use std::path::Path;
 
 use divvy_core::input_error::Code;
 use divvy_io::file;
-use divvy_io::import::onnx_model;
 use divvy_io::onnx::cut::{CutPiece, Piece, annotate, cut};
 use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
+use divvy_io::onnx::pieces::{self, Cutting};
 use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::Outlines;
 use divvy_io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
-use divvy_io::onnx::{load, pieces};
 use divvy_io::plan_file::PlanFile;
 
 use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
 use crate::failure::Failure;
+use crate::model_of_plan::model_of_plan;
 use crate::show::counted;
 
 pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
@@ -26,16 +26,16 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
         return Err(Failure::option("--output", message, "say where to with -o PATH"));
     };
     plan.check().map_err(|violations| invalid(&args.plan, &violations))?;
-    let path = model_path(args, plan)?;
-    let model = read_model(&path, args, plan)?;
+    let (path, model) = model_of_plan(args.model.as_deref(), &args.plan, plan)?;
     let graph = model.graph.as_ref().ok_or_else(|| {
         fault(&path, Code::Empty, "the model has no graph".to_owned(), "give the model that was planned")
     })?;
     let facts = infer(&model, &plan.reading.dims);
     let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
-    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph, &fixed).map_err(|reason| {
-        fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
-    })?;
+    let pieces =
+        pieces::pieces(&plan.problem, &plan.plan, graph, &fixed, Cutting::Fewest).map_err(|reason| {
+            fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
+        })?;
     match args.format {
         ExportFormat::Onnx => {
             let outlines = Outlines::new(&model, &plan.reading.dims, &facts);
@@ -47,38 +47,6 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
         }
         _ => write_annotated(&model, &pieces, Path::new(&path), output),
     }
-}
-
-/// The model file: as given, else where the plan was made from.
-fn model_path(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
-    let recorded = plan.sources.iter().find(|source| source.role == "model");
-    let why = match (&args.model, recorded.map(|source| source.path.as_str())) {
-        (Some(given), _) if given == "-" => "a model is cut from its file, not from standard input",
-        (Some(given), _) => return Ok(given.clone()),
-        (None, Some("-")) => "the plan was made from a model on standard input",
-        (None, Some(path)) => return Ok(path.to_owned()),
-        (None, None) => "the plan does not say which model it is for",
-    };
-    Err(Failure::option("--model", why, "name it with --model FILE"))
-}
-
-fn read_model(path: &str, args: &ExportArgs, plan: &PlanFile) -> Result<Model, Failure> {
-    let loaded = file::load(path)?;
-    let recorded = plan.sources.iter().find(|source| source.role == "model").and_then(|s| s.sha256.as_ref());
-    if recorded.is_some_and(|recorded| *recorded != loaded.sha256) {
-        let message = "this is not the file that the plan was made from".to_owned();
-        return Err(fault(
-            path,
-            Code::Contradiction,
-            message,
-            "plan this model anew, or name the other with --model",
-        ));
-    }
-    if !load::looks_like_onnx(&loaded.bytes) {
-        let message = format!("`{}` was not made from an ONNX model", args.plan);
-        return Err(fault(path, Code::Format, message, "only ONNX models can be cut"));
-    }
-    Ok(onnx_model(&loaded)?)
 }
 
 fn write_cut(
