@@ -81,6 +81,13 @@ impl From<divvy_io::Error> for Failure {
     }
 }
 
+impl From<divvy_exec::executor::Failure> for Failure {
+    fn from(failure: divvy_exec::executor::Failure) -> Failure {
+        let fix = "nothing was written; correct the cause and run it again";
+        Failure::File(failure.to_string(), fix.to_owned())
+    }
+}
+
 /// What the system says, without its error number.
 fn plainly(cause: &std::io::Error) -> String {
     let text = cause.to_string();

@@ -8,6 +8,7 @@ mod args;
 mod assemble;
 mod commands;
 mod failure;
+mod model_of_plan;
 mod progress;
 mod show;
 mod view;
@@ -56,6 +57,8 @@ fn run(args: &Args) -> Result<Done, Failure> {
         Command::Generate(args) => commands::generate::run(args).map(good),
         Command::Plan(args) => commands::plan::run(args),
         Command::Bound(args) => commands::bound::run(args).map(good),
+        Command::Profile(args) => commands::profile::run(args),
+        Command::Run(args) => commands::run::run(args),
         Command::Check(args) => commands::check::run(args),
         Command::Report(args) => commands::report::run(args),
         Command::Export(args) => commands::export::run(args).map(good),

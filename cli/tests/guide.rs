@@ -104,8 +104,16 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
+/// Pages that need the library of ONNX Runtime; `./check` installs it.
+const WITH_RUNTIME: [&str; 1] = ["running.md"];
+
 /// Runs a page in a folder of its own, where the bundled models are.
 fn run(name: &str) {
+    let library = divvy_exec::backends::library::find();
+    if let (Err(absent), true) = (&library, WITH_RUNTIME.contains(&name)) {
+        eprintln!("skipped: {absent}");
+        return;
+    }
     let page = std::fs::read_to_string(root().join("docs/guide").join(name)).expect("the page is there");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -125,6 +133,7 @@ fn run(name: &str) {
                 assert_eq!(program, "divvy", "{place}");
                 let done = Command::new(env!("CARGO_BIN_EXE_divvy"))
                     .args(arguments)
+                    .envs(library.iter().map(|path| (divvy_exec::backends::library::VARIABLE, path)))
                     .current_dir(&folder)
                     .output()
                     .expect("divvy starts");
@@ -183,6 +192,7 @@ pages! {
     reading_the_report: "reading-the-report.md",
     hardware_files: "hardware-files.md",
     profiles: "profiles.md",
+    running: "running.md",
     certificates: "certificates.md",
     exports: "exports.md",
     streams: "streams.md",

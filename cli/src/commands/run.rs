@@ -1,0 +1,212 @@
+//! `divvy run`: a plan, run on this machine and compared with what was predicted.
+
+mod measured;
+pub(super) mod prepare;
+pub(super) mod show;
+pub(super) mod trace;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use divvy_exec::backend::Backend;
+use divvy_exec::backends::onnxruntime::OnnxRuntime;
+use divvy_exec::compare::difference;
+use divvy_exec::executor::{Report, Running};
+use divvy_exec::npy;
+use divvy_exec::program::{Program, ProgramSpec};
+use divvy_exec::tensor::{HostTensor, Tensor};
+use divvy_io::file;
+use divvy_io::plan_file::PlanFile;
+
+use self::measured::Comparison;
+use self::prepare::Prepared;
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::progress::{Progress, cancel_on_interrupt_saying};
+use crate::{Done, tell};
+
+/// How many different random inputs there are; items take them in turn.
+const RANDOM_INPUTS: u64 = 4;
+
+pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
+    for path in [&args.output, &args.trace].into_iter().flatten() {
+        file::check_writable(path)?;
+    }
+    let plan = PlanFile::read(&file::load(&args.plan)?)?;
+    let runtime = runtime()?;
+    let progress = Progress::about("cutting the model and loading its pieces");
+    let prepared = prepare::prepare(args, &plan)?;
+    prepared.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));
+    let inputs = prepare::inputs(args, &prepared, RANDOM_INPUTS)?;
+    let expected = if args.verify { Some(whole(&prepared, &runtime, &inputs)?) } else { None };
+    let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
+    let mut running = start(prepared.spec.clone(), &backend, window(args, &prepared))?;
+    drop(progress);
+    let cancelled = cancel_on_interrupt_saying(
+        "stopping when the items under way are done (Ctrl-C again to quit at once)",
+    );
+    let fed = feeds(&inputs, &*backend)?;
+    warm_up(&mut running, &fed, args.warm_up, &cancelled)?;
+    let progress = Progress::about("running");
+    let mut check = Check { expected, names: &prepared.spec.results, worst: 0.0, first: None };
+    let report = items(&mut running, args, &fed, &mut check, &cancelled)?;
+    drop(running);
+    drop(progress);
+    if report.cancelled {
+        tell("warning: the run was stopped early; what is shown and written is of the items that came out");
+    }
+    let traced = match &args.trace {
+        Some(path) => Some(trace::write(path, &prepared, &runtime, &fed, &plan)?),
+        None => None,
+    };
+    let mut notes = Vec::new();
+    if let Some(path) = &args.output {
+        notes.push(save(path, &check, &report)?);
+    }
+    if let Some(path) = &args.trace {
+        let shown = path.display();
+        notes.push(format!(
+            "trace in {shown}; `divvy report {} --measured {shown}` lays it over the plan",
+            args.plan
+        ));
+    }
+    let comparison = Comparison::new(&prepared, &report, traced);
+    let verified = check.expected.is_some().then_some(check.worst);
+    // Every item was compared while it came out, so a difference has ended the run already.
+    let text = if args.json {
+        show::json(&prepared, &comparison, &report, verified)
+    } else {
+        show::text(&prepared, &comparison, &report, verified, &notes)
+    };
+    Ok(Done { text, passed: !report.cancelled })
+}
+
+/// ONNX Runtime, or what to do about its absence.
+pub(super) fn runtime() -> Result<OnnxRuntime, Failure> {
+    OnnxRuntime::load().map_err(|absent| Failure::File(absent.message, absent.fix))
+}
+
+/// Starts a program; a fault in it is ours.
+pub(super) fn start(
+    spec: ProgramSpec,
+    backend: &Arc<dyn Backend>,
+    window: usize,
+) -> Result<Running, Failure> {
+    let backends = vec![backend.clone(); spec.devices.len()];
+    let program = Program::new(spec).map_err(Failure::Environment)?;
+    Ok(Running::start(program, &backends, window)?)
+}
+
+/// The values of each set of inputs, in the backend's own form.
+pub(super) fn feeds(inputs: &[Vec<HostTensor>], backend: &dyn Backend) -> Result<Vec<Vec<Tensor>>, Failure> {
+    let take = |set: &Vec<HostTensor>| set.iter().map(|value| backend.take_in(value.clone())).collect();
+    let taken: Result<_, _> = inputs.iter().map(take).collect();
+    taken.map_err(|error| Failure::Environment(format!("the inputs cannot be used: {error}")))
+}
+
+/// One request is run alone; a stream has two items for each stage under way, so that no device waits for another.
+fn window(args: &RunArgs, prepared: &Prepared) -> usize {
+    let usual = if prepared.is_stream { 2 * prepared.spec.stages.len().max(1) } else { 1 };
+    args.in_flight.map_or(usual, |count| count as usize)
+}
+
+pub(super) fn warm_up(
+    running: &mut Running,
+    fed: &[Vec<Tensor>],
+    count: u64,
+    cancelled: &AtomicBool,
+) -> Result<(), Failure> {
+    let mut source = |item: u64| (item < count).then(|| fed[(item % fed.len() as u64) as usize].clone());
+    running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+    Ok(())
+}
+
+fn items(
+    running: &mut Running,
+    args: &RunArgs,
+    fed: &[Vec<Tensor>],
+    check: &mut Check<'_>,
+    cancelled: &AtomicBool,
+) -> Result<Report, Failure> {
+    let start = Instant::now();
+    let count = args.repeat.unwrap_or(if args.duration.is_some() { u64::MAX } else { 20 });
+    let mut source = |item: u64| {
+        let on = item < count && args.duration.is_none_or(|duration| start.elapsed() < duration);
+        on.then(|| fed[(item % fed.len() as u64) as usize].clone())
+    };
+    let mut sink = |item: u64, values: Vec<Tensor>| check.item(item, &values, args.tolerance);
+    Ok(running.run(&mut source, &mut sink, cancelled, 0)?)
+}
+
+/// What the whole model gives for each set of inputs, on all cores.
+fn whole(
+    prepared: &Prepared,
+    runtime: &OnnxRuntime,
+    inputs: &[Vec<HostTensor>],
+) -> Result<Vec<Vec<HostTensor>>, Failure> {
+    let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
+    let mut running = start(prepared.whole.clone(), &backend, 1)?;
+    let fed = feeds(inputs, &*backend)?;
+    let mut results = Vec::new();
+    let mut source = |item: u64| fed.get(item as usize).cloned();
+    let mut sink = |_, values: Vec<Tensor>| {
+        results.push(on_host(&values)?);
+        Ok(())
+    };
+    running.run(&mut source, &mut sink, &AtomicBool::new(false), 0)?;
+    Ok(results)
+}
+
+fn on_host(values: &[Tensor]) -> Result<Vec<HostTensor>, String> {
+    values.iter().map(|value| value.stored().to_host().map_err(|error| error.to_string())).collect()
+}
+
+/// Looks at what comes out.
+struct Check<'a> {
+    /// For each set of inputs, what the whole model gives.
+    expected: Option<Vec<Vec<HostTensor>>>,
+    names: &'a [String],
+    worst: f64,
+    /// The results of the first item.
+    first: Option<Vec<Tensor>>,
+}
+
+impl Check<'_> {
+    fn item(&mut self, item: u64, values: &[Tensor], tolerance: f64) -> Result<(), String> {
+        if self.first.is_none() {
+            self.first = Some(values.to_vec());
+        }
+        let Some(expected) = &self.expected else { return Ok(()) };
+        let expected = &expected[(item % expected.len() as u64) as usize];
+        for ((name, expected), found) in self.names.iter().zip(expected).zip(on_host(values)?) {
+            let far = difference(expected, &found).map_err(|fault| format!("`{name}`: {fault}"))?;
+            if far > tolerance {
+                let percent = 100.0 * far;
+                return Err(format!(
+                    "`{name}` differs from the whole model's by {percent:.3} % of its largest value"
+                ));
+            }
+            self.worst = self.worst.max(far);
+        }
+        Ok(())
+    }
+}
+
+/// Writes the first item's results; all of them, or no file.
+fn save(path: &Path, check: &Check<'_>, report: &Report) -> Result<String, Failure> {
+    let Some(first) = check.first.as_ref().filter(|_| report.items > 0) else {
+        return Err(Failure::Environment("no item came out, so there are no results to write".into()));
+    };
+    let values = on_host(first).map_err(Failure::Environment)?;
+    let arrays: Vec<(String, HostTensor)> = check.names.iter().cloned().zip(values).collect();
+    let staged = path.with_extension("part");
+    let written = npy::write(&staged, &arrays)
+        .and_then(|()| std::fs::rename(&staged, path).map_err(|cause| cause.to_string()));
+    if let Err(fault) = written {
+        let _ = std::fs::remove_file(&staged);
+        return Err(Failure::Environment(fault));
+    }
+    Ok(format!("results of the first item in {}", path.display()))
+}

@@ -1,0 +1,80 @@
+//! Prediction against measurement.
+
+use divvy_core::ids::OpId;
+use divvy_exec::executor::Report;
+
+use super::prepare::Prepared;
+
+/// A figure that was predicted and measured, in microseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    pub(super) what: String,
+    pub(super) predicted: f64,
+    pub(super) measured: f64,
+    /// The distance of the measurement's quarters over its median.
+    pub(super) spread: f64,
+}
+
+impl Pair {
+    /// How far the prediction is off, over the measurement; none where nothing was measured.
+    pub(super) fn error(&self) -> Option<f64> {
+        (self.measured > 0.0).then(|| (self.predicted - self.measured) / self.measured)
+    }
+}
+
+/// Everything that can be compared.
+pub(super) struct Comparison {
+    /// The objective's value: the time of one request, or from one item to the next.
+    pub(super) value: Pair,
+    pub(super) devices: Vec<Pair>,
+    pub(super) stages: Vec<Pair>,
+    /// Where kernels were timed.
+    pub(super) ops: Vec<Pair>,
+}
+
+impl Comparison {
+    pub(super) fn new(prepared: &Prepared, report: &Report, ops: Option<Vec<(OpId, f64)>>) -> Comparison {
+        let problem = &prepared.problem;
+        let period = report.period.map_or(report.latency.median(), |period| period.as_secs_f64() * 1e6);
+        let (measured, spread) = if prepared.is_stream {
+            (period, 0.0)
+        } else {
+            (report.latency.median(), report.latency.spread())
+        };
+        let what = if prepared.is_stream { "period" } else { "latency" };
+        let value = Pair { what: what.into(), predicted: prepared.score.value.as_us(), measured, spread };
+        let items = report.items.max(1) as f64;
+        let device = |(i, busy): (usize, &std::time::Duration)| Pair {
+            what: prepared.spec.devices[i].name.clone(),
+            predicted: prepared.score.device_busy[prepared.devices[i].index()].as_us(),
+            measured: busy.as_secs_f64() * 1e6 / items,
+            spread: 0.0,
+        };
+        let stage = |(i, timings): (usize, &divvy_exec::measure::Timings)| {
+            let on = prepared.devices[prepared.spec.stages[i].device];
+            let times = prepared.ops[i].iter().filter_map(|&op| problem.time(op, on));
+            Pair {
+                what: prepared.spec.stages[i].model.name.clone(),
+                predicted: times.map(|time| time.as_us()).sum(),
+                measured: timings.median(),
+                spread: timings.spread(),
+            }
+        };
+        let mut device_of = vec![None; problem.graph.op_count()];
+        for (stage, ops) in prepared.ops.iter().enumerate() {
+            let on = prepared.devices[prepared.spec.stages[stage].device];
+            ops.iter().for_each(|op| device_of[op.index()] = Some(on));
+        }
+        let op = |(op, measured): (OpId, f64)| {
+            let predicted = device_of[op.index()].and_then(|device| problem.time(op, device));
+            let what = problem.graph.op_name(op).to_owned();
+            Pair { what, predicted: predicted.map_or(0.0, |time| time.as_us()), measured, spread: 0.0 }
+        };
+        Comparison {
+            value,
+            devices: report.busy.iter().enumerate().map(device).collect(),
+            stages: report.stages.iter().enumerate().map(stage).collect(),
+            ops: ops.unwrap_or_default().into_iter().map(op).collect(),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a run says: as text, or as JSON.
+
+use divvy_core::units::show_number;
+use divvy_exec::executor::Report;
+use serde_json::{Value, json};
+
+use super::measured::{Comparison, Pair};
+use super::prepare::Prepared;
+use crate::show::counted;
+
+/// More stages are not shown one by one.
+const MOST_STAGES: usize = 12;
+/// Timings that scatter more say little.
+pub(in crate::commands) const NOISY: f64 = 0.1;
+
+fn time(us: f64) -> String {
+    if us >= 1e6 {
+        format!("{} s", show_number(us / 1e6, 4))
+    } else if us >= 1e3 {
+        format!("{} ms", show_number(us / 1e3, 4))
+    } else {
+        format!("{} us", show_number(us, 4))
+    }
+}
+
+fn line(pair: &Pair) -> String {
+    let error = pair.error().map_or(String::new(), |error| format!("  ({:+.1} %)", 100.0 * error));
+    format!("predicted {:>10}  measured {:>10}{error}", time(pair.predicted), time(pair.measured))
+}
+
+pub(super) fn text(
+    prepared: &Prepared,
+    compared: &Comparison,
+    report: &Report,
+    verified: Option<f64>,
+    notes: &[String],
+) -> String {
+    let (graph, hardware) = (&prepared.problem.graph, &prepared.problem.hardware);
+    let mut text = format!(
+        "{} of `{}` on `{}`: {} in {} on {}, {}\n",
+        prepared.problem.objective.name(),
+        graph.name(),
+        hardware.name(),
+        counted(report.items as usize, "item"),
+        time(report.wall.as_secs_f64() * 1e6),
+        counted(prepared.spec.devices.len(), "device"),
+        counted(prepared.spec.stages.len(), "stage"),
+    );
+    text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
+    if prepared.is_stream && compared.value.measured > 0.0 {
+        let rate = show_number(1e6 / compared.value.measured, 4);
+        text.push_str(&format!("  throughput     {rate} per second\n"));
+    }
+    for (pair, device) in compared.devices.iter().zip(&prepared.spec.devices) {
+        text.push_str(&format!("  {:<14} {}  cores {}\n", pair.what, line(pair), device.cores));
+    }
+    for pair in compared.stages.iter().take(MOST_STAGES) {
+        text.push_str(&format!("    {:<20} {}\n", pair.what, line(pair)));
+    }
+    if compared.stages.len() > MOST_STAGES {
+        let more = compared.stages.len() - MOST_STAGES;
+        text.push_str(&format!("    and {more} more; --json lists them all\n"));
+    }
+    if report.handover.count() > 0 {
+        text.push_str(&format!("  hand-over      {} (median)\n", time(report.handover.median())));
+    }
+    if let Some(worst) = verified {
+        text.push_str(&format!(
+            "  verified       every item equals the whole model's; largest difference {worst:.1e}\n"
+        ));
+    }
+    let spread = compared.stages.iter().map(|pair| pair.spread).fold(compared.value.spread, f64::max);
+    if spread > NOISY {
+        text.push_str(&format!(
+            "  noisy          timings scatter by {:.0} %; close other programs\n",
+            100.0 * spread
+        ));
+    }
+    notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
+    text
+}
+
+pub(super) fn json(
+    prepared: &Prepared,
+    compared: &Comparison,
+    report: &Report,
+    verified: Option<f64>,
+) -> String {
+    let pair = |pair: &Pair| {
+        json!({
+            "name": pair.what, "predicted_us": pair.predicted, "measured_us": pair.measured,
+            "error": pair.error(), "spread": pair.spread,
+        })
+    };
+    let pairs = |list: &[Pair]| list.iter().map(pair).collect::<Vec<Value>>();
+    let devices = compared.devices.iter().zip(&prepared.spec.devices).map(|(measured, device)| {
+        let mut object = pair(measured);
+        object["cores"] = json!(device.cores.to_string());
+        object
+    });
+    let object = json!({
+        "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
+        "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
+        "value": pair(&compared.value), "devices": devices.collect::<Vec<_>>(),
+        "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
+        "latency_us": report.latency.median(), "latency_99_us": report.latency.quantile(0.99),
+        "handover_us": (report.handover.count() > 0).then(|| report.handover.median()),
+        "largest_difference": verified,
+    });
+    format!("{object}\n")
+}

@@ -1,0 +1,174 @@
+//! `divvy profile` and `divvy run` through the command. ONNX Runtime is needed for nearly all of it: where its library is
+//! absent the tests say so and pass; `./check` installs it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use divvy_exec::backends::library;
+use serde_json::Value;
+
+fn divvy(folder: &Path, arguments: &[&str]) -> Output {
+    let library = library::find();
+    let named = library.iter().map(|path| (library::VARIABLE, path));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+    command.args(arguments).envs(named).current_dir(folder).output().expect("divvy starts")
+}
+
+fn succeeds(folder: &Path, arguments: &[&str]) -> String {
+    let output = divvy(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn fails(folder: &Path, arguments: &[&str]) -> String {
+    let output = divvy(folder, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {errors}");
+    errors
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("it can be made");
+    folder
+}
+
+/// Two CPUs of one core each in one memory.
+const HARDWARE: &str = r#"
+name = "pair"
+description = "Two cores of this machine."
+sources = ["this test"]
+[class.core]
+kind = "cpu"
+memory = "8 GB"
+peak = { fp32 = "20 GFLOP/s" }
+memory_bandwidth = "10 GB/s"
+launch = "1 us"
+[[node]]
+name = "here"
+memory = "16 GB"
+[[device]]
+name = "core"
+class = "core"
+node = "here"
+count = 2
+on_host = true
+"#;
+
+fn model() -> String {
+    format!("{}/../models/mobilenet_v2.onnx", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A folder with a plan for MobileNet; none, with the reason printed, where there is no ONNX Runtime.
+fn planned(name: &str, objective: &str) -> Option<PathBuf> {
+    if let Err(absent) = library::find() {
+        eprintln!("skipped: {absent}; {}", library::FIX);
+        return None;
+    }
+    let folder = scratch(name);
+    std::fs::write(folder.join("pair.toml"), HARDWARE).expect("it can be written");
+    let question =
+        ["plan", &model(), "--on", "pair.toml", "--objective", objective, "--time", "2s", "--quiet"];
+    succeeds(&folder, &[&question[..], &["-o", "plan.json"]].concat());
+    Some(folder)
+}
+
+fn run_json(folder: &Path, more: &[&str]) -> Value {
+    let text = succeeds(folder, &[&["run", "plan.json", "--json", "--warm-up", "1"], more].concat());
+    serde_json::from_str(&text).expect("it is JSON")
+}
+
+#[test]
+fn plans_of_three_objectives_run_and_equal_the_whole_model() {
+    for objective in ["latency", "pipeline", "stream"] {
+        let Some(folder) = planned(objective, objective) else { return };
+        let run = run_json(&folder, &["--repeat", "4", "--verify"]);
+        assert_eq!((run["items"].as_u64(), run["cancelled"].as_bool()), (Some(4), Some(false)), "{run}");
+        let difference = run["largest_difference"].as_f64().expect("it was verified");
+        assert!(difference < 1e-4, "{run}");
+        assert!(run["value"]["measured_us"].as_f64() > Some(0.0), "{run}");
+        let stages = run["stages"].as_array().expect("stages are listed");
+        assert!(stages.iter().all(|stage| stage["measured_us"].as_f64() > Some(0.0)), "{run}");
+        if objective == "pipeline" {
+            assert_eq!(stages.len(), 2, "{run}");
+        }
+    }
+}
+
+#[test]
+fn results_are_saved_and_come_out_the_same_for_the_same_inputs() {
+    let Some(folder) = planned("saved", "pipeline") else { return };
+    run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "one.npz"]);
+    run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "two.npz"]);
+    run_json(&folder, &["--repeat", "1", "--seed", "8", "-o", "other.npz"]);
+    let read = |name: &str| divvy_exec::npy::read(&folder.join(name)).expect("it reads");
+    let one = read("one.npz");
+    assert_eq!(one.len(), 1);
+    assert_eq!(one[0].1.shape, [1, 1000]);
+    assert!(one == read("two.npz") && one != read("other.npz"));
+    assert!(!folder.join("one.part").exists());
+}
+
+#[test]
+fn a_trace_of_the_run_lies_over_the_plan() {
+    let Some(folder) = planned("trace", "pipeline") else { return };
+    let run = run_json(&folder, &["--repeat", "2", "--trace", "trace.json"]);
+    let ops = run["ops"].as_array().expect("ops are listed");
+    assert!(ops.len() > 20, "{} ops have kernels", ops.len());
+    succeeds(&folder, &["report", "plan.json", "--measured", "trace.json", "-o", "report.html"]);
+    let devices: std::collections::BTreeSet<String> = {
+        let text = std::fs::read_to_string(folder.join("trace.json")).expect("it is there");
+        let trace: Value = serde_json::from_str(&text).expect("it is JSON");
+        let spans = trace["spans"].as_array().expect("it has spans").clone();
+        spans.iter().filter_map(|span| span["device"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(devices.into_iter().collect::<Vec<_>>(), ["core1", "core2"]);
+}
+
+#[test]
+fn a_profile_is_measured_and_planned_with() {
+    let Some(folder) = planned("profile", "latency") else { return };
+    let profile =
+        ["profile", &model(), "--on", "pair.toml", "--repeat", "3", "--warm-up", "1", "-o", "times.json"];
+    let text = succeeds(&folder, &profile);
+    assert!(text.starts_with("core: "), "{text}");
+    assert!(!folder.join("times.part").exists());
+    let question =
+        ["plan", &model(), "--on", "pair.toml", "--profile", "times.json", "--json", "--time", "1s"];
+    let plan: Value = serde_json::from_str(&succeeds(&folder, &question)).expect("it is JSON");
+    assert_eq!(plan["calibrated_share"]["measured"].as_f64(), Some(1.0), "{plan}");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let Some(folder) = planned("faults", "pipeline") else { return };
+    let errors = fails(&folder, &["run", "plan.json", "--cores", "core1=9999"]);
+    assert!(errors.contains("--cores"), "{errors}");
+    let errors = fails(&folder, &["run", "plan.json", "--cores", "gpu=0"]);
+    assert!(errors.contains("there are core1, core2"), "{errors}");
+    let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);
+    assert!(errors.contains("absent.npz"), "{errors}");
+    let wrong =
+        divvy_exec::tensor::HostTensor { shape: vec![2], data: divvy_exec::tensor::Data::F32(vec![0.0; 2]) };
+    divvy_exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)]).expect("it can be written");
+    let errors = fails(&folder, &["run", "plan.json", "--input", "wrong.npz", "-o", "out.npz"]);
+    assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
+    let errors = fails(&folder, &["run", "plan.json", "--verify", "--tolerance=-1", "-o", "out.npz"]);
+    assert!(errors.contains("differs from the whole") && !folder.join("out.npz").exists(), "{errors}");
+}
+
+#[test]
+fn an_absent_library_is_said_with_the_fix() {
+    let folder = scratch("library");
+    let output = Command::new(env!("CARGO_BIN_EXE_divvy"))
+        .args(["profile", &model(), "--on", "h200-cpu", "-o", "times.json"])
+        .env("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so")
+        .current_dir(&folder)
+        .output()
+        .expect("divvy starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("ORT_DYLIB_PATH") && errors.contains("pip install onnxruntime"), "{errors}");
+}
