@@ -69,9 +69,26 @@ fn planned(name: &str, objective: &str) -> Option<PathBuf> {
     }
     let folder = scratch(name);
     std::fs::write(folder.join("pair.toml"), HARDWARE).expect("it can be written");
-    let question =
-        ["plan", &model(), "--on", "pair.toml", "--objective", objective, "--time", "2s", "--quiet"];
-    succeeds(&folder, &[&question[..], &["-o", "plan.json"]].concat());
+    let (small, googlenet) = (model(), model().replace("mobilenet_v2", "googlenet"));
+    let mut question = vec!["plan"];
+    // A stream is split by pins, whatever a planner would find in the time it has.
+    question.push(if objective == "stream" { &googlenet } else { &small });
+    question.extend([
+        "--on",
+        "pair.toml",
+        "--objective",
+        objective,
+        "--time",
+        "2s",
+        "--quiet",
+        "-o",
+        "plan.json",
+    ]);
+    if objective == "stream" {
+        question.extend(["--granularity", "op", "--planner", "one-device"]);
+        question.extend(["--pin", "node_linear=core2", "--pin", "node_Conv_810=core1"]);
+    }
+    succeeds(&folder, &question);
     Some(folder)
 }
 
@@ -91,8 +108,8 @@ fn plans_of_three_objectives_run_and_equal_the_whole_model() {
         assert!(run["value"]["measured_us"].as_f64() > Some(0.0), "{run}");
         let stages = run["stages"].as_array().expect("stages are listed");
         assert!(stages.iter().all(|stage| stage["measured_us"].as_f64() > Some(0.0)), "{run}");
-        if objective == "pipeline" {
-            assert_eq!(stages.len(), 2, "{run}");
+        if objective == "stream" {
+            assert!(stages.len() > 1, "{run}");
         }
     }
 }
@@ -113,7 +130,7 @@ fn results_are_saved_and_come_out_the_same_for_the_same_inputs() {
 
 #[test]
 fn a_trace_of_the_run_lies_over_the_plan() {
-    let Some(folder) = planned("trace", "pipeline") else { return };
+    let Some(folder) = planned("trace", "stream") else { return };
     let run = run_json(&folder, &["--repeat", "2", "--trace", "trace.json"]);
     let ops = run["ops"].as_array().expect("ops are listed");
     assert!(ops.len() > 20, "{} ops have kernels", ops.len());
