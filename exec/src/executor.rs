@@ -301,12 +301,12 @@ impl Running {
         for (device, queue) in device_queues.into_iter().enumerate() {
             let (shared, backend) = (shared.clone(), backends[device].clone());
             let name = shared.program.spec.devices[device].name.clone();
-            running.spawn(name, move || Worker::new(&shared, device, &queue).serve(&*backend));
+            running.spawn(&name, move || Worker::new(&shared, device, &queue).serve(&*backend));
         }
         for (link, queue) in link_queues.into_iter().enumerate() {
             let shared = shared.clone();
             let name = shared.program.spec.links[link].name.clone();
-            running.spawn(name, move || carry(&shared, link, &queue));
+            running.spawn(&name, move || carry(&shared, link, &queue));
         }
         for _ in 0..shared.program.spec.devices.len() {
             match running.events.recv() {
@@ -318,19 +318,19 @@ impl Running {
         Ok(running)
     }
 
-    fn spawn(&mut self, name: String, body: impl FnOnce() + Send + 'static) {
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) {
         let shared = self.shared.clone();
-        let about = name.clone();
+        let about = name.to_owned();
         let guarded = move || {
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(body)) {
                 shared.fail(&about, &about, None, death(&*panic));
             }
         };
-        match std::thread::Builder::new().name(name.clone()).spawn(guarded) {
+        match std::thread::Builder::new().name(name.to_owned()).spawn(guarded) {
             Ok(thread) => self.threads.push(thread),
             Err(cause) => {
                 let error = StageError::new(format!("its thread cannot be started: {cause}"));
-                self.shared.fail(&name, &name, None, error);
+                self.shared.fail(name, name, None, error);
             }
         }
     }

@@ -20,7 +20,7 @@ struct Toy {
 struct Number(i64, Arc<AtomicI64>);
 
 impl Number {
-    fn new(value: i64, alive: &Arc<AtomicI64>) -> Tensor {
+    fn tensor(value: i64, alive: &Arc<AtomicI64>) -> Tensor {
         alive.fetch_add(1, Ordering::Relaxed);
         Tensor::new(Number(value, alive.clone()))
     }
@@ -43,7 +43,7 @@ impl Stored for Number {
         if self.0 == 666 {
             return Err(StageError::new("this number is not sent"));
         }
-        Ok(Number::new(self.0, &self.1))
+        Ok(Number::tensor(self.0, &self.1))
     }
     fn byte_count(&self) -> usize {
         8
@@ -96,7 +96,7 @@ impl Stage for ToyStage {
             _ => {}
         }
         let step = self.what.parse::<i64>().unwrap_or(0);
-        Ok((0..self.outputs).map(|_| Number::new(sum + step, &self.alive)).collect())
+        Ok((0..self.outputs).map(|_| Number::tensor(sum + step, &self.alive)).collect())
     }
 }
 
@@ -137,7 +137,7 @@ fn run(spec: ProgramSpec, window: usize, count: u64) -> Result<(Vec<i64>, Report
     let mut running = running?;
     let (mut out, mut next) = (Vec::new(), 0);
     let mut source =
-        |item| (item < count).then(|| vec![Number::new(i64::try_from(item).expect("few"), &alive)]);
+        |item| (item < count).then(|| vec![Number::tensor(i64::try_from(item).expect("few"), &alive)]);
     let mut sink = |item: u64, values: Vec<Tensor>| {
         assert_eq!(item, next, "items come in order");
         next += 1;
@@ -161,7 +161,7 @@ fn a_hundred_thousand_items_pass_in_order_each_once_and_leave_nothing_behind() {
     let (running, alive) = start(chain("1", "2"), 4);
     let mut running = running.expect("it starts");
     let (count, mut next, mut most) = (100_000i64, 0i64, 0);
-    let mut source = |item| (item < count as u64).then(|| vec![Number::new(item as i64, &alive)]);
+    let mut source = |item| (item < count as u64).then(|| vec![Number::tensor(item as i64, &alive)]);
     let mut sink = |item: u64, values: Vec<Tensor>| {
         most = most.max(alive.load(Ordering::Relaxed));
         assert_eq!((item as i64, number(&values[0])), (next, next + 3));
@@ -264,7 +264,7 @@ fn a_run_that_is_cancelled_finishes_what_is_under_way() {
     let mut running = running.expect("it starts");
     let cancelled = AtomicBool::new(false);
     let mut came = 0;
-    let mut source = |_| Some(vec![Number::new(0, &alive)]);
+    let mut source = |_| Some(vec![Number::tensor(0, &alive)]);
     let mut sink = |_, _| {
         came += 1;
         cancelled.store(came >= 5, Ordering::Relaxed);
@@ -281,7 +281,7 @@ fn a_program_can_run_again_but_not_after_a_failure() {
     let (running, alive) = start(chain("1", "fails at 5"), 2);
     let mut running = running.expect("it starts");
     let mut once = |value: i64| {
-        let mut source = |item| (item == 0).then(|| vec![Number::new(value, &alive)]);
+        let mut source = |item| (item == 0).then(|| vec![Number::tensor(value, &alive)]);
         running.run(&mut source, &mut |_, _| Ok(()), &AtomicBool::new(false), 0).map(|report| report.items)
     };
     assert_eq!((once(0), once(1)), (Ok(1), Ok(1)));

@@ -7,6 +7,7 @@
 //! A class that is done is kept beside the profile until all are, so that a run that was stopped goes on.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,14 +79,14 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let mut done = kept.read(problem.graph.op_count());
     for (class, device) in classes {
         steps.show(&class);
-        if !done.contains_key(&class) {
-            let measured = subject.measure(class.clone(), device, &cancelled)?;
+        if let Entry::Vacant(place) = done.entry(class.clone()) {
+            let measured = subject.measure(class, device, &cancelled)?;
             if cancelled.load(Ordering::Relaxed) {
                 let text =
                     format!("stopped; the same command goes on with what is in {}\n", kept.path.display());
                 return Ok(Done { text, passed: false });
             }
-            done.insert(class, measured);
+            place.insert(measured);
             kept.write(&done)?;
         }
         steps.step();
