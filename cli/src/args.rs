@@ -408,6 +408,15 @@ pub(crate) struct ProfileArgs {
     /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
     #[arg(long, value_name = "DEVICE=CORES")]
     pub(crate) cores: Vec<String>,
+    /// Inputs that run at once, such as 1,2,4; each is a batch size of the profile
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) batch: Vec<u32>,
+    /// Take times from a profile that ONNX Runtime wrote, instead of measuring; CLASS=FILE for one of several classes
+    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
+    pub(crate) from: Vec<String>,
+    /// Write the hardware to this file, its links as measured
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    pub(crate) hardware: Option<PathBuf>,
     /// Runs that count, once plain and once with every kernel timed
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = items())]
     pub(crate) repeat: u64,
@@ -456,6 +465,9 @@ pub(crate) struct RunArgs {
     /// Write when each op ran to this file, for `divvy report --measured`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Write op times that agree with what was measured to this file, for `divvy plan --profile`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) learn: Option<PathBuf>,
     /// Compare every item's results with those of the whole model
     #[arg(long)]
     pub(crate) verify: bool,

@@ -100,9 +100,10 @@ pub(crate) fn assemble(model: &str, args: &ProblemArgs) -> Result<Assembled, Fai
         read(model, &args.reading, |own| constraints(args, own))?;
     let mut sources = vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(sha256) }];
     if let Some(path) = &args.profile {
-        let (profile, source) = bring_profile(path, &spec.graph)?;
-        spec.profile = profile;
-        sources.push(source);
+        let brought = bring_profile(path, &spec.graph)?;
+        spec.profile = brought.profile;
+        spec.constraints.colocate.extend(brought.together);
+        sources.push(brought.source);
     }
     let (objective, hardware) = match &args.on {
         Some(name) => {
@@ -287,7 +288,9 @@ fn pair(option: &str, text: &str) -> Result<(String, String), Failure> {
 }
 
 /// The times in another file, matched to the model's ops by name.
-fn bring_profile(path: &str, graph: &GraphSpec) -> Result<(Profile, Source), Failure> {
+///
+/// A file that holds nothing but times may say which ops are run as one; they stay together then.
+fn bring_profile(path: &str, graph: &GraphSpec) -> Result<BroughtProfile, Failure> {
     let loaded = file::load(path)?;
     let other = import::import_problem(&loaded)?;
     let rows: HashMap<&str, usize> =
@@ -320,5 +323,16 @@ fn bring_profile(path: &str, graph: &GraphSpec) -> Result<(Profile, Source), Fai
     };
     let profile =
         Profile { classes: other.profile.classes.iter().map(pick).collect(), whole_model: Vec::new() };
-    Ok((profile, Source { role: "profile".into(), path: path.to_owned(), sha256: Some(loaded.sha256) }))
+    let source = Source { role: "profile".into(), path: path.to_owned(), sha256: Some(loaded.sha256) };
+    let only_times = other.hardware.is_none() && other.objective.is_none();
+    let together = if only_times { other.constraints.colocate } else { Vec::new() };
+    Ok(BroughtProfile { profile, together, source })
+}
+
+/// What a file of times brings.
+struct BroughtProfile {
+    profile: Profile,
+    /// Ops that are run as one.
+    together: Vec<Vec<String>>,
+    source: Source,
 }

@@ -36,7 +36,7 @@ fn start(stages: Vec<StageModel>, backend: &Arc<dyn Backend>, window: usize) -> 
     let devices = cores.into_iter().enumerate();
     let devices: Vec<_> = devices.map(|(i, cores)| DeviceSpec { name: format!("core{i}"), cores }).collect();
     let backends = vec![backend.clone(); devices.len()];
-    let stages = stages.into_iter().enumerate().map(|(device, model)| StageSpec { model, device });
+    let stages = stages.into_iter().enumerate().map(|(device, model)| StageSpec::new(model, device));
     let (stages, inputs) = (stages.collect(), input);
     let spec = ProgramSpec { devices, stages, inputs, results, ..ProgramSpec::default() };
     Ok(Running::start(Program::new(spec)?, &backends, window)?)

@@ -23,8 +23,9 @@ use crate::tensor::Tensor;
 
 /// How often a waiting run looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
-/// A device that has nothing to do looks for work so long before it sleeps: waking up costs more than most hand-overs.
-const SPIN: Duration = Duration::from_micros(50);
+/// A device that has nothing to do while items are under way looks for work so long before it sleeps: waking up costs
+/// more than a hand-over may. Not where another device uses the same core, which would lose the time.
+const SPIN: Duration = Duration::from_millis(2);
 /// The most timings that are kept of one stage; the oldest go first.
 const MOST_TIMINGS: usize = 1 << 14;
 
@@ -122,7 +123,7 @@ enum Cargo {
 
 enum Event {
     Loaded,
-    Done(u64),
+    Done(u64, Instant),
     Failed(Failure),
 }
 
@@ -155,6 +156,8 @@ struct Shared {
     links: Vec<Sender<Cargo>>,
     events: Sender<Event>,
     stopping: AtomicBool,
+    /// Whether items are under way.
+    active: AtomicBool,
     measured: Vec<Mutex<Measured>>,
     epoch: Instant,
     /// Items below this number leave spans.
@@ -239,7 +242,7 @@ impl Shared {
             self.ready(item, stage);
         }
         if spec.stages.is_empty() {
-            let _ = self.events.send(Event::Done(item));
+            let _ = self.events.send(Event::Done(item, Instant::now()));
         }
     }
 
@@ -292,6 +295,7 @@ impl Running {
             links,
             events: sender,
             stopping: AtomicBool::new(false),
+            active: AtomicBool::new(false),
             epoch: Instant::now(),
             traced: AtomicU32::new(0),
             program,
@@ -358,7 +362,9 @@ impl Running {
         if let Some(failure) = &self.failed {
             return Err(failure.clone());
         }
+        self.shared.active.store(true, Ordering::Relaxed);
         let result = self.run_items(source, sink, cancelled, traced);
+        self.shared.active.store(false, Ordering::Relaxed);
         if let Err(failure) = &result {
             self.failed = Some(failure.clone());
         }
@@ -409,11 +415,11 @@ impl Running {
                     return Err(Failure { item, ..failure });
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.lost()),
-                Ok(Event::Done(item)) => {
-                    end = Instant::now();
+                Ok(Event::Done(item, at)) => {
+                    end = at.max(end);
                     first_end.get_or_insert(end);
                     let came_in = entered[(item % shared.window) as usize];
-                    remember(&mut latency, end.duration_since(came_in).as_secs_f64() * 1e6);
+                    remember(&mut latency, at.duration_since(came_in).as_secs_f64() * 1e6);
                     finished.insert(item);
                 }
             }
@@ -510,13 +516,18 @@ struct Worker<'a> {
     own: Vec<usize>,
     /// Where the order must be kept: which of its stages comes next, of which item.
     turn: (u64, usize),
+    /// Whether no other device uses its cores.
+    alone: bool,
 }
 
 impl<'a> Worker<'a> {
     fn new(shared: &'a Shared, device: usize, queue: &'a Receiver<Message>) -> Worker<'a> {
         let stages = shared.program.spec.stages.iter().enumerate();
         let own = stages.filter(|(_, stage)| stage.device == device).map(|(i, _)| i).collect();
-        Worker { shared, device, queue, ready: BinaryHeap::new(), own, turn: (0, 0) }
+        let devices = shared.program.spec.devices.iter().enumerate();
+        let cores = &shared.program.spec.devices[device].cores;
+        let alone = devices.filter(|(i, _)| *i != device).all(|(_, other)| !other.cores.overlap(cores));
+        Worker { shared, device, queue, ready: BinaryHeap::new(), own, turn: (0, 0), alone }
     }
 
     fn serve(mut self, backend: &dyn Backend) {
@@ -608,7 +619,7 @@ impl<'a> Worker<'a> {
     /// Looks for a message for a moment, then sleeps until there is one.
     fn wait(&self) -> Option<Message> {
         let start = Instant::now();
-        while start.elapsed() < SPIN {
+        while self.alone && self.shared.active.load(Ordering::Relaxed) && start.elapsed() < SPIN {
             match self.queue.try_recv() {
                 Ok(message) => return Some(message),
                 Err(TryRecvError::Empty) => std::hint::spin_loop(),
@@ -660,7 +671,7 @@ impl<'a> Worker<'a> {
         }
         drop(outputs);
         if state.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let _ = shared.events.send(Event::Done(item));
+            let _ = shared.events.send(Event::Done(item, Instant::now()));
         }
         true
     }

@@ -13,6 +13,11 @@ impl Timings {
         Timings { sorted: values }
     }
 
+    /// All of them, ascending.
+    pub fn values(&self) -> &[f64] {
+        &self.sorted
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.sorted.len()
@@ -27,6 +32,11 @@ impl Timings {
     /// The middle one.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
+    }
+
+    /// The average; 0 without any.
+    pub fn mean(&self) -> f64 {
+        self.sorted.iter().sum::<f64>() / (self.count().max(1) as f64)
     }
 
     /// The distance of the quarters from each other over the median: 0 on a quiet machine.
@@ -45,8 +55,8 @@ mod tests {
     #[test]
     fn medians_and_spread() {
         let timings = Timings::new(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
-        assert_eq!(timings.median(), 3.0);
+        assert_eq!((timings.median(), timings.mean()), (3.0, 3.0));
         assert!((timings.spread() - 2.0 / 3.0).abs() < 1e-12);
-        assert_eq!((Timings::default().median(), Timings::default().spread()), (0.0, 0.0));
+        assert_eq!((Timings::default().mean(), Timings::default().spread()), (0.0, 0.0));
     }
 }

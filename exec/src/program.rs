@@ -21,6 +21,20 @@ pub struct StageSpec {
     pub model: StageModel,
     /// A position in the list of devices.
     pub device: usize,
+    /// Put before the names of the model's values to tell them from those of another copy of it.
+    pub prefix: String,
+}
+
+impl StageSpec {
+    /// A stage of the only copy of a model.
+    pub fn new(model: StageModel, device: usize) -> StageSpec {
+        StageSpec { model, device, prefix: String::new() }
+    }
+
+    /// What the program calls a value of the stage's model.
+    fn value(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
 }
 
 /// A way between two memories: values that cross are copied. Devices that no link joins share a memory.
@@ -89,15 +103,17 @@ enum Maker {
 impl Program {
     /// Works out what feeds what; fails with the first fault.
     pub fn new(spec: ProgramSpec) -> Result<Program, String> {
-        let mut makers: HashMap<&str, Maker> = HashMap::new();
-        let inputs = spec.inputs.iter().enumerate().map(|(i, name)| (name, Maker::Input(i)));
+        let mut makers: HashMap<String, Maker> = HashMap::new();
+        let inputs = spec.inputs.iter().enumerate().map(|(i, name)| (name.clone(), Maker::Input(i)));
         let outputs = spec.stages.iter().enumerate().flat_map(|(s, stage)| {
-            stage.model.outputs.iter().enumerate().map(move |(o, name)| (name, Maker::Stage(s, o)))
+            let outputs = stage.model.outputs.iter().enumerate();
+            outputs.map(move |(o, name)| (stage.value(name), Maker::Stage(s, o)))
         });
         for (name, maker) in inputs.chain(outputs) {
-            if makers.insert(name, maker).is_some() {
+            if makers.contains_key(&name) {
                 return Err(format!("`{name}` is made twice"));
             }
+            makers.insert(name, maker);
         }
         let mut of_input = vec![Readers::default(); spec.inputs.len()];
         let mut of_output: Vec<Vec<Readers>> =
@@ -109,7 +125,8 @@ impl Program {
             }
             for (i, name) in stage.model.inputs.iter().enumerate() {
                 let slot = Slot { stage: s, input: i };
-                match makers.get(name.as_str()) {
+                let name = stage.value(name);
+                match makers.get(&name) {
                     None => return Err(format!("stage `{about}` needs `{name}`, which nothing makes")),
                     Some(&Maker::Input(input)) => of_input[input].near.push(slot),
                     Some(&Maker::Stage(from, _)) if from >= s => {

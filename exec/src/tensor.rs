@@ -174,6 +174,49 @@ impl HostTensor {
         }
     }
 
+    /// Several of one type and shape as one, along the first dimension; none if they differ or have no dimension.
+    pub fn stack(parts: &[&HostTensor]) -> Option<HostTensor> {
+        let first = parts.first()?;
+        let rows: usize = parts.iter().map(|part| part.shape.first()).sum::<Option<usize>>()?;
+        let fits = |part: &&&HostTensor| {
+            part.shape[1..] == first.shape[1..] && part.element() == first.element()
+        };
+        if !parts.iter().all(|part| fits(&part)) {
+            return None;
+        }
+        macro_rules! united {
+            ($($kind:ident),*) => {
+                match &first.data {
+                    $(Data::$kind(_) => Data::$kind(parts.iter().flat_map(|part| match &part.data {
+                        Data::$kind(values) => values.as_slice(),
+                        _ => &[],
+                    }).copied().collect()),)*
+                }
+            };
+        }
+        let data = united!(F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool);
+        let mut shape = first.shape.clone();
+        shape[0] = rows;
+        Some(HostTensor { shape, data })
+    }
+
+    /// One of `count` equal parts along the first dimension; none if it cannot be divided so.
+    pub fn part(&self, index: usize, count: usize) -> Option<HostTensor> {
+        let rows = *self.shape.first().filter(|&&rows| rows.is_multiple_of(count) && index < count)? / count;
+        let mut shape = self.shape.clone();
+        shape[0] = rows;
+        let size: usize = shape.iter().product();
+        let (from, to) = (index * size, (index + 1) * size);
+        macro_rules! cut {
+            ($($kind:ident),*) => {
+                match &self.data {
+                    $(Data::$kind(values) => Data::$kind(values[from..to].to_vec()),)*
+                }
+            };
+        }
+        Some(HostTensor { shape, data: cut!(F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool) })
+    }
+
     /// Elements made from random numbers in [0, 1): floats about 0 with spread 1, whole numbers below `below`.
     pub fn random(
         element: Element,
@@ -221,5 +264,22 @@ impl Stored for HostTensor {
 
     fn byte_count(&self) -> usize {
         for_each_type!(&self.data, values => size_of_val(values.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stacked_comes_apart_again() {
+        let row = |from: i32| HostTensor { shape: vec![1, 3], data: Data::I32((from..from + 3).collect()) };
+        let (a, b) = (row(0), row(7));
+        let both = HostTensor::stack(&[&a, &b]).unwrap();
+        assert_eq!(both.shape, [2, 3]);
+        assert_eq!((both.part(0, 2), both.part(1, 2)), (Some(a.clone()), Some(b)));
+        assert_eq!((both.part(2, 2), both.part(0, 3)), (None, None));
+        let other = HostTensor { shape: vec![1, 3], data: Data::F32(vec![0.0; 3]) };
+        assert_eq!(HostTensor::stack(&[&a, &other]), None);
     }
 }

@@ -109,7 +109,7 @@ fn stage(what: &str, device: usize, inputs: &[&str], outputs: &[&str]) -> StageS
     let name = format!("stage-{}", outputs[0]);
     let model =
         StageModel { name, bytes: what.as_bytes().to_vec(), inputs: list(inputs), outputs: list(outputs) };
-    StageSpec { model, device }
+    StageSpec::new(model, device)
 }
 
 /// x -> a (on one) -> y (on two).

@@ -1,5 +1,8 @@
 //! `divvy run`: a plan, run on this machine and compared with what was predicted.
 
+mod groups;
+pub(super) mod kernels;
+mod learn;
 mod measured;
 pub(super) mod prepare;
 pub(super) mod show;
@@ -20,6 +23,7 @@ use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::file;
 use divvy_io::plan_file::PlanFile;
 
+use self::groups::Group;
 use self::measured::Comparison;
 use self::prepare::Prepared;
 use crate::args::RunArgs;
@@ -31,7 +35,7 @@ use crate::{Done, tell};
 const RANDOM_INPUTS: u64 = 4;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
-    for path in [&args.output, &args.trace].into_iter().flatten() {
+    for path in [&args.output, &args.trace, &args.learn].into_iter().flatten() {
         file::check_writable(path)?;
     }
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
@@ -47,10 +51,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let cancelled = cancel_on_interrupt_saying(
         "stopping when the items under way are done (Ctrl-C again to quit at once)",
     );
-    let fed = feeds(&inputs, &*backend)?;
+    let fed = feeds(&items_of(&prepared, &inputs)?, &*backend)?;
     warm_up(&mut running, &fed, args.warm_up, &cancelled)?;
     let progress = Progress::about("running");
-    let mut check = Check { expected, names: &prepared.spec.results, worst: 0.0, first: None };
+    let names = &prepared.whole.results;
+    let mut check = Check { expected, groups: &prepared.groups, names, worst: 0.0, first: None };
     let report = items(&mut running, args, &fed, &mut check, &cancelled)?;
     drop(running);
     drop(progress);
@@ -64,6 +69,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let mut notes = Vec::new();
     if let Some(path) = &args.output {
         notes.push(save(path, &check, &report)?);
+    }
+    if let Some(path) = &args.learn {
+        notes.push(learn::write(path, &prepared, &report)?);
     }
     if let Some(path) = &args.trace {
         let shown = path.display();
@@ -163,10 +171,18 @@ fn on_host(values: &[Tensor]) -> Result<Vec<HostTensor>, String> {
     values.iter().map(|value| value.stored().to_host().map_err(|error| error.to_string())).collect()
 }
 
+/// The items that inputs make: one each, or one of all of them where the plan is for several.
+fn items_of(prepared: &Prepared, inputs: &[Vec<HostTensor>]) -> Result<Vec<Vec<HostTensor>>, Failure> {
+    let together: usize = prepared.groups.iter().map(|group| group.inputs.len()).sum();
+    let items = inputs.chunks(together.max(1)).map(|inputs| groups::feed(&prepared.groups, inputs));
+    items.collect::<Result<_, _>>().map_err(Failure::Environment)
+}
+
 /// Looks at what comes out.
 struct Check<'a> {
-    /// For each set of inputs, what the whole model gives.
+    /// For each input, what the whole model gives.
     expected: Option<Vec<Vec<HostTensor>>>,
+    groups: &'a [Group],
     names: &'a [String],
     worst: f64,
     /// The results of the first item.
@@ -179,27 +195,45 @@ impl Check<'_> {
             self.first = Some(values.to_vec());
         }
         let Some(expected) = &self.expected else { return Ok(()) };
-        let expected = &expected[(item % expected.len() as u64) as usize];
-        for ((name, expected), found) in self.names.iter().zip(expected).zip(on_host(values)?) {
-            let far = difference(expected, &found).map_err(|fault| format!("`{name}`: {fault}"))?;
-            if far > tolerance {
-                let percent = 100.0 * far;
-                return Err(format!(
-                    "`{name}` differs from the whole model's by {percent:.3} % of its largest value"
-                ));
+        let found = groups::apart(self.groups, &on_host(values)?)?;
+        let first = item as usize * found.len();
+        for (i, found) in found.iter().enumerate() {
+            let expected = &expected[(first + i) % expected.len()];
+            for ((name, expected), found) in self.names.iter().zip(expected).zip(found) {
+                let far = difference(expected, found).map_err(|fault| format!("`{name}`: {fault}"))?;
+                if far > tolerance {
+                    let percent = 100.0 * far;
+                    return Err(format!(
+                        "`{name}` differs from the whole model's by {percent:.3} % of its largest value"
+                    ));
+                }
+                self.worst = self.worst.max(far);
             }
-            self.worst = self.worst.max(far);
         }
         Ok(())
+    }
+
+    /// The results of the first item, those of several inputs one after another; none if no item came out.
+    fn results(&self) -> Result<Option<Vec<HostTensor>>, String> {
+        let Some(first) = &self.first else { return Ok(None) };
+        let of_inputs = groups::apart(self.groups, &on_host(first)?)?;
+        let stacked = (0..self.names.len()).map(|name| {
+            let parts: Vec<&HostTensor> = of_inputs.iter().map(|results| &results[name]).collect();
+            match parts.as_slice() {
+                [only] => Ok((*only).clone()),
+                _ => HostTensor::stack(&parts).ok_or("results of unlike shapes".to_owned()),
+            }
+        });
+        stacked.collect::<Result<_, _>>().map(Some)
     }
 }
 
 /// Writes the first item's results; all of them, or no file.
 fn save(path: &Path, check: &Check<'_>, report: &Report) -> Result<String, Failure> {
-    let Some(first) = check.first.as_ref().filter(|_| report.items > 0) else {
+    let values = check.results().map_err(Failure::Environment)?.filter(|_| report.items > 0);
+    let Some(values) = values else {
         return Err(Failure::Environment("no item came out, so there are no results to write".into()));
     };
-    let values = on_host(first).map_err(Failure::Environment)?;
     let arrays: Vec<(String, HostTensor)> = check.names.iter().cloned().zip(values).collect();
     let staged = path.with_extension("part");
     let written = npy::write(&staged, &arrays)

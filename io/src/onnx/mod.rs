@@ -16,8 +16,10 @@
 //! | [`pieces`] | says which nodes a plan puts together |
 //! | [`flops`] | counts the operations of a node |
 //! | [`cut`] | cuts a model into pieces that run one after another |
+//! | [`batch`] | makes a model take several inputs at once |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
+pub mod batch;
 pub mod cut;
 pub mod facts;
 pub mod fixed_shapes;

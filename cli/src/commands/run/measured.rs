@@ -41,7 +41,7 @@ impl Comparison {
         } else {
             (report.latency.median(), report.latency.spread())
         };
-        let what = if prepared.is_stream { "period" } else { "latency" };
+        let what = if prepared.is_stream { "period" } else { prepared.problem.objective.name() };
         let value = Pair { what: what.into(), predicted: prepared.score.value.as_us(), measured, spread };
         let items = report.items.max(1) as f64;
         let device = |(i, busy): (usize, &std::time::Duration)| Pair {
@@ -52,7 +52,9 @@ impl Comparison {
         };
         let stage = |(i, timings): (usize, &divvy_exec::measure::Timings)| {
             let on = prepared.devices[prepared.spec.stages[i].device];
-            let times = prepared.ops[i].iter().filter_map(|&op| problem.time(op, on));
+            let size = prepared.groups[prepared.group_of[i]].size();
+            let costs = prepared.ops[i].iter().filter_map(|&op| problem.cost(op, on, size));
+            let times = costs.map(|cost| cost.time);
             Pair {
                 what: prepared.spec.stages[i].model.name.clone(),
                 predicted: times.map(|time| time.as_us()).sum(),
@@ -60,15 +62,17 @@ impl Comparison {
                 spread: timings.spread(),
             }
         };
-        let mut device_of = vec![None; problem.graph.op_count()];
+        let mut predicted_of = vec![0.0; problem.graph.op_count()];
         for (stage, ops) in prepared.ops.iter().enumerate() {
             let on = prepared.devices[prepared.spec.stages[stage].device];
-            ops.iter().for_each(|op| device_of[op.index()] = Some(on));
+            let size = prepared.groups[prepared.group_of[stage]].size();
+            let cost = |op: OpId| problem.cost(op, on, size).map_or(0.0, |cost| cost.time.as_us());
+            ops.iter().for_each(|&op| predicted_of[op.index()] += cost(op));
         }
         let op = |(op, measured): (OpId, f64)| {
-            let predicted = device_of[op.index()].and_then(|device| problem.time(op, device));
+            let predicted = predicted_of[op.index()];
             let what = problem.graph.op_name(op).to_owned();
-            Pair { what, predicted: predicted.map_or(0.0, |time| time.as_us()), measured, spread: 0.0 }
+            Pair { what, predicted, measured, spread: 0.0 }
         };
         Comparison {
             value,

@@ -15,9 +15,9 @@ use divvy_exec::cores::Cores;
 use divvy_exec::npy;
 use divvy_exec::program::{DeviceSpec, LinkSpec, ProgramSpec, StageSpec};
 use divvy_exec::tensor::{Element, HostTensor};
-use divvy_io::onnx::cut::{CutPiece, cut};
+use divvy_io::onnx::batch::with_batch;
+use divvy_io::onnx::cut::{CutPiece, Piece, cut};
 use divvy_io::onnx::fixed_shapes::FixedShapes;
-use divvy_io::onnx::import::op_names;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::pieces::{self, Cutting};
 use divvy_io::onnx::proto::{Graph, Model};
@@ -26,6 +26,8 @@ use divvy_io::onnx::weights::bring_in;
 use divvy_io::plan_file::PlanFile;
 use prost::Message;
 
+use super::groups::{Group, groups};
+use super::kernels::{Owners, marked};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::model_of_plan::model_of_plan;
@@ -50,13 +52,20 @@ pub(super) struct Prepared {
     pub(super) whole: ProgramSpec,
     /// For each stage, the ops of the problem in it.
     pub(super) ops: Vec<Vec<OpId>>,
+    /// Which inputs of an item go together.
+    pub(super) groups: Vec<Group>,
+    /// For each stage, its group.
+    pub(super) group_of: Vec<usize>,
     /// For each device of the program, the device of the problem.
     pub(super) devices: Vec<DeviceId>,
-    /// For each node of the model, its op.
-    pub(super) op_of_node: Vec<Option<OpId>>,
+    /// Where kernels belong.
+    pub(super) owners: Owners,
     pub(super) inputs: Vec<Input>,
     pub(super) warnings: Vec<String>,
 }
+
+/// What to do with a plan that cannot be run.
+const RUNNABLE: &str = "run a latency, batch, pipeline or stream plan that can be cut";
 
 fn fault(path: &str, message: impl Into<String>, fix: &str) -> Failure {
     Failure::Input(path.to_owned(), InputError::new(Code::Contradiction, "run", message, fix).into())
@@ -68,27 +77,20 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         fault(&args.plan, format!("the plan is not valid: {first}"), "plan anew")
     })?;
     let cutting = match &plan.plan {
-        Plan::Latency(_) => Cutting::Prompt,
+        Plan::Latency(_) | Plan::Batch(_) => Cutting::Prompt,
         Plan::Pipeline(_) | Plan::Stream(_) => Cutting::Fewest,
-        other => {
-            let message = format!("a {} plan cannot be run yet", other.objective_name());
-            return Err(fault(&args.plan, message, "run a latency, pipeline or stream plan"));
+        Plan::ColdStart(_) => {
+            let message = "a cold-start plan moves weights between devices, which CPU cores do not";
+            return Err(fault(&args.plan, message, RUNNABLE));
         }
     };
+    let groups = groups(&plan.problem, &plan.plan).map_err(|reason| fault(&args.plan, reason, RUNNABLE))?;
     let (path, mut model) = model_of_plan(args.model.as_deref(), &args.plan, plan)?;
     let mut warnings = Vec::new();
     fill_weights(&mut model, &path, args.seed, &mut warnings)?;
     let empty = Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let facts = infer(&model, &plan.reading.dims);
-    let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
-    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph, &fixed, cutting)
-        .map_err(|reason| fault(&args.plan, reason, "run a latency, pipeline or stream plan"))?;
-    let outlines = Outlines::new(&model, &plan.reading.dims, &facts);
-    let cut_up = |model: Model| {
-        cut(&fixed.write_down(model, &pieces), &pieces, &outlines)
-            .map_err(|error| fault(&path, error.to_string(), "choose another plan"))
-    };
     let devices = used_devices(&plan.plan, &plan.problem);
     let specs = device_specs(args, &plan.problem, &devices, &mut warnings)?;
     let inputs =
@@ -98,38 +100,96 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         links: links(&plan.problem, &devices),
         inputs: inputs.iter().map(|input| input.name.clone()).collect(),
         results,
-        in_order: cutting == Cutting::Prompt,
+        in_order: cutting == Cutting::Prompt && groups.len() == 1,
         devices: specs,
         stages: Vec::new(),
     };
-    let with = |cut: Vec<CutPiece>| {
-        let stages = cut.into_iter().filter(|piece| !piece.outputs.is_empty());
-        ProgramSpec { stages: stages.map(|piece| stage(piece, &base)).collect(), ..base.clone() }
-    };
-    let op_of_node = ops_of_nodes(&plan.problem, graph);
-    let spec = with(cut_up(model.clone())?);
-    let marked = with(cut_up(marked(model.clone()))?);
-    let names: HashMap<&str, usize> = pieces.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
-    let ops_in = |stage: &StageSpec| -> Vec<OpId> {
-        let nodes = names.get(stage.model.name.as_str()).map_or(&[][..], |&piece| &pieces[piece].nodes);
-        let mut seen = HashSet::new();
-        nodes.iter().filter_map(|&node| op_of_node[node]).filter(|op| seen.insert(*op)).collect()
-    };
-    let ops = spec.stages.iter().map(ops_in).collect();
+    let owners = Owners::new(&plan.problem, graph);
     let whole = whole(&model, &base);
+    let is_batch = matches!(plan.plan, Plan::Batch(_));
+    let (inputs_of_group, results_of_group) = (base.inputs.clone(), base.results.clone());
+    let mut spec = ProgramSpec { inputs: Vec::new(), results: Vec::new(), ..base };
+    let mut marked_spec = spec.clone();
+    let (mut ops, mut group_of) = (Vec::new(), Vec::new());
+    for (number, group) in groups.iter().enumerate() {
+        let prefix = if groups.len() > 1 { format!("group{number}:") } else { String::new() };
+        let size = is_batch.then(|| group.size());
+        let pieces = Pieces::new(args, plan, &path, &model, group, size, cutting)?;
+        for (spec, pieces) in [(&mut spec, &pieces.plain), (&mut marked_spec, &pieces.marked)] {
+            spec.inputs.extend(inputs_of_group.iter().map(|name| format!("{prefix}{name}")));
+            spec.results.extend(results_of_group.iter().map(|name| format!("{prefix}{name}")));
+            let stages: Vec<StageSpec> = pieces.iter().map(|piece| stage(piece, spec, &prefix)).collect();
+            spec.stages.extend(stages);
+        }
+        ops.extend(pieces.plain.iter().map(|piece| pieces.ops(piece, &owners)));
+        group_of.resize(ops.len(), number);
+    }
     Ok(Prepared {
         problem: plan.problem.clone(),
         score: verdict.score,
         is_stream: cutting == Cutting::Fewest,
         spec,
-        marked,
+        marked: marked_spec,
         whole,
         ops,
+        groups,
+        group_of,
         devices,
-        op_of_node,
+        owners,
         inputs,
         warnings,
     })
+}
+
+/// The model of one group, cut.
+struct Pieces {
+    pieces: Vec<Piece>,
+    plain: Vec<CutPiece>,
+    /// The same with every node named by its position.
+    marked: Vec<CutPiece>,
+}
+
+impl Pieces {
+    fn new(
+        args: &RunArgs,
+        plan: &PlanFile,
+        path: &str,
+        model: &Model,
+        group: &Group,
+        size: Option<u32>,
+        cutting: Cutting,
+    ) -> Result<Pieces, Failure> {
+        let batched = |size| {
+            with_batch(model, size).map_err(|reason| {
+                fault(path, reason, "batch plans need a model whose inputs begin with a dimension of inputs")
+            })
+        };
+        let sized = size.map(batched).transpose()?;
+        let model = sized.as_ref().unwrap_or(model);
+        let empty = Graph::default();
+        let graph = model.graph.as_ref().unwrap_or(&empty);
+        let facts = infer(model, &plan.reading.dims);
+        let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
+        let pieces = pieces::pieces(&plan.problem, &group.plan, graph, &fixed, cutting)
+            .map_err(|reason| fault(&args.plan, reason, RUNNABLE))?;
+        let outlines = Outlines::new(model, &plan.reading.dims, &facts);
+        let cut_up = |model: Model| {
+            let cut = cut(&fixed.write_down(model, &pieces), &pieces, &outlines);
+            let mut cut = cut.map_err(|error| fault(path, error.to_string(), "choose another plan"))?;
+            cut.retain(|piece| !piece.outputs.is_empty());
+            Ok::<_, Failure>(cut)
+        };
+        let (plain, marked) = (cut_up(model.clone())?, cut_up(marked(model.clone()))?);
+        Ok(Pieces { plain, marked, pieces })
+    }
+
+    /// The ops of the problem in a piece, each once.
+    fn ops(&self, piece: &CutPiece, owners: &Owners) -> Vec<OpId> {
+        let found = self.pieces.iter().find(|other| other.name == piece.name);
+        let mut seen = HashSet::new();
+        let nodes = found.map_or(&[][..], |piece| &piece.nodes).iter();
+        nodes.filter_map(|&node| owners.of_nodes()[node]).filter(|op| seen.insert(*op)).collect()
+    }
 }
 
 /// Brings weights into the model; what is missing is made up, and said.
@@ -173,14 +233,18 @@ fn device_specs(
             "`{name}` is no CPU; its part runs on CPU cores, so its times are not those predicted"
         ));
     }
-    cores(&args.cores, &names, warnings)
+    // Every device of the hardware has its share, whether or not the plan uses it, as when it was profiled.
+    let all: Vec<&str> = problem.hardware.devices().map(|d| problem.hardware.device_name(d)).collect();
+    let mut specs = cores(&args.cores, &all)?;
+    specs.retain(|spec| names.contains(&spec.name.as_str()));
+    warn_of_shared_cores(&specs, warnings);
+    Ok(specs)
 }
 
 /// The cores of devices by name.
 pub(in crate::commands) fn cores(
     asked: &[String],
     names: &[&str],
-    warnings: &mut Vec<String>,
 ) -> Result<Vec<DeviceSpec>, Failure> {
     let allowed = Cores::allowed();
     let mut given: BTreeMap<&str, Cores> = BTreeMap::new();
@@ -199,14 +263,14 @@ pub(in crate::commands) fn cores(
         given.insert(name, cores);
     }
     let share = allowed.divided(names.len().max(1));
-    let specs: Vec<DeviceSpec> = names
-        .iter()
-        .zip(share)
-        .map(|(&name, share)| DeviceSpec {
-            name: name.to_owned(),
-            cores: given.get(name).cloned().unwrap_or(share),
-        })
-        .collect();
+    let specs = names.iter().zip(share).map(|(&name, share)| DeviceSpec {
+        name: name.to_owned(),
+        cores: given.get(name).cloned().unwrap_or(share),
+    });
+    Ok(specs.collect())
+}
+
+fn warn_of_shared_cores(specs: &[DeviceSpec], warnings: &mut Vec<String>) {
     for (i, one) in specs.iter().enumerate() {
         if let Some(other) = specs[..i].iter().find(|other| other.cores.overlap(&one.cores)) {
             warnings.push(format!(
@@ -215,7 +279,6 @@ pub(in crate::commands) fn cores(
             ));
         }
     }
-    Ok(specs)
 }
 
 /// A link for each pair of devices that do not share a memory.
@@ -233,13 +296,15 @@ fn links(problem: &Problem, devices: &[DeviceId]) -> Vec<LinkSpec> {
     links
 }
 
-fn stage(piece: CutPiece, base: &ProgramSpec) -> StageSpec {
+fn stage(piece: &CutPiece, base: &ProgramSpec, prefix: &str) -> StageSpec {
     let device = base.devices.iter().position(|device| device.name == piece.device).unwrap_or(0);
-    let bytes = piece.model.encode_to_vec();
-    StageSpec {
-        model: StageModel { name: piece.name, bytes, inputs: piece.inputs, outputs: piece.outputs },
-        device,
-    }
+    let model = StageModel {
+        name: format!("{prefix}{}", piece.name),
+        bytes: piece.model.encode_to_vec(),
+        inputs: piece.inputs.clone(),
+        outputs: piece.outputs.clone(),
+    };
+    StageSpec { model, device, prefix: prefix.to_owned() }
 }
 
 /// The model in one piece, on every core that may be used.
@@ -251,30 +316,8 @@ fn whole(model: &Model, base: &ProgramSpec) -> ProgramSpec {
         outputs: base.results.clone(),
     };
     let device = DeviceSpec { name: "all cores".into(), cores: Cores::allowed() };
-    let (devices, stages) = (vec![device], vec![StageSpec { model, device: 0 }]);
+    let (devices, stages) = (vec![device], vec![StageSpec::new(model, 0)]);
     ProgramSpec { devices, stages, links: Vec::new(), in_order: false, ..base.clone() }
-}
-
-/// Every node named by its position.
-pub(in crate::commands) fn marked(mut model: Model) -> Model {
-    let nodes = model.graph.iter_mut().flat_map(|graph| &mut graph.node).enumerate();
-    nodes.for_each(|(i, node)| node.name = Some(format!("node<{i}>")));
-    model
-}
-
-/// The position in a name that [`marked`] gave, or that a runtime made from one.
-pub(in crate::commands) fn marked_node(name: &str) -> Option<usize> {
-    name.split_once("node<")?.1.split_once('>')?.0.parse().ok()
-}
-
-/// For each node, the op that it is or was folded into.
-pub(in crate::commands) fn ops_of_nodes(problem: &Problem, graph: &Graph) -> Vec<Option<OpId>> {
-    let mut by_name: HashMap<&str, OpId> = HashMap::new();
-    for op in problem.graph.ops() {
-        let spec = problem.graph.op(op);
-        by_name.extend(std::iter::once(&spec.name).chain(&spec.members).map(|name| (name.as_str(), op)));
-    }
-    op_names(graph).iter().map(|name| by_name.get(name.as_str()).copied()).collect()
 }
 
 /// What the model must be given.
@@ -293,13 +336,15 @@ pub(in crate::commands) fn inputs_of(
         .collect()
 }
 
-/// Sets of inputs: one from files, or several that are random.
+/// Inputs of the model for one: as many as an item of a batch plan has, else one from files or several that are random.
 pub(super) fn inputs(
     args: &RunArgs,
     prepared: &Prepared,
     random: u64,
 ) -> Result<Vec<Vec<HostTensor>>, Failure> {
+    let together: usize = prepared.groups.iter().map(|group| group.inputs.len()).sum();
     if args.input.is_empty() {
+        let random = if together > 1 { together as u64 } else { random };
         return (0..random)
             .map(|set| random_inputs(&prepared.inputs, args.seed + set, args.int_below))
             .collect();
@@ -327,10 +372,18 @@ pub(super) fn inputs(
             let message = format!("there is nothing for input `{}`", input.name);
             Failure::option("--input", message, "give an .npz file with an array for each input")
         })?;
-        check_input(input, &array)?;
-        Ok(array)
+        // An array for several inputs has them one after another.
+        let parts: Option<Vec<HostTensor>> =
+            (0..together).map(|i| if together > 1 { array.part(i, together) } else { Some(array.clone()) }).collect();
+        let parts = parts.ok_or_else(|| {
+            let message = format!("`{}` does not divide into {together} inputs", input.name);
+            Failure::option("--input", message, "give the inputs one after another along the first dimension")
+        })?;
+        parts.iter().try_for_each(|part| check_input(input, part))?;
+        Ok(parts)
     };
-    Ok(vec![prepared.inputs.iter().map(take).collect::<Result<_, Failure>>()?])
+    let by_name: Vec<Vec<HostTensor>> = prepared.inputs.iter().map(take).collect::<Result<_, Failure>>()?;
+    Ok((0..together).map(|i| by_name.iter().map(|parts| parts[i].clone()).collect()).collect())
 }
 
 fn check_input(input: &Input, array: &HostTensor) -> Result<(), Failure> {

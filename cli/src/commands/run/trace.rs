@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::ids::OpId;
-use divvy_exec::backend::{Backend, Kernel};
+use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::executor::Happened;
 use divvy_exec::measure::Timings;
@@ -15,7 +15,7 @@ use divvy_io::file;
 use divvy_io::plan_file::PlanFile;
 use serde_json::{Value, json};
 
-use super::prepare::{Prepared, marked_node};
+use super::prepare::Prepared;
 use super::{start, warm_up};
 use crate::failure::Failure;
 
@@ -60,21 +60,22 @@ pub(super) fn write(
     let last = report.spans.iter().map(|span| span.item).max().unwrap_or(0);
     let hardware = &plan.problem.hardware;
     let mut spans: Vec<Value> = Vec::new();
+    // For each op and run; copies of an op for other inputs of the item count too.
     let mut times: BTreeMap<OpId, Vec<f64>> = BTreeMap::new();
     for span in report.spans.iter().filter(|span| span.item == last) {
         match span.what {
             Happened::Stage(stage) => {
                 let device = hardware.device_name(prepared.devices[prepared.marked.stages[stage].device]);
                 let runs = running.kernels(stage).map_err(|error| Failure::Environment(error.to_string()))?;
-                for run in runs.iter().skip(WARM_UP as usize) {
-                    for (op, (_, _, busy)) in by_op(run, &prepared.op_of_node) {
-                        times.entry(op).or_default().push(busy);
+                for (i, run) in runs.iter().skip(WARM_UP as usize).enumerate() {
+                    for (op, run) in prepared.owners.by_op(run) {
+                        let times = times.entry(op).or_default();
+                        times.resize(times.len().max(i + 1), 0.0);
+                        times[i] += run.busy;
                     }
                 }
-                for (op, (from, to, _)) in
-                    by_op(runs.last().map_or(&[][..], Vec::as_slice), &prepared.op_of_node)
-                {
-                    let (start, end) = (span.start_us + from, span.start_us + to);
+                for (op, run) in prepared.owners.by_op(runs.last().map_or(&[][..], Vec::as_slice)) {
+                    let (start, end) = (span.start_us + run.start, span.start_us + run.end);
                     let op = plan.problem.graph.op_name(op);
                     spans.push(json!({"op": op, "device": device, "start": start, "end": end}));
                 }
@@ -101,32 +102,4 @@ pub(super) fn write(
     }
     file::write(path, &format!("{}\n", json!({"divvy": "trace", "version": 1, "spans": spans})))?;
     Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times).median())).collect())
-}
-
-/// For each op with kernels: when the first began, when the last ended, how long they took. A kernel that the runtime
-/// put in for itself counts for the next op.
-pub(in crate::commands) fn by_op(
-    kernels: &[Kernel],
-    op_of_node: &[Option<OpId>],
-) -> BTreeMap<OpId, (f64, f64, f64)> {
-    let mut ops: BTreeMap<OpId, (f64, f64, f64)> = BTreeMap::new();
-    let mut add = |op: OpId, kernel: &Kernel| {
-        let (start, end) = (kernel.start_us, kernel.start_us + kernel.duration_us);
-        let entry = ops.entry(op).or_insert((start, end, 0.0));
-        *entry = (entry.0.min(start), entry.1.max(end), entry.2 + kernel.duration_us);
-    };
-    let mut pending: Vec<&Kernel> = Vec::new();
-    let mut last = None;
-    for kernel in kernels {
-        pending.push(kernel);
-        let node = marked_node(&kernel.node).and_then(|node| op_of_node.get(node).copied().flatten());
-        if let Some(op) = node {
-            pending.drain(..).for_each(|kernel| add(op, kernel));
-            last = Some(op);
-        }
-    }
-    if let Some(op) = last {
-        pending.into_iter().for_each(|kernel| add(op, kernel));
-    }
-    ops
 }

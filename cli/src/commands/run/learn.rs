@@ -1,0 +1,93 @@
+//! `--learn`: op times that agree with what was measured, for planning again.
+//!
+//! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
+//! for the piece that waited for it. Ops that were not run where a class has times keep them.
+
+use std::path::Path;
+
+use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
+use divvy_core::ids::OpId;
+use divvy_core::problem::{Problem, ProblemSpec};
+use divvy_core::units::Time;
+use divvy_exec::executor::Report;
+use divvy_io::{file, problem_file};
+
+use super::prepare::Prepared;
+use crate::failure::Failure;
+
+pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result<String, Failure> {
+    let mut classes = known(&prepared.problem);
+    for stage in 0..prepared.spec.stages.len() {
+        let device = prepared.devices[prepared.spec.stages[stage].device];
+        let class = prepared.problem.hardware.class_of(device).index();
+        let size = prepared.groups[prepared.group_of[stage]].size();
+        let took = if prepared.is_stream {
+            // What fills a device is the average; one request is told by its median.
+            report.stages[stage].mean()
+        } else {
+            let waited = if stage > 0 { report.handover.median() } else { 0.0 };
+            report.stages[stage].median() + waited
+        };
+        if let Some(index) = classes[class].batch_sizes.iter().position(|&known| known == size) {
+            stretch(&mut classes[class].costs[index], &prepared.ops[stage], took);
+        }
+    }
+    classes.retain(|class| !class.batch_sizes.is_empty());
+    let problem = &prepared.problem;
+    let profile = Profile { classes, whole_model: Vec::new() };
+    let mut spec = ProblemSpec {
+        graph: problem.graph.spec().clone(),
+        profile,
+        hardware: None,
+        objective: None,
+        constraints: Default::default(),
+    };
+    let name = |op: &OpId| problem.graph.op_name(*op).to_owned();
+    let together = &problem.constraints.colocate;
+    spec.constraints.colocate = together.iter().map(|group| group.iter().map(name).collect()).collect();
+    file::write(path, &format!("{}\n", problem_file::write(&spec)))?;
+    Ok(format!("op times as measured in {}; plan again with --profile", path.display()))
+}
+
+/// The times that the problem has, by class.
+fn known(problem: &Problem) -> Vec<ClassCosts> {
+    let mut classes: Vec<ClassCosts> = vec![ClassCosts::default(); problem.hardware.class_count()];
+    for device in problem.hardware.devices() {
+        let class = &mut classes[problem.hardware.class_of(device).index()];
+        if !class.class.is_empty() {
+            continue;
+        }
+        class.class.clone_from(&problem.hardware.class(device).name);
+        class.batch_sizes = problem.batch_sizes(device).to_vec();
+        let at = |&size: &u32| problem.graph.ops().map(|op| problem.cost(op, device, size)).collect();
+        class.costs = class.batch_sizes.iter().map(at).collect();
+    }
+    classes
+}
+
+/// Makes the times of some ops add up to a time in microseconds; times that are all nothing become equal shares.
+fn stretch(costs: &mut [Option<Cost>], ops: &[OpId], took: f64) {
+    let of = |op: &OpId| costs[op.index()].map_or(0, |cost| cost.time.0) as f64;
+    let sum: f64 = ops.iter().map(of).sum();
+    let share = |op: &OpId| if sum > 0.0 { of(op) / sum } else { 1.0 / ops.len() as f64 };
+    let times: Vec<f64> = ops.iter().map(|op| share(op) * took * 1e6).collect();
+    for (op, time) in ops.iter().zip(times) {
+        costs[op.index()] = Some(Cost { time: Time(time.round() as u64), origin: Origin::Measured });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_stretched_to_what_was_measured() {
+        let cost = |time| Some(Cost { time: Time(time), origin: Origin::Estimated });
+        let mut costs = [cost(1), cost(3), cost(9), None];
+        stretch(&mut costs, &[OpId(0), OpId(1)], 8.0);
+        let times: Vec<Option<u64>> = costs.iter().map(|cost| cost.map(|cost| cost.time.0)).collect();
+        assert_eq!(times, [Some(2_000_000), Some(6_000_000), Some(9), None]);
+        stretch(&mut costs, &[OpId(3)], 2.0);
+        assert_eq!(costs[3].map(|cost| cost.time), Some(Time(2_000_000)));
+    }
+}
