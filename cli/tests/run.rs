@@ -4,7 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use divvy_core::ids::DeviceId;
+use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_exec::backends::library;
+use divvy_io::plan_file::{Claim, PlanFile};
 use serde_json::Value;
 
 fn divvy(folder: &Path, arguments: &[&str]) -> Output {
@@ -84,6 +87,9 @@ fn planned(name: &str, objective: &str) -> Option<PathBuf> {
         "-o",
         "plan.json",
     ]);
+    if objective == "batch" {
+        question.extend(["--inputs", "4"]);
+    }
     if objective == "stream" {
         question.extend(["--granularity", "op", "--planner", "one-device"]);
         question.extend(["--pin", "node_linear=core2", "--pin", "node_Conv_810=core1"]);
@@ -112,6 +118,104 @@ fn plans_of_three_objectives_run_and_equal_the_whole_model() {
             assert!(stages.len() > 1, "{run}");
         }
     }
+}
+
+#[test]
+fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
+    let Some(folder) = planned("batch", "batch") else { return };
+    let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "out.npz"]);
+    assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
+    let results = divvy_exec::npy::read(&folder.join("out.npz")).expect("it reads");
+    assert_eq!(results[0].1.shape, [4, 1000]);
+    // The same inputs divided over two devices: 0 and 3 on one, 1 and 2 on the other.
+    let path = folder.join("plan.json");
+    let loaded = divvy_io::file::load(&path.to_string_lossy()).expect("it is there");
+    let mut file = PlanFile::read(&loaded).expect("it reads");
+    let Plan::Batch(whole) = &file.plan else { panic!("a batch plan") };
+    let count = whole.batches.len() as u32;
+    let on = |device: u32, inputs: &[[u32; 2]]| {
+        let inputs = inputs.to_vec();
+        let moved =
+            move |batch: &Batch| Batch { op: batch.op, device: DeviceId(device), inputs: inputs.clone() };
+        whole.batches.iter().map(moved).collect::<Vec<Batch>>()
+    };
+    let batches = [on(0, &[[0, 0], [3, 3]]), on(1, &[[1, 2]])].concat();
+    let order: Vec<u32> = whole.order.concat();
+    let later = order.iter().map(|batch| batch + count).collect();
+    file.plan = Plan::Batch(BatchPlan { batches, order: vec![order, later] });
+    let score = divvy_core::check::check(&file.problem, &file.plan).expect("it is valid");
+    file.claim = Claim { value_ps: score.value, starts_ps: score.starts };
+    file.certificates.clear();
+    file.history.clear();
+    std::fs::write(&path, file.write()).expect("it can be written");
+    let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "divided.npz"]);
+    assert_eq!(run["devices"].as_array().map(Vec::len), Some(2), "{run}");
+    let divided = divvy_exec::npy::read(&folder.join("divided.npz")).expect("it reads");
+    let far = divvy_exec::compare::difference(&results[0].1, &divided[0].1).expect("they can be compared");
+    assert!(far < 1e-4, "{far}");
+}
+
+#[test]
+fn what_was_measured_becomes_times_to_plan_with() {
+    let Some(folder) = planned("learn", "stream") else { return };
+    let run = run_json(&folder, &["--repeat", "3", "--learn", "learned.json"]);
+    let googlenet = model().replace("mobilenet_v2", "googlenet");
+    let question =
+        ["plan", &googlenet, "--on", "pair.toml", "--profile", "learned.json", "--granularity", "op"];
+    let again = ["--objective", "stream", "--planner", "one-device", "--json"];
+    let pins = ["--pin", "node_linear=core2", "--pin", "node_Conv_810=core1"];
+    let again: Value = serde_json::from_str(&succeeds(&folder, &[&question[..], &again, &pins].concat()))
+        .expect("it is JSON");
+    // The same placement is now expected to take what its busiest device took.
+    let busiest = run["devices"].as_array().expect("devices").iter();
+    let busiest = busiest.filter_map(|device| device["measured_us"].as_f64()).fold(0.0, f64::max);
+    let value = again["value"].as_f64().expect("a value");
+    assert!((value / busiest - 1.0).abs() < 0.01, "{value} {busiest}");
+}
+
+#[test]
+fn a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote() {
+    let Some(folder) = planned("batches", "latency") else { return };
+    let profile =
+        ["profile", &model(), "--on", "pair.toml", "--repeat", "2", "--warm-up", "1", "--batch", "1,2"];
+    let text = succeeds(&folder, &[&profile[..], &["-o", "times.json"]].concat());
+    assert!(text.contains("for 2 inputs") && text.contains("core1 -> core2"), "{text}");
+    let question =
+        ["plan", &model(), "--on", "pair.toml", "--profile", "times.json", "--json", "--time", "1s"];
+    let batch = [&question[..], &["--objective", "batch", "--inputs", "2"]].concat();
+    let plan: Value = serde_json::from_str(&succeeds(&folder, &batch)).expect("it is JSON");
+    assert_eq!(plan["calibrated_share"]["measured"].as_f64(), Some(1.0), "{plan}");
+    let kernels = r#"[{"cat":"Session","name":"model_run","ts":10,"dur":2000},
+        {"cat":"Node","name":"node_Gemm_964_kernel_time","ts":20,"dur":1500}]"#;
+    std::fs::write(folder.join("ort.json"), kernels).expect("it can be written");
+    let from = ["profile", &model(), "--on", "pair.toml", "--from", "ort.json", "-o", "from.json"];
+    let text = succeeds(&folder, &from);
+    assert!(text.starts_with("core: ") && text.contains("1.500 ms in all"), "{text}");
+    std::fs::write(folder.join("ort.json"), "[]").expect("it can be written");
+    let errors = fails(&folder, &from);
+    assert!(errors.contains("no kernel in `ort.json`"), "{errors}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_a_run_cleanly() {
+    let Some(folder) = planned("interrupt", "pipeline") else { return };
+    let path = library::find().expect("it was found before");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
+    let command = command.args(["run", "plan.json", "--duration", "10m", "--json", "--warm-up", "0"]);
+    let command = command.env(library::VARIABLE, path).current_dir(&folder);
+    let running = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let running = running.spawn().expect("divvy starts");
+    // Loading takes a moment; an interrupt before that simply ends the program.
+    std::thread::sleep(std::time::Duration::from_secs(8));
+    let pid = running.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().expect("kill runs").success());
+    let output = running.wait_with_output().expect("it ends");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("stopped early"), "{errors}");
+    let run: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert!(run["cancelled"] == true && run["items"].as_u64() > Some(0), "{run}");
 }
 
 #[test]
@@ -163,6 +267,12 @@ fn what_cannot_be_run_is_said() {
     let Some(folder) = planned("faults", "pipeline") else { return };
     let errors = fails(&folder, &["run", "plan.json", "--cores", "core1=9999"]);
     assert!(errors.contains("--cores"), "{errors}");
+    let errors = fails(&folder, &["run", "plan.json", "--model", "absent.onnx"]);
+    assert!(errors.contains("absent.onnx"), "{errors}");
+    let bytes = std::fs::read(model()).expect("it is there");
+    std::fs::write(folder.join("cut-off.onnx"), &bytes[..bytes.len() / 2]).expect("it can be written");
+    let errors = fails(&folder, &["run", "plan.json", "--model", "cut-off.onnx"]);
+    assert!(errors.contains("not the file that the plan was made from"), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--cores", "gpu=0"]);
     assert!(errors.contains("there are core1, core2"), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);

@@ -178,9 +178,8 @@ impl HostTensor {
     pub fn stack(parts: &[&HostTensor]) -> Option<HostTensor> {
         let first = parts.first()?;
         let rows: usize = parts.iter().map(|part| part.shape.first()).sum::<Option<usize>>()?;
-        let fits = |part: &&&HostTensor| {
-            part.shape[1..] == first.shape[1..] && part.element() == first.element()
-        };
+        let fits =
+            |part: &&&HostTensor| part.shape[1..] == first.shape[1..] && part.element() == first.element();
         if !parts.iter().all(|part| fits(&part)) {
             return None;
         }

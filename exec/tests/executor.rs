@@ -305,3 +305,26 @@ fn programs_that_do_not_hold_together_are_refused() {
     spec.stages[1].device = 7;
     assert!(fault(spec).contains("has no device"));
 }
+
+#[test]
+fn copies_of_a_model_are_told_apart_by_their_prefixes() {
+    let mut spec = chain("1", "2");
+    for (stage, prefix) in [(0, "l:"), (1, "l:")] {
+        spec.stages[stage].prefix = prefix.into();
+    }
+    let mut other = chain("10", "20").stages;
+    other.iter_mut().for_each(|stage| stage.prefix = "r:".into());
+    spec.stages.extend(other);
+    spec.inputs = vec!["l:x".into(), "r:x".into()];
+    spec.results = vec!["r:y".into(), "l:y".into()];
+    let (running, alive) = start(spec, 2);
+    let mut running = running.expect("it starts");
+    let mut out = Vec::new();
+    let mut source = |item| (item == 0).then(|| vec![Number::tensor(0, &alive), Number::tensor(100, &alive)]);
+    let mut sink = |_, values: Vec<Tensor>| {
+        out.extend(values.iter().map(number));
+        Ok(())
+    };
+    running.run(&mut source, &mut sink, &AtomicBool::new(false), 0).expect("it runs");
+    assert_eq!(out, [130, 3]);
+}

@@ -121,3 +121,20 @@ fn a_node_that_fails_and_a_model_that_is_none_are_named() {
     wrong.stages[1].model.inputs = vec!["b".into()];
     assert!(run(&runtime, wrong, 1).is_err());
 }
+
+#[test]
+fn too_little_memory_is_said_with_the_node() {
+    let Some(runtime) = runtime() else { return };
+    let backend: Arc<dyn Backend> = Arc::new(runtime);
+    let mut spec = program(vec![stage("huge", 0, "b", "y")], false);
+    spec.inputs = vec!["b".into()];
+    let program = Program::new(spec).expect("it is sound");
+    let mut running = Running::start(program, &[backend.clone(), backend.clone()], 1).expect("it loads");
+    let one = HostTensor { shape: vec![1, 1], data: Data::F32(vec![1.0]) };
+    let one = backend.take_in(one).expect("it can be taken in");
+    let mut source = |item| (item == 0).then(|| vec![one.clone()]);
+    let found = running.run(&mut source, &mut |_, _| Ok(()), &AtomicBool::new(false), 0);
+    let found = found.expect_err("nobody has 16 TiB");
+    assert_eq!((found.stage.as_str(), found.op.as_deref()), ("huge", Some("enormous")), "{found}");
+    assert!(found.cause.contains("allocate memory"), "{found}");
+}

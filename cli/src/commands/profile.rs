@@ -132,11 +132,13 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let mut text = describe(&done);
     for transfer in &transfers {
         let (from, to, latency) = (&transfer.from, &transfer.to, transfer.latency);
-        let beyond = transfer.bandwidth.map_or("nothing is copied".to_owned(), |bandwidth| {
-            format!("then {:.2} GB/s", bandwidth / 1e9)
-        });
+        let beyond = transfer
+            .bandwidth
+            .map_or("nothing is copied".to_owned(), |bandwidth| format!("then {:.2} GB/s", bandwidth / 1e9));
         let spread = 100.0 * transfer.spread;
-        text.push_str(&format!("{from} -> {to}: {latency:.1} us, {beyond}; timings scatter by {spread:.1} %\n"));
+        text.push_str(&format!(
+            "{from} -> {to}: {latency:.1} us, {beyond}; timings scatter by {spread:.1} %\n"
+        ));
     }
     if let Some(path) = &args.hardware {
         transfers::write_hardware(path, &problem, &transfers)?;
@@ -373,7 +375,8 @@ impl Times {
             }
             sums.push(run.iter().map(|kernel| kernel.duration_us).sum());
         }
-        let with_kernels: HashSet<OpId> = runs.last().map_or_else(HashSet::new, |run| owners.with_kernels(run));
+        let with_kernels: HashSet<OpId> =
+            runs.last().map_or_else(HashSet::new, |run| owners.with_kernels(run));
         let fused = owners.fused(&with_kernels).into_iter();
         Times {
             ops: times.into_iter().map(|times| Timings::new(times).median()).collect(),

@@ -2,3 +2,5 @@
 
 pub mod library;
 pub mod onnxruntime;
+#[cfg(feature = "reference")]
+pub mod reference;

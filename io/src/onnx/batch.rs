@@ -78,10 +78,8 @@ mod tests {
     use super::*;
 
     fn value(name: &str, dims: &[i64]) -> ValueInfo {
-        let dimension = |&size: &i64| Dimension {
-            value: Some(DimensionValue::DimValue(size)),
-            ..Dimension::default()
-        };
+        let dimension =
+            |&size: &i64| Dimension { value: Some(DimensionValue::DimValue(size)), ..Dimension::default() };
         let shape = Shape { dim: dims.iter().map(dimension).collect() };
         let tensor = TensorType { elem_type: Some(1), shape: Some(shape) };
         let of = Type { value: Some(TypeValue::TensorType(tensor)), ..Type::default() };

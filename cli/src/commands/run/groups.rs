@@ -39,7 +39,8 @@ fn of_batch(problem: &Problem, plan: &BatchPlan) -> Result<Vec<Group>, String> {
     for (device, list) in plan.order.iter().enumerate() {
         for &index in list {
             let batch: &Batch = &plan.batches[index as usize];
-            let order = orders.entry(batch.united_inputs()).or_insert_with(|| vec![Vec::new(); plan.order.len()]);
+            let order =
+                orders.entry(batch.united_inputs()).or_insert_with(|| vec![Vec::new(); plan.order.len()]);
             order[device].push(batch.op);
         }
     }
@@ -49,7 +50,9 @@ fn of_batch(problem: &Problem, plan: &BatchPlan) -> Result<Vec<Group>, String> {
         order.iter().flatten().for_each(|op| missing[op.index()] = false);
         if let Some(op) = problem.graph.ops().find(|op| missing[op.index()]) {
             let name = problem.graph.op_name(op);
-            return Err(format!("inputs that were together before `{name}` are put together otherwise there"));
+            return Err(format!(
+                "inputs that were together before `{name}` are put together otherwise there"
+            ));
         }
     }
     let group = |(ranges, order): (Vec<[u32; 2]>, Vec<Vec<OpId>>)| Group {
@@ -67,7 +70,9 @@ pub(super) fn feed(groups: &[Group], inputs: &[Vec<HostTensor>]) -> Result<Vec<H
             let parts: Vec<&HostTensor> = group.inputs.iter().map(|&input| &inputs[input][name]).collect();
             fed.push(match parts.as_slice() {
                 [only] => (*only).clone(),
-                _ => HostTensor::stack(&parts).ok_or("arrays without a first dimension cannot go together")?,
+                _ => {
+                    HostTensor::stack(&parts).ok_or("arrays without a first dimension cannot go together")?
+                }
             });
         }
     }

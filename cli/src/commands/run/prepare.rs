@@ -242,10 +242,7 @@ fn device_specs(
 }
 
 /// The cores of devices by name.
-pub(in crate::commands) fn cores(
-    asked: &[String],
-    names: &[&str],
-) -> Result<Vec<DeviceSpec>, Failure> {
+pub(in crate::commands) fn cores(asked: &[String], names: &[&str]) -> Result<Vec<DeviceSpec>, Failure> {
     let allowed = Cores::allowed();
     let mut given: BTreeMap<&str, Cores> = BTreeMap::new();
     for text in asked {
@@ -373,8 +370,9 @@ pub(super) fn inputs(
             Failure::option("--input", message, "give an .npz file with an array for each input")
         })?;
         // An array for several inputs has them one after another.
-        let parts: Option<Vec<HostTensor>> =
-            (0..together).map(|i| if together > 1 { array.part(i, together) } else { Some(array.clone()) }).collect();
+        let parts: Option<Vec<HostTensor>> = (0..together)
+            .map(|i| if together > 1 { array.part(i, together) } else { Some(array.clone()) })
+            .collect();
         let parts = parts.ok_or_else(|| {
             let message = format!("`{}` does not divide into {together} inputs", input.name);
             Failure::option("--input", message, "give the inputs one after another along the first dimension")

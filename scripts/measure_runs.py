@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Measures what running plans costs and gains on two cores of this machine, and writes docs/results/running.md.
+
+    cargo build --release && cargo build --release --package divvy-exec --example plain
+    measure_runs.py --divvy target/release/divvy --plain target/release/examples/plain -o docs/results/running.md
+
+Everything that is compared is run in turns, so that what else the machine does falls on all of it. `--only part` runs one of
+overhead, gain, prediction and soak; a page needs all four. `--quick` is for trying it out.
+
+Needs the packages onnx and onnxruntime (scripts/python.sh), and two cores.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import onnxruntime
+
+import light_models
+
+CASES = ["squeezenet", "inception_v1", "resnet50", "densenet121", "shufflenet"]
+OBJECTIVES = ["latency", "pipeline", "stream"]
+SOAK_ITEMS = 100_000
+HARDWARE = """
+name = "pair"
+description = "Two cores of one machine."
+sources = ["times are measured; the figures here are placeholders"]
+[class.core]
+kind = "cpu"
+memory = "8 GB"
+peak = { fp32 = "20 GFLOP/s" }
+memory_bandwidth = "10 GB/s"
+launch = "1 us"
+[[node]]
+name = "here"
+memory = "16 GB"
+[[device]]
+name = "core"
+class = "core"
+node = "here"
+count = 2
+on_host = true
+"""
+
+
+class Bench:
+    def __init__(self, options, folder):
+        self.divvy_path, self.plain_path = options.divvy, options.plain
+        self.seconds, self.rounds, self.repeat = (1, 2, 10) if options.quick else (4, 5, 60)
+        self.folder = pathlib.Path(folder)
+        self.hardware = self.folder / "pair.toml"
+        self.hardware.write_text(HARDWARE)
+        self.environment = dict(os.environ)
+        package = pathlib.Path(onnxruntime.__file__).parent / "capi"
+        self.environment.setdefault("ORT_DYLIB_PATH", str(next(package.glob("libonnxruntime.so.*"))))
+        self.cores = sorted(os.sched_getaffinity(0))[:2]
+
+    def model(self, case):
+        return light_models.FOLDER / f"light_{case}.onnx"
+
+    def start(self, *command):
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
+
+    def output(self, *command):
+        process = self.start(*command)
+        text = process.communicate()[0]
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(map(str, command))}: exit code {process.returncode}")
+        return text
+
+    def plain(self, what, case, cores, seconds=None):
+        path, seconds = str(self.model(case)), str(seconds or self.seconds)
+        return self.start(self.plain_path, what, path, ",".join(map(str, cores)), seconds)
+
+    def divvy(self, *arguments):
+        return self.output(self.divvy_path, *map(str, arguments))
+
+    def plan(self, model, objective, profile, plan, *more):
+        # More splits than that cost more copies between layouts than any balance gains.
+        limit = ["--max-splits", "3"] if objective == "stream" else []
+        question = ["--on", self.hardware, "--objective", objective, "--time", "3s", "--quiet", "--json", *limit]
+        times = ["--profile", profile] if profile else []
+        return json.loads(self.divvy("plan", model, *question, *times, "-o", plan, *more))
+
+    def profile(self, model, profile):
+        return self.divvy("profile", model, "--on", self.hardware, "--repeat", self.repeat, "--quiet", "-o", profile)
+
+    def run(self, plan, *more):
+        return json.loads(self.divvy("run", plan, "--json", *more))
+
+
+def report_of(process):
+    text = process.communicate()[0]
+    if process.returncode != 0:
+        raise SystemExit("plain failed")
+    return json.loads(text)
+
+
+def rate(report):
+    return report["items"] / report["seconds"]
+
+
+def overhead(bench):
+    """A one-stage program against ONNX Runtime alone, on one core and on two."""
+    rows = []
+    for case in CASES:
+        for cores in (bench.cores[:1], bench.cores):
+            found = report_of(bench.plain("overhead", case, cores, 2 * bench.seconds))
+            rows.append((case, len(cores), found["alone_us"], found["through_us"], found["ratio"] - 1))
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def gain(bench):
+    """A pipeline of two one-core stages against two processes of a core each, and against one of two threads."""
+    rows = []
+    for case in CASES:
+        model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
+        bench.profile(model, profile)
+        bench.plan(model, "pipeline", profile, plan)
+        apart, split, threads, ratios, errors = [], [], [], [], []
+        for _ in range(bench.rounds):
+            both = [bench.plain("rate", case, [core]) for core in bench.cores]
+            apart.append(sum(rate(report_of(process)) for process in both))
+            learned = bench.folder / "learned.json"
+            found = bench.run(plan, "--duration", f"{bench.seconds}s", "--learn", learned)
+            split.append(1e6 / found["value"]["measured_us"])
+            threads.append(rate(report_of(bench.plain("rate", case, bench.cores))))
+            ratios.append(split[-1] / apart[-1])
+            errors.append(found["value"]["error"])
+            # The next round is predicted from this one.
+            bench.plan(model, "pipeline", learned, plan)
+        middle = statistics.median
+        rows.append((case, middle(apart), middle(split), middle(threads), middle(ratios), middle(errors[1:])))
+        print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def prediction(bench):
+    """What plans were predicted to take and what they took, first from a profile, then from a run."""
+    rows = []
+    for case in CASES:
+        model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
+        bench.profile(model, profile)
+        for objective in OBJECTIVES:
+            learned, errors = profile, []
+            for turn in range(bench.rounds):
+                bench.plan(model, objective, learned, plan)
+                learned = bench.folder / f"learned{turn}.json"
+                found = bench.run(plan, "--repeat", bench.repeat, "--learn", learned)
+                errors.append(found["value"]["error"])
+            value = found["value"]
+            settled = statistics.median(errors[1:])
+            rows.append((case, objective, len(found["stages"]), value["predicted_us"], value["measured_us"], errors[0], settled))
+            print(rows[-1], file=sys.stderr, flush=True)
+    return rows
+
+
+def resident(pid):
+    try:
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) for line in lines if line.startswith("VmRSS")]
+    return found[0] if found else None
+
+
+def soak(bench, items=SOAK_ITEMS):
+    """Many items through a pipeline of two stages, every one verified, memory looked at all the while."""
+    model = pathlib.Path(__file__).resolve().parent.parent / "exec/tests/data/whole.onnx"
+    plan = bench.folder / "soak.json"
+    pins = ["--pin", "first=core1", "--pin", "last=core2", "--granularity", "op", "--planner", "one-device"]
+    bench.plan(model, "pipeline", None, plan, *pins)
+    process = bench.start(bench.divvy_path, "run", str(plan), "--repeat", str(items), "--verify", "--json")
+    sizes = []
+    while process.poll() is None:
+        sizes.append(resident(process.pid))
+        time.sleep(0.02)
+    found = json.loads(process.stdout.read())
+    if process.returncode != 0:
+        raise SystemExit("the soak failed")
+    sizes = [size for size in sizes if size]
+    quarter = len(sizes) // 4
+    early, late = statistics.median(sizes[quarter : 2 * quarter]), statistics.median(sizes[3 * quarter :])
+    row = (found["items"], len(found["stages"]), found["seconds"], early / 1024, late / 1024, found["largest_difference"])
+    print(row, file=sys.stderr, flush=True)
+    return row
+
+
+def page(results, bench):
+    percent = lambda share: f"{100 * share:+.1f} %"
+    lines = [
+        "# Running plans on two cores",
+        "",
+        f"Made by `scripts/measure_runs.py`, with ONNX Runtime {onnxruntime.__version__} on two cores of {machine()}. The load of the"
+        f" machine was {results['load'][0]:.1f} at the start and {results['load'][1]:.1f} at the end: above 2, others were using the"
+        " same cores, and figures scatter.",
+        "",
+        "## A one-stage plan against ONNX Runtime alone",
+        "",
+        "Items in turns; the overhead is the median over pairs of neighbours.",
+        "",
+        "| model | cores | alone | through divvy | overhead |",
+        "|---|---|---|---|---|",
+    ]
+    for case, cores, alone, through, share in results["overhead"]:
+        lines.append(f"| {case} | {cores} | {alone / 1e3:.2f} ms | {through / 1e3:.2f} ms | {percent(share)} |")
+    lines += [
+        "",
+        "## A two-stage pipeline against two processes and against two threads",
+        "",
+        "Items per second, medians over rounds in which the three take turns; the share is that of the pipeline in what two"
+        " processes of ONNX Runtime reach together, round by round. The prediction is that of a plan made from the round before.",
+        "",
+        "| model | two processes | pipeline | two threads | share | prediction off by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case, apart, split, threads, share, error in results["gain"]:
+        lines.append(f"| {case} | {apart:.1f} | {split:.1f} | {threads:.1f} | {share:.2f} | {percent(error)} |")
+    rows = results["prediction"]
+    first = statistics.median(abs(row[5]) for row in rows)
+    settled = statistics.median(abs(row[6]) for row in rows)
+    worst = max(rows, key=lambda row: abs(row[6]))
+    lines += [
+        "",
+        "## Prediction against measurement",
+        "",
+        "`stream` with at most three splits. *From the profile* is the error of the first plan, made from op times of the whole"
+        " model; *settled* the median error of the plans after that, each made from what the run before it measured (`--learn`)."
+        f" Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} % settled; the worst settled one is"
+        f" {worst[0]}, {worst[1]}, {percent(worst[6])}.",
+        "",
+        "| model | plan | stages | predicted | measured | from the profile | settled |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case, objective, stages, predicted, measured, before, after in rows:
+        times = f"{predicted / 1e3:.2f} ms | {measured / 1e3:.2f} ms"
+        lines.append(f"| {case} | {objective} | {stages} | {times} | {percent(before)} | {percent(after)} |")
+    items, stages, seconds, early, late, difference = results["soak"]
+    lines += [
+        "",
+        "## Hand-over and soak",
+        "",
+        *(f"* {line.strip()}" for line in results["transfers"]),
+        f"* {items} items through {stages} stages in {seconds:.1f} s, each compared with the whole model (largest difference"
+        f" {difference:.1e}); resident memory {early:.1f} MiB in the second quarter of the run, {late:.1f} MiB in the last.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def machine():
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{len(names)} of `{names[0]}`" if names else "an unknown processor"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--divvy", required=True, help="the program")
+    parser.add_argument("--plain", required=True, help="the example `plain` of the package divvy-exec")
+    parser.add_argument("-o", "--output", help="the page; without it results go to standard output as JSON")
+    parser.add_argument("--only", help="overhead, gain, prediction or soak")
+    parser.add_argument("--quick", action="store_true", help="short runs")
+    options = parser.parse_args()
+    parts = {"overhead": overhead, "gain": gain, "prediction": prediction, "soak": soak}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(options, folder)
+        if len(bench.cores) < 2:
+            raise SystemExit("two cores are needed")
+        before = os.getloadavg()[0]
+        results = {name: part(bench) for name, part in parts.items() if options.only in (None, name)}
+        text = bench.profile(bench.model("squeezenet"), bench.folder / "times.json")
+        results["transfers"] = [line for line in text.splitlines() if " -> " in line]
+        results["load"] = (before, os.getloadavg()[0])
+    if options.output and not options.only:
+        pathlib.Path(options.output).write_text(page(results, bench))
+    else:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
