@@ -3,9 +3,12 @@
 As they come, every weight is the same number, so that results hardly depend on the input and a wrong one looks right. Here
 weights are random. The spread of matrices and filters keeps values about as large as they were, and each row sums to
 nothing, since what all values have in common would drown what the input makes of them.
+
+    light_models.py FOLDER NAME...    writes some of them, each in one file
 """
 
 import pathlib
+import sys
 
 import numpy
 import onnx
@@ -41,8 +44,8 @@ def roles(graph):
     return found | {node.input[0]: "scale" for node in spread_out}
 
 
-def with_weights(path, folder, seed=1):
-    """Writes a network with random weights in a file beside it; returns its path."""
+def with_weights(path, folder, seed=1, inline=False):
+    """Writes a network with random weights, in a file beside it unless `inline`; returns its path."""
     model, rng = onnx.load(str(path)), numpy.random.default_rng(seed)
     shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     role = roles(model.graph)
@@ -53,7 +56,8 @@ def with_weights(path, folder, seed=1):
         model.graph.node.remove(node)
     tame(model)
     written = pathlib.Path(folder) / path.name
-    onnx.save(model, str(written), save_as_external_data=True, location=f"{path.stem}.bin")
+    apart = {} if inline else {"save_as_external_data": True, "location": f"{path.stem}.bin"}
+    onnx.save(model, str(written), **apart)
     return written
 
 
@@ -90,3 +94,8 @@ def dependence(path):
     rng = numpy.random.default_rng(0)
     made = [session.run(None, random_feed(session, rng))[0] for _ in range(2)]
     return float(numpy.abs(made[0] - made[1]).max() / numpy.abs(made[0]).max())
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:]:
+        with_weights(FOLDER / f"{name}.onnx", sys.argv[1], inline=True)

@@ -65,16 +65,13 @@ fn of_batch(problem: &Problem, plan: &BatchPlan) -> Result<Vec<Group>, String> {
 /// What the program is fed for one item: for each group, the arrays of its inputs, one for each input of the model.
 pub(super) fn feed(groups: &[Group], inputs: &[Vec<HostTensor>]) -> Result<Vec<HostTensor>, String> {
     let mut fed = Vec::new();
-    for group in groups {
-        for name in 0..inputs.first().map_or(0, Vec::len) {
-            let parts: Vec<&HostTensor> = group.inputs.iter().map(|&input| &inputs[input][name]).collect();
-            fed.push(match parts.as_slice() {
-                [only] => (*only).clone(),
-                _ => {
-                    HostTensor::stack(&parts).ok_or("arrays without a first dimension cannot go together")?
-                }
-            });
-        }
+    let names = inputs.first().map_or(0, Vec::len);
+    for (group, name) in groups.iter().flat_map(|group| (0..names).map(move |name| (group, name))) {
+        let parts: Vec<&HostTensor> = group.inputs.iter().map(|&input| &inputs[input][name]).collect();
+        fed.push(match parts.as_slice() {
+            [only] => (*only).clone(),
+            _ => HostTensor::stack(&parts).ok_or("arrays without a first dimension cannot go together")?,
+        });
     }
     Ok(fed)
 }
