@@ -5,7 +5,7 @@
     measure_runs.py --divvy target/release/divvy --plain target/release/examples/plain -o docs/results/running.md
 
 Everything that is compared is run in turns, so that what else the machine does falls on all of it. `--only part` runs one of
-overhead, gain, prediction and soak; a page needs all four. `--quick` is for trying it out.
+overhead, gain, prediction and soak; a page needs all four.
 
 Needs the packages onnx and onnxruntime (scripts/python.sh), and two cores.
 """
@@ -52,7 +52,7 @@ on_host = true
 class Bench:
     def __init__(self, options, folder):
         self.divvy_path, self.plain_path = options.divvy, options.plain
-        self.seconds, self.rounds, self.repeat = (1, 2, 10) if options.quick else (4, 5, 60)
+        self.seconds, self.rounds, self.repeat = options.seconds, options.rounds, options.repeat
         self.folder = pathlib.Path(folder)
         self.hardware = self.folder / "pair.toml"
         self.hardware.write_text(HARDWARE)
@@ -175,7 +175,7 @@ def soak(bench, items=SOAK_ITEMS):
     """Many items through a pipeline of two stages, every one verified, memory looked at all the while."""
     model = pathlib.Path(__file__).resolve().parent.parent / "exec/tests/data/whole.onnx"
     plan = bench.folder / "soak.json"
-    pins = ["--pin", "first=core1", "--pin", "last=core2", "--granularity", "op", "--planner", "one-device"]
+    pins = ["--dim", "n=1", "--pin", "first=core1", "--pin", "last=core2", "--granularity", "op", "--planner", "one-device"]
     bench.plan(model, "pipeline", None, plan, *pins)
     process = bench.start(bench.divvy_path, "run", str(plan), "--repeat", str(items), "--verify", "--json")
     sizes = []
@@ -267,7 +267,9 @@ def main():
     parser.add_argument("--plain", required=True, help="the example `plain` of the package divvy-exec")
     parser.add_argument("-o", "--output", help="the page; without it results go to standard output as JSON")
     parser.add_argument("--only", help="overhead, gain, prediction or soak")
-    parser.add_argument("--quick", action="store_true", help="short runs")
+    parser.add_argument("--seconds", type=float, default=4, help="length of each run of a rate")
+    parser.add_argument("--rounds", type=int, default=5, help="turns that are taken; at least 2")
+    parser.add_argument("--repeat", type=int, default=60, help="items of each run that is predicted")
     options = parser.parse_args()
     parts = {"overhead": overhead, "gain": gain, "prediction": prediction, "soak": soak}
     with tempfile.TemporaryDirectory() as folder:

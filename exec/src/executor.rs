@@ -622,7 +622,8 @@ impl<'a> Worker<'a> {
         while self.alone && self.shared.active.load(Ordering::Relaxed) && start.elapsed() < SPIN {
             match self.queue.try_recv() {
                 Ok(message) => return Some(message),
-                Err(TryRecvError::Empty) => std::hint::spin_loop(),
+                // Whoever else wants this core gets it; alone, this costs next to nothing.
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
