@@ -197,8 +197,8 @@ mod tests {
 
     #[test]
     fn ops_with_kernels_of_their_own_keep_their_times() {
-        let run = ["node<0>", "node<1>", "d"].map(|node| kernel(node, 0.0, 1.0));
+        let run = ["node<0>", "node<1>", "c", "d"].map(|node| kernel(node, 0.0, 1.0));
         let ops: Vec<u32> = owners().by_op(&run).into_keys().map(|op| op.0).collect();
-        assert_eq!(ops, [0, 1, 3]);
+        assert_eq!(ops, [0, 1, 2, 3]);
     }
 }
