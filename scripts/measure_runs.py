@@ -51,7 +51,7 @@ on_host = true
 
 class Bench:
     def __init__(self, options, folder):
-        self.divvy_path, self.plain_path = options.divvy, options.plain
+        self.divvy_path, self.plain_path, self.build = options.divvy, options.plain, options.build
         self.seconds, self.rounds, self.repeat = options.seconds, options.rounds, options.repeat
         self.folder = pathlib.Path(folder)
         self.hardware = self.folder / "pair.toml"
@@ -198,7 +198,7 @@ def page(results, bench):
     lines = [
         "# Running plans on two cores",
         "",
-        f"Made by `scripts/measure_runs.py`, with ONNX Runtime {onnxruntime.__version__} on two cores of {machine()}. The load of the"
+        f"Made by `scripts/measure_runs.py` with a {bench.build} build of divvy and ONNX Runtime {onnxruntime.__version__}, on two cores of {machine()}. The load of the"
         f" machine was {results['load'][0]:.1f} at the start and {results['load'][1]:.1f} at the end: above 2, others were using the"
         " same cores, and figures scatter.",
         "",
@@ -258,7 +258,7 @@ def page(results, bench):
 def machine():
     lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{len(names)} of `{names[0]}`" if names else "an unknown processor"
+    return f"a machine of {len(names)} (`{names[0]}`)" if names else "an unknown machine"
 
 
 def main():
@@ -267,6 +267,7 @@ def main():
     parser.add_argument("--plain", required=True, help="the example `plain` of the package divvy-exec")
     parser.add_argument("-o", "--output", help="the page; without it results go to standard output as JSON")
     parser.add_argument("--only", help="overhead, gain, prediction or soak")
+    parser.add_argument("--build", default="release", help="how the two programs were built, for the page")
     parser.add_argument("--seconds", type=float, default=4, help="length of each run of a rate")
     parser.add_argument("--rounds", type=int, default=5, help="turns that are taken; at least 2")
     parser.add_argument("--repeat", type=int, default=60, help="items of each run that is predicted")
