@@ -3,13 +3,15 @@
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
 //! exchanged), and often its neighbours with it; or it takes one batch to another place in the list. Most moves touch a
 //! batch of the critical chain, since no other move can shorten the schedule. A result that is worse by δ is kept with
-//! probability exp(−δ/T); T falls from a small share of the finish in rounds of growing length, each from the best
-//! schedule so far. Memory limits are never left.
+//! probability exp(−δ/T). What counts is the finish, plus a share of what the divisions cost at the prices of a bound's dual:
+//! many moves leave the finish as it is, and of those the ones that save work make room for others. Memory limits are never
+//! left.
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
 
 use super::memory::Memory;
+use super::potential::Potential;
 use super::schedule::{Item, Schedule};
 use super::tables::{Piece, Tables};
 
@@ -17,6 +19,10 @@ use super::tables::{Piece, Tables};
 const CRITICAL_SHARE: f64 = 0.7;
 /// The share of moves that change the order alone.
 const ORDER_SHARE: f64 = 0.4;
+/// The share of moves that put a stretch of the list in the order of urgency.
+const SORT_SHARE: f64 = 0.05;
+/// How much of what a division costs at a bound's prices counts beside the finish.
+const POTENTIAL_SHARE: f64 = 0.3;
 /// How likely a division is handed on to a neighbour, and to one more.
 const HAND_ON: f64 = 0.35;
 /// The most units that one move divides anew.
@@ -26,10 +32,13 @@ const MOST_UNITS: usize = 6;
 pub(crate) struct Climb<'a> {
     tables: &'a Tables,
     memory: Memory,
+    potential: &'a Potential,
     current: Schedule,
     trial: Schedule,
     critical: Vec<usize>,
     critical_is_known: bool,
+    /// From the end of each batch of the current schedule to the end of everything.
+    tails: Vec<u64>,
     /// Units that the move at hand divided, with what they had before.
     changed: Vec<(usize, Vec<Piece>)>,
     rng: Rng,
@@ -37,14 +46,24 @@ pub(crate) struct Climb<'a> {
 
 impl<'a> Climb<'a> {
     /// Begins at a schedule; none if it breaks a memory limit.
-    pub(crate) fn new(tables: &'a Tables, memory: &Memory, start: &Schedule, seed: u64) -> Option<Climb<'a>> {
+    pub(crate) fn new(
+        tables: &'a Tables,
+        memory: &Memory,
+        potential: &'a Potential,
+        start: &Schedule,
+        seed: u64,
+    ) -> Option<Climb<'a>> {
         let mut memory = memory.clone();
         for (unit, pieces) in start.pieces.iter().enumerate() {
             memory.put(unit, pieces);
         }
+        let mut tails = Vec::new();
+        start.tails(tables, &mut tails);
         memory.all_hold().then(|| Climb {
             tables,
             memory,
+            potential,
+            tails,
             current: start.clone(),
             trial: start.clone(),
             critical: Vec::new(),
@@ -66,20 +85,32 @@ impl<'a> Climb<'a> {
         }
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
-        let limit = self.current.value().saturating_add(slack as u64).min(NEVER - 1);
         let place = self.some_place();
-        let moved = if self.rng.chance(ORDER_SHARE) {
+        let moved = if self.rng.chance(SORT_SHARE) {
+            self.sort(place)
+        } else if self.rng.chance(ORDER_SHARE) {
             self.shift(place)
         } else {
             let item = self.current.list[place];
             self.divide_around(self.tables.unit_of[item.op as usize] as usize)
         };
-        let kept = moved.is_some_and(|from| self.trial.evaluate(self.tables, from, limit));
+        let kept = moved.is_some_and(|(from, until)| {
+            let dearer: f64 = (self.changed.iter())
+                .map(|(unit, before)| {
+                    let after = self.potential.of(self.tables, *unit, &self.trial.pieces[*unit]);
+                    after - self.potential.of(self.tables, *unit, before)
+                })
+                .sum();
+            let most = self.current.value() as f64 + slack - POTENTIAL_SHARE * dearer;
+            let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
+            self.trial.evaluate(self.tables, from, limit, Some((until, &self.tails)))
+        });
         if kept {
             for (unit, _) in self.changed.drain(..) {
                 self.current.pieces[unit].clone_from(&self.trial.pieces[unit]);
             }
             self.current.copy_times(&self.trial);
+            self.current.tails(self.tables, &mut self.tails);
             self.critical_is_known = false;
         } else {
             while let Some((unit, before)) = self.changed.pop() {
@@ -103,8 +134,8 @@ impl<'a> Climb<'a> {
         self.rng.below(self.current.list.len())
     }
 
-    /// Takes a batch to another place in the list; returns the first place that changes.
-    fn shift(&mut self, place: usize) -> Option<usize> {
+    /// Takes a batch to another place in the list; returns the first and the last place that change.
+    fn shift(&mut self, place: usize) -> Option<(usize, usize)> {
         let list = &mut self.trial.list;
         let to = if self.rng.chance(0.5) {
             // Before what its device runs before it.
@@ -124,11 +155,26 @@ impl<'a> Climb<'a> {
         } else {
             list[place..=to].rotate_left(1);
         }
-        Some(to.min(place))
+        Some((to.min(place), to.max(place)))
     }
 
-    /// Divides a unit anew, and perhaps some of its neighbours in the same way; returns the first place that changes.
-    fn divide_around(&mut self, unit: usize) -> Option<usize> {
+    /// Puts some batches in the order of the time from their start to the end of everything.
+    fn sort(&mut self, place: usize) -> Option<(usize, usize)> {
+        let most = 4 << self.rng.below(5);
+        let until = (place + 2 + self.rng.below(most)).min(self.trial.list.len()) - 1;
+        let (tables, current, tails) = (self.tables, &self.current, &self.tails);
+        let rest = |item: &Item| {
+            let piece = current.piece(tables, *item);
+            let time = tables.time(item.op as usize, piece.device as usize, piece.count());
+            std::cmp::Reverse(time + tails[current.index(*item)])
+        };
+        self.trial.list[place..=until].sort_by_key(rest);
+        (until > place).then_some((place, until))
+    }
+
+    /// Divides a unit anew, and perhaps some of its neighbours in the same way; returns the first and the last place
+    /// that change.
+    fn divide_around(&mut self, unit: usize) -> Option<(usize, usize)> {
         let division = self.propose(unit)?;
         let mut first = self.divide(unit, division)?;
         let mut at = unit;
@@ -142,7 +188,11 @@ impl<'a> Climb<'a> {
             first = first.min(self.divide(next, division)?);
             at = next;
         }
-        Some(first)
+        let is_changed = |item: &Item| {
+            let unit = self.tables.unit_of[item.op as usize] as usize;
+            self.changed.iter().any(|(changed, _)| *changed == unit)
+        };
+        Some((first, self.trial.list.iter().rposition(is_changed)?))
     }
 
     /// A random unit that a unit reads from or is read by.
@@ -213,8 +263,7 @@ impl<'a> Climb<'a> {
         let place = division.iter().position(|piece| piece.device == to);
         let (has, there) = (division[from].count() as u32, place.map_or(0, |p| division[p].count() as u32));
         let (keeps, takes) = (tables.counts(unit, division[from].device), tables.counts(unit, to));
-        let possible =
-            |&m: &u32| (m == has || keeps.contains(&(has - m))) && takes.contains(&(there + m));
+        let possible = |&m: &u32| (m == has || keeps.contains(&(has - m))) && takes.contains(&(there + m));
         let ways: Vec<u32> = (1..=has).filter(possible).collect();
         if ways.is_empty() {
             return None;
@@ -222,7 +271,8 @@ impl<'a> Climb<'a> {
         let mut groups = 0;
         for _ in 0..*self.rng.pick(&ways) {
             let left = division[from].groups & !groups;
-            groups |= if self.rng.chance(0.7) { left & left.wrapping_neg() } else { some_bit(left, &mut self.rng) };
+            groups |=
+                if self.rng.chance(0.7) { left & left.wrapping_neg() } else { some_bit(left, &mut self.rng) };
         }
         division[from].groups &= !groups;
         match place {
@@ -256,7 +306,8 @@ impl<'a> Climb<'a> {
                 continue;
             }
             first = first.or(Some(place));
-            for (piece, _) in anchors.iter().enumerate().filter(|(_, anchor)| **anchor == item.piece as usize) {
+            for (piece, _) in anchors.iter().enumerate().filter(|(_, anchor)| **anchor == item.piece as usize)
+            {
                 list.push(Item { op: item.op, piece: piece as u32 });
             }
         }

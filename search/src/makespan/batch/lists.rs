@@ -90,11 +90,8 @@ pub(crate) fn schedule(
     let pieces: Vec<Vec<Piece>> = timeline.pieces.into_iter().collect::<Option<_>>()?;
     let mut made = Schedule::new(tables, pieces, listing.order);
     let by_list = made.clone();
-    made.list = starts
-        .iter()
-        .map(|&(_, _, op, piece)| super::schedule::Item { op, piece })
-        .collect();
-    made.evaluate(tables, 0, u64::MAX - 1);
+    made.list = starts.iter().map(|&(_, _, op, piece)| super::schedule::Item { op, piece }).collect();
+    made.evaluate(tables, 0, u64::MAX - 1, None);
     Some(if made.value() <= by_list.value() { made } else { by_list })
 }
 
@@ -109,8 +106,7 @@ impl Timeline {
             for (from, &end) in division.iter().zip(&self.ends[producer]) {
                 let common = (from.groups & piece.groups).count_ones() as usize;
                 if common > 0 {
-                    let delay =
-                        tables.delay(edge.size, from.device as usize, piece.device as usize, common);
+                    let delay = tables.delay(edge.size, from.device as usize, piece.device as usize, common);
                     latest = latest.max(end + delay);
                 }
             }
@@ -221,7 +217,8 @@ pub(crate) fn sizes_on_devices(tables: &Tables, unit: usize) -> Option<Vec<Vec<(
 
 /// The lists of numbers of groups, largest first, that add up; at most [`MOST_DIVISIONS`] of them.
 pub(crate) fn partitions(tables: &Tables, unit: usize) -> Vec<Vec<u32>> {
-    let mut counts: Vec<u32> = tables.choices[unit].iter().flat_map(|choice| &choice.counts).copied().collect();
+    let mut counts: Vec<u32> =
+        tables.choices[unit].iter().flat_map(|choice| &choice.counts).copied().collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     counts.dedup();
     let most = tables.choices[unit].len();
@@ -261,7 +258,9 @@ fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32
                 tables.inputs[op].iter().filter(at).count()
             };
             let open = (0..tables.groups as u32).filter(|group| left >> group & 1 == 1);
-            let Some(group) = open.max_by_key(|&group| (here(group), std::cmp::Reverse(group))) else { break };
+            let Some(group) = open.max_by_key(|&group| (here(group), std::cmp::Reverse(group))) else {
+                break;
+            };
             groups |= 1 << group;
             left &= !(1 << group);
         }
@@ -308,7 +307,8 @@ fn by_sizes(
 /// The ops by upward rank: the mean time of the whole batch, plus the longest way to the end (Topcuoglu et al. 2002).
 pub(crate) fn by_rank(tables: &Tables) -> Vec<u32> {
     let mut rank = vec![0f64; tables.ops];
-    let mut mean_delay = vec![-1.0; tables.inputs.iter().flatten().map(|e| e.size + 1).max().unwrap_or(0) as usize];
+    let mut mean_delay =
+        vec![-1.0; tables.inputs.iter().flatten().map(|e| e.size + 1).max().unwrap_or(0) as usize];
     for &op in tables.order.iter().rev() {
         let op = op as usize;
         let choices = &tables.choices[tables.unit_of[op] as usize];

@@ -73,11 +73,6 @@ impl Memory {
         memory
     }
 
-    /// Whether any device has a limit at all.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.is_limited
-    }
-
     fn added(&self, unit: usize, piece: Piece) -> u64 {
         let device = piece.device as usize;
         let new = |param: &&u32| self.readers[**param as usize * self.limits.len() + device] == 0;
@@ -121,6 +116,28 @@ impl Memory {
     pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
         !self.is_limited
             || pieces.iter().all(|p| self.used[p.device as usize] <= self.limits[p.device as usize])
+    }
+
+    /// Bytes that a device still has; none if it has no limit.
+    pub(crate) fn left(&self, device: u32) -> Option<u64> {
+        let device = device as usize;
+        (self.limits[device] < u64::MAX).then(|| self.limits[device].saturating_sub(self.used[device]))
+    }
+
+    /// Bytes of a batch of a unit without the parameters that it shares with others.
+    pub(crate) fn own_bytes(&self, unit: usize, count: u32) -> u64 {
+        self.weights[unit] + self.activations[unit] * u64::from(count)
+    }
+
+    /// The parameters that a unit shares with others.
+    pub(crate) fn shared_params(&self, unit: usize) -> impl Iterator<Item = u32> + '_ {
+        self.shared[unit].iter().copied()
+    }
+
+    /// Bytes of a shared parameter that no unit on a device reads yet.
+    pub(crate) fn bytes_if_new(&self, param: u32, device: u32) -> u64 {
+        let readers = self.readers[param as usize * self.limits.len() + device as usize];
+        if readers == 0 { self.shared_bytes[param as usize] } else { 0 }
     }
 
     /// Whether no device holds more than it may.

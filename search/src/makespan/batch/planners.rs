@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::outcome::{Budget, StopReason};
+use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
 use super::climb::Climb;
 use super::lists::{Listing, Measure, breadth_first, by_rank, partitions, schedule};
 use super::memory::Memory;
+use super::milp::{Milp, MilpSplit};
+use super::potential::Potential;
 use super::schedule::Schedule;
 use super::strings::{Change, DivisionString, Walk};
 use super::tables::Tables;
@@ -19,6 +22,7 @@ use crate::run::Run;
 use crate::shared::one_device::OneDevice;
 
 /// In the order that `auto` tries those it uses.
+#[rustfmt::skip]
 pub(crate) const PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
@@ -31,6 +35,9 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &BGreedy,
     &Annealing,
     &Ea,
+    // By name only: they work towards a proof, or from module to module.
+    &Milp,
+    &MilpSplit,
 ];
 
 fn supports(problem: &Problem) -> Result<(), String> {
@@ -38,10 +45,7 @@ fn supports(problem: &Problem) -> Result<(), String> {
 }
 
 /// Schedules a list and offers the plan.
-fn plan_by_list(
-    run: &mut Run<'_>,
-    listing: impl Fn(&Tables) -> (Vec<u32>, Measure, bool),
-) -> StopReason {
+fn plan_by_list(run: &mut Run<'_>, listing: impl Fn(&Tables) -> (Vec<u32>, Measure, bool)) -> StopReason {
     let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
     let memory = Memory::new(run.problem, &tables);
     let (order, measure, inserts) = listing(&tables);
@@ -249,10 +253,8 @@ impl Planner for Ea {
 
 /// The share of the time that goes to the problem with all inputs in one batch.
 const WHOLE_SHARE: f64 = 0.15;
-/// Moves of the first round, for each batch; further rounds are twice as long.
-const FIRST_ROUND: u64 = 300;
-/// Temperatures at the beginning and at the end of a round, as shares of the finish.
-const TEMPERATURES: (f64, f64) = (4e-3, 2e-4);
+/// Temperatures at the beginning and at the end, as shares of the finish.
+const TEMPERATURES: (f64, f64) = (5e-4, 1e-4);
 
 struct Divisions;
 
@@ -272,25 +274,27 @@ impl Planner for Divisions {
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
         let memory = Memory::new(run.problem, &tables);
-        let Some(start) = starts(run, &tables, &memory) else { return StopReason::Finished };
+        let goes_on = run.outcome().found_by.as_deref() == Some(self.name());
+        let known = run.outcome().best.as_ref().filter(|_| goes_on).and_then(|(plan, score)| match plan {
+            Plan::Batch(plan) => Schedule::of_plan(&tables, plan, &score.starts),
+            _ => None,
+        });
+        let Some(start) = known.or_else(|| starts(run, &tables, &memory)) else {
+            return StopReason::Finished;
+        };
+        let potential = Potential::new(run.problem, &tables, run.outcome());
         let seed = run.budget.seed;
         let mut walk = Walk::new(run, &tables, &start);
-        let mut length = FIRST_ROUND * (1 + start.list.len() as u64);
-        for round in 0.. {
-            let best = walk.best().clone();
-            let Some(mut climb) = Climb::new(&tables, &memory, &best, seed.wrapping_add(round)) else { break };
-            let (hot, cold) = TEMPERATURES;
-            for step in 0..length {
-                if !walk.goes_on() {
-                    return walk.end();
-                }
-                let share = step as f64 / length as f64;
-                let temperature = best.value() as f64 * hot * (cold / hot).powf(share);
-                if climb.step(temperature) {
-                    walk.note(climb.schedule());
-                }
+        let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else {
+            walk.end();
+            return StopReason::Finished;
+        };
+        let (hot, cold) = TEMPERATURES;
+        while walk.goes_on() {
+            let temperature = start.value() as f64 * hot * (cold / hot).powf(walk.progress());
+            if climb.step(temperature) {
+                walk.note(climb.schedule());
             }
-            length = length.saturating_mul(2);
         }
         walk.end()
     }

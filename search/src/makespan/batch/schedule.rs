@@ -8,6 +8,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::Problem;
+use divvy_core::units::Time;
 
 use super::tables::{Piece, Tables};
 
@@ -55,7 +56,7 @@ impl Schedule {
             waiting: Vec::new(),
             value: NEVER,
         };
-        schedule.evaluate(tables, 0, u64::MAX - 1);
+        schedule.evaluate(tables, 0, u64::MAX - 1, None);
         schedule
     }
 
@@ -67,6 +68,11 @@ impl Schedule {
     /// The piece of a batch.
     pub(crate) fn piece(&self, tables: &Tables, item: Item) -> Piece {
         self.pieces[tables.unit_of[item.op as usize] as usize][item.piece as usize]
+    }
+
+    /// Where a batch is in lists of all batches.
+    pub(crate) fn index(&self, item: Item) -> usize {
+        item.op as usize * self.stride + item.piece as usize
     }
 
     /// When a batch ends.
@@ -115,8 +121,15 @@ impl Schedule {
     }
 
     /// Works out the schedule from a place in the list on; what is before it must be as it was. False, with the schedule in
-    /// no sound state, if the finish passes the limit.
-    pub(crate) fn evaluate(&mut self, tables: &Tables, from: usize, limit: u64) -> bool {
+    /// no sound state, if the finish passes the limit. `tails` are those of a schedule that differs up to a place only:
+    /// behind it they tell early what will come.
+    pub(crate) fn evaluate(
+        &mut self,
+        tables: &Tables,
+        from: usize,
+        limit: u64,
+        tails: Option<(usize, &[u64])>,
+    ) -> bool {
         self.free.fill(0);
         let mut value = 0;
         for place in 0..from {
@@ -159,7 +172,9 @@ impl Schedule {
             self.list[write] = item;
             write += 1;
             value = value.max(end + tables.way_out(op, device, piece.count()));
-            if value > limit {
+            let follows = tails.filter(|(until, _)| write > until + 1 && put_off.is_empty());
+            let rest = follows.map_or(0, |(_, tails)| tails[op * self.stride + item.piece as usize]);
+            if value > limit || end + rest > limit {
                 within = false;
                 break;
             }
@@ -183,6 +198,34 @@ impl Schedule {
         self.waiting = waiting;
         self.value = value;
         within
+    }
+
+    /// For each batch, the longest time from its end to the end of everything.
+    pub(crate) fn tails(&self, tables: &Tables, tails: &mut Vec<u64>) {
+        tails.clear();
+        tails.resize(self.ends.len(), 0);
+        let mut next = vec![0; tables.devices];
+        for &item in self.list.iter().rev() {
+            let piece = self.piece(tables, item);
+            let (op, device) = (item.op as usize, piece.device as usize);
+            let place = op * self.stride + item.piece as usize;
+            let tail = tails[place].max(next[device]).max(tables.way_out(op, device, piece.count()));
+            tails[place] = tail;
+            let whole = tail + tables.time(op, device, piece.count());
+            next[device] = whole;
+            for edge in &tables.inputs[op] {
+                let producer = edge.op as usize;
+                let division = &self.pieces[tables.unit_of[producer] as usize];
+                for (number, from) in division.iter().enumerate() {
+                    let common = (from.groups & piece.groups).count_ones() as usize;
+                    if common > 0 {
+                        let delay = tables.delay(edge.size, from.device as usize, device, common);
+                        let before = &mut tails[producer * self.stride + number];
+                        *before = (*before).max(whole + delay);
+                    }
+                }
+            }
+        }
     }
 
     /// A chain of batches, each starting when the one before it lets it, from the end of everything back to the start.
@@ -225,6 +268,36 @@ impl Schedule {
         }
     }
 
+    /// The schedule of a plan whose batches are made of groups; none of another.
+    pub(crate) fn of_plan(tables: &Tables, plan: &BatchPlan, starts: &[Time]) -> Option<Schedule> {
+        let mut pieces: Vec<Vec<Piece>> = vec![Vec::new(); tables.members.len()];
+        let mut items: Vec<(Time, u64, usize, Item)> = Vec::new();
+        for (device, order) in plan.order.iter().enumerate() {
+            for (turn, &number) in order.iter().enumerate() {
+                let batch = &plan.batches[number as usize];
+                let unit = tables.unit_of[batch.op.index()] as usize;
+                let piece = Piece { device: device as u32, groups: groups_of(batch, tables)? };
+                let known = pieces[unit].iter().position(|&other| other == piece);
+                let place = known.unwrap_or_else(|| {
+                    pieces[unit].push(piece);
+                    pieces[unit].len() - 1
+                });
+                let time = tables.time(batch.op.index(), device, piece.count());
+                let item = Item { op: batch.op.0, piece: place as u32 };
+                items.push((starts[number as usize], time, turn, item));
+            }
+        }
+        if !(0..pieces.len()).all(|unit| tables.is_division(unit, &pieces[unit])) {
+            return None;
+        }
+        // What takes no time comes before what starts when it ends.
+        items.sort_by_key(|&(start, time, turn, _)| (start, time, turn));
+        let mut schedule = Schedule::new(tables, pieces, &tables.order);
+        schedule.list = items.into_iter().map(|(.., item)| item).collect();
+        schedule.evaluate(tables, 0, u64::MAX - 1, None);
+        Some(schedule)
+    }
+
     /// The plan.
     pub(crate) fn to_plan(&self, problem: &Problem, tables: &Tables) -> Plan {
         let mut plan =
@@ -237,6 +310,18 @@ impl Schedule {
         }
         Plan::Batch(plan)
     }
+}
+
+/// The groups of a batch; none if it has a part of one.
+fn groups_of(batch: &Batch, tables: &Tables) -> Option<u64> {
+    let mut groups = 0u64;
+    for [first, last] in batch.united_inputs() {
+        if first % tables.grain != 0 || (last + 1) % tables.grain != 0 {
+            return None;
+        }
+        (first / tables.grain..=last / tables.grain).for_each(|group| groups |= 1 << group);
+    }
+    Some(groups)
 }
 
 /// The inputs of some groups.

@@ -156,7 +156,7 @@ impl<'a> DivisionString<'a> {
             let count = self.trial.pieces[tables.unit_of[op as usize] as usize].len() as u32;
             self.trial.list.extend((0..count).map(|piece| Item { op, piece }));
         }
-        self.trial.evaluate(tables, first, limit)
+        self.trial.evaluate(tables, first, limit, None)
     }
 }
 
@@ -192,11 +192,6 @@ impl<'w, 'a, 't> Walk<'w, 'a, 't> {
         };
         walk.offer();
         walk
-    }
-
-    /// The best so far.
-    pub(crate) fn best(&self) -> &Schedule {
-        &self.best
     }
 
     /// Counts an evaluation; false if the budget is spent or no better schedule can exist.
