@@ -279,56 +279,71 @@ impl Planner for Divisions {
             Plan::Batch(plan) => Schedule::of_plan(&tables, plan, &score.starts),
             _ => None,
         });
-        let Some(start) = known.or_else(|| starts(run, &tables, &memory)) else {
-            return StopReason::Finished;
-        };
+        let starts = known.map_or_else(|| starts(run, &tables, &memory), |known| vec![known]);
+        let Some(first) = starts.first() else { return StopReason::Finished };
         let potential = Potential::new(run.problem, &tables, run.outcome());
         let seed = run.budget.seed;
-        let mut walk = Walk::new(run, &tables, &start);
-        let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else {
-            walk.end();
-            return StopReason::Finished;
-        };
-        let (hot, cold) = TEMPERATURES;
-        while walk.goes_on() {
-            let temperature = start.value() as f64 * hot * (cold / hot).powf(walk.progress());
-            if climb.step(temperature) {
-                walk.note(climb.schedule());
+        let mut walk = Walk::new(run, &tables, first);
+        // Each start gets an equal part of the time, and then the best of what came of them.
+        let parts = if starts.len() > 1 { starts.len() + 1 } else { 1 };
+        for part in 0..parts {
+            let start = starts.get(part).map_or_else(|| walk.best().clone(), Schedule::clone);
+            let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
+            let (hot, cold) = TEMPERATURES;
+            while walk.goes_on() {
+                let share = walk.progress() * parts as f64 - part as f64;
+                if share >= 1.0 && part + 1 < parts {
+                    break;
+                }
+                let temperature = start.value() as f64 * hot * (cold / hot).powf(share);
+                if climb.step(temperature) {
+                    walk.note(climb.schedule());
+                }
             }
         }
         walk.end()
     }
 }
 
-/// The best of list schedules for every way to divide all ops alike, of b-HEFT, and of whole batches.
-fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Option<Schedule> {
-    let mut best: Option<Schedule> = None;
-    let mut keep = |new: Option<Schedule>, run: &mut Run<'_>| {
+/// How many starts are annealed.
+const MOST_STARTS: usize = 3;
+
+/// The best few of list schedules for every way to divide all ops alike, of b-HEFT, and of whole batches, the best first.
+fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> {
+    // For each way to divide, the best schedule.
+    let mut best: Vec<(Option<Vec<u32>>, Schedule)> = Vec::new();
+    let mut keep = |new: Option<Schedule>, sizes: Option<Vec<u32>>, run: &mut Run<'_>| {
         let Some(new) = new.filter(|new| new.value() < NEVER) else { return };
-        if best.as_ref().is_none_or(|best| new.value() < best.value()) {
+        if run.outcome().value().is_none_or(|value| new.value() < value.0) {
             let offered = run.offer(new.to_plan(run.problem, tables));
             debug_assert!(offered.is_ok(), "{offered:?}");
-            best = Some(new);
+        }
+        match best.iter_mut().find(|(known, _)| *known == sizes) {
+            Some((_, known)) if known.value() <= new.value() => {}
+            Some((_, known)) => *known = new,
+            None => best.push((sizes, new)),
         }
     };
     let orders = [by_rank(tables), breadth_first(tables)];
-    let unit = (0..tables.members.len()).max_by_key(|&unit| tables.choices[unit].len())?;
     let mut patterns: Vec<Option<Vec<u32>>> = vec![None];
-    patterns.extend(partitions(tables, unit).into_iter().take(24).map(Some));
+    if let Some(unit) = (0..tables.members.len()).max_by_key(|&unit| tables.choices[unit].len()) {
+        patterns.extend(partitions(tables, unit).into_iter().take(24).map(Some));
+    }
     for order in &orders {
         for sizes in &patterns {
             if run.budget.is_spent() && run.outcome().best.is_some() {
                 break;
             }
             let listing = Listing { order, measure: Measure::Finish, inserts: true, sizes: sizes.as_deref() };
-            keep(schedule(tables, memory, &listing, run.budget), run);
+            keep(schedule(tables, memory, &listing, run.budget), sizes.clone(), run);
         }
     }
     let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
     let time = left.mul_f64(WHOLE_SHARE).max(Duration::from_millis(1));
     let budget = Budget { start: std::time::Instant::now(), time, ..run.budget.clone() };
     if let Some(whole) = whole::problem(run.problem) {
-        keep(whole::schedule(&whole, tables, &budget), run);
+        keep(whole::schedule(&whole, tables, &budget), Some(vec![tables.groups as u32]), run);
     }
-    best
+    best.sort_by_key(|(_, schedule)| schedule.value());
+    best.into_iter().map(|(_, schedule)| schedule).take(MOST_STARTS).collect()
 }

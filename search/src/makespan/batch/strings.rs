@@ -194,6 +194,11 @@ impl<'w, 'a, 't> Walk<'w, 'a, 't> {
         walk
     }
 
+    /// The best so far.
+    pub(crate) fn best(&self) -> &Schedule {
+        &self.best
+    }
+
     /// Counts an evaluation; false if the budget is spent or no better schedule can exist.
     pub(crate) fn goes_on(&mut self) -> bool {
         let budget = self.run.budget;
