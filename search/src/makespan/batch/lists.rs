@@ -190,10 +190,13 @@ fn best_division(
     candidates.into_iter().filter(|pieces| fits(pieces)).min_by_key(|pieces| measure(pieces))
 }
 
+/// Devices and how many groups each of them has.
+type Sizes = Vec<(u32, u32)>;
+
 /// Every way to give devices numbers of groups that add up; none if there are too many.
-pub(crate) fn sizes_on_devices(tables: &Tables, unit: usize) -> Option<Vec<Vec<(u32, u32)>>> {
-    let mut all: Vec<Vec<(u32, u32)>> = Vec::new();
-    let mut open: Vec<(usize, u32, Vec<(u32, u32)>)> = vec![(0, tables.groups as u32, Vec::new())];
+fn sizes_on_devices(tables: &Tables, unit: usize) -> Option<Vec<Sizes>> {
+    let mut all: Vec<Sizes> = Vec::new();
+    let mut open: Vec<(usize, u32, Sizes)> = vec![(0, tables.groups as u32, Vec::new())];
     let choices = &tables.choices[unit];
     let mut steps = 0;
     while let Some((place, left, sizes)) = open.pop() {

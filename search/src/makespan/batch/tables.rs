@@ -243,7 +243,7 @@ fn grain(problem: &Problem, inputs: u32) -> Option<u32> {
     // A size that no division has does not count.
     let used: Vec<u32> = if inputs <= 4096 { divides(1) } else { sizes.clone() };
     let natural = used.iter().fold(inputs, |a, &b| divisor(a, b));
-    let mut grains = (1..=inputs).filter(|g| inputs % g == 0 && g % natural == 0);
+    let mut grains = (1..=inputs).filter(|&g| inputs.is_multiple_of(g) && g.is_multiple_of(natural));
     grains.find(|&grain| inputs / grain <= MOST_GROUPS && !divides(grain).is_empty())
 }
 

@@ -118,6 +118,9 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail) -> bool {
     true
 }
 
+/// How many batches of each slot.
+type Division = Vec<(usize, u32)>;
+
 /// The ways to divide the inputs of each op over classes.
 struct Shapes {
     inputs: u32,
@@ -125,7 +128,7 @@ struct Shapes {
     /// Devices of each class.
     devices: Vec<usize>,
     /// For each op, its divisions: how many batches of each slot.
-    divisions: Vec<Vec<Vec<(usize, u32)>>>,
+    divisions: Vec<Vec<Division>>,
     /// Producer, consumer, bytes of the largest tensor between them.
     edges: Vec<(usize, usize, u64)>,
 }
@@ -141,7 +144,7 @@ impl Shapes {
         hardware.devices().for_each(|d| devices[hardware.class_of(d).index()] += 1);
         let mut divisions = Vec::with_capacity(problem.graph.op_count());
         // Ops with the same slots and devices have the same divisions.
-        let mut known: HashMap<Vec<usize>, Vec<Vec<(usize, u32)>>> = HashMap::new();
+        let mut known: HashMap<Vec<usize>, Vec<Division>> = HashMap::new();
         let mut columns = 0;
         for op in problem.graph.ops() {
             let mut allowed = vec![0; hardware.class_count()];
@@ -174,9 +177,9 @@ fn all_divisions(
     slots: &[Slot],
     most: &[usize],
     allowed: &[usize],
-) -> Result<Vec<Vec<(usize, u32)>>, String> {
-    let mut found: Vec<Vec<(usize, u32)>> = Vec::new();
-    let mut open: Vec<(usize, u32, Vec<(usize, u32)>)> = vec![(0, inputs, Vec::new())];
+) -> Result<Vec<Division>, String> {
+    let mut found: Vec<Division> = Vec::new();
+    let mut open: Vec<(usize, u32, Division)> = vec![(0, inputs, Vec::new())];
     let mut steps = 0usize;
     while let Some((slot, left, parts)) = open.pop() {
         steps += 1;
@@ -252,8 +255,8 @@ impl Built {
         let mut loads = Vec::new();
         for (class, &devices) in shapes.devices.iter().enumerate() {
             let mut terms = vec![(end, devices as f64)];
-            for op in 0..ops {
-                for (division, &column) in shapes.divisions[op].iter().zip(&divided[op]) {
+            for (op, columns) in divided.iter().enumerate() {
+                for (division, &column) in shapes.divisions[op].iter().zip(columns) {
                     let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
                     let load: f64 = here.map(|&(slot, n)| f64::from(n) * time(op, shapes.slots[slot])).sum();
                     if load > 0.0 {
@@ -282,9 +285,9 @@ impl Built {
                 })
                 .collect()
             };
-            for op in 0..ops {
+            for (op, &start) in starts.iter().enumerate() {
                 let mut terms = mean(op);
-                terms.extend([(end, 1.0), (starts[op], -1.0)]);
+                terms.extend([(end, 1.0), (start, -1.0)]);
                 built.program.at_least(0.0, &terms);
             }
             let ways = Ways::new(problem);
