@@ -33,6 +33,8 @@ pub(crate) struct Listing<'a> {
     pub(crate) inserts: bool,
     /// Only divisions into these numbers of groups, the largest first, where a unit can be divided so.
     pub(crate) sizes: Option<&'a [u32]>,
+    /// Other numbers of groups for the first so many ops: more copies of their weights, where memory has room for some.
+    pub(crate) early: Option<(usize, &'a [u32])>,
 }
 
 /// What devices do, as far as it is decided.
@@ -67,7 +69,9 @@ pub(crate) fn schedule(
         let pieces = match &timeline.pieces[unit] {
             Some(pieces) => pieces.clone(),
             None => {
-                let pieces = best_division(tables, &memory, listing, &timeline, op as usize)?;
+                let early = listing.early.filter(|&(until, _)| turn < until).map(|(_, sizes)| sizes);
+                let sizes = early.or(listing.sizes);
+                let pieces = best_division(tables, &memory, listing, &timeline, op as usize, sizes)?;
                 memory.put(unit, &pieces);
                 timeline.pieces[unit] = Some(pieces.clone());
                 pieces
@@ -148,6 +152,7 @@ fn best_division(
     listing: &Listing<'_>,
     timeline: &Timeline,
     op: usize,
+    sizes: Option<&[u32]>,
 ) -> Option<Vec<Piece>> {
     let unit = tables.unit_of[op] as usize;
     let measure = |pieces: &[Piece]| {
@@ -169,7 +174,7 @@ fn best_division(
     };
     let fits = |pieces: &[Piece]| pieces.iter().all(|&piece| memory.fits(unit, piece));
     let with_sizes = |sizes: &[u32]| by_sizes(tables, memory, timeline, op, sizes, listing);
-    if let Some(sizes) = listing.sizes
+    if let Some(sizes) = sizes
         && let Some(pieces) = with_sizes(sizes)
     {
         return Some(pieces);

@@ -118,6 +118,11 @@ impl Memory {
             || pieces.iter().all(|p| self.used[p.device as usize] <= self.limits[p.device as usize])
     }
 
+    /// Whether any device has a limit at all.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.is_limited
+    }
+
     /// Bytes that a device still has; none if it has no limit.
     pub(crate) fn left(&self, device: u32) -> Option<u64> {
         let device = device as usize;

@@ -31,7 +31,8 @@ const PLAIN_MODULE: usize = 12;
 
 fn heft(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Option<Schedule> {
     let order = by_rank(tables);
-    let listing = Listing { order: &order, measure: Measure::Finish, inserts: true, sizes: None };
+    let listing =
+        Listing { order: &order, measure: Measure::Finish, inserts: true, sizes: None, early: None };
     let known = schedule(tables, memory, &listing, run.budget).filter(|known| known.value() < NEVER)?;
     let offered = run.offer(known.to_plan(run.problem, tables));
     debug_assert!(offered.is_ok(), "{offered:?}");

@@ -49,7 +49,7 @@ fn plan_by_list(run: &mut Run<'_>, listing: impl Fn(&Tables) -> (Vec<u32>, Measu
     let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
     let memory = Memory::new(run.problem, &tables);
     let (order, measure, inserts) = listing(&tables);
-    let listing = Listing { order: &order, measure, inserts, sizes: None };
+    let listing = Listing { order: &order, measure, inserts, sizes: None, early: None };
     if let Some(schedule) = schedule(&tables, &memory, &listing, run.budget).filter(|s| s.value() < NEVER) {
         let offered = run.offer(schedule.to_plan(run.problem, &tables));
         debug_assert!(offered.is_ok(), "{offered:?}");
@@ -305,6 +305,8 @@ impl Planner for Divisions {
     }
 }
 
+/// Shares of the ops that are divided further than the rest, where memory is limited.
+const EARLY_SHARES: [f64; 4] = [0.15, 0.25, 0.35, 0.5];
 /// How many starts are annealed.
 const MOST_STARTS: usize = 3;
 
@@ -334,8 +336,33 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
             if run.budget.is_spent() && run.outcome().best.is_some() {
                 break;
             }
-            let listing = Listing { order, measure: Measure::Finish, inserts: true, sizes: sizes.as_deref() };
+            let listing = Listing {
+                order,
+                measure: Measure::Finish,
+                inserts: true,
+                sizes: sizes.as_deref(),
+                early: None,
+            };
             keep(schedule(tables, memory, &listing, run.budget), sizes.clone(), run);
+        }
+    }
+    // Where memory allows more copies of some weights only, the first ops are divided further than the rest.
+    let order = &orders[1];
+    for (fine, coarse) in
+        patterns.iter().flatten().flat_map(|a| patterns.iter().flatten().map(move |b| (a, b)))
+    {
+        if !memory.is_limited() || fine.len() <= coarse.len() {
+            continue;
+        }
+        for share in EARLY_SHARES {
+            if run.budget.is_spent() && run.outcome().best.is_some() {
+                break;
+            }
+            let early = Some(((tables.ops as f64 * share) as usize, &fine[..]));
+            let listing =
+                Listing { order, measure: Measure::Finish, inserts: true, sizes: Some(coarse), early };
+            let sizes = Some([&fine[..], &coarse[..]].concat());
+            keep(schedule(tables, memory, &listing, run.budget), sizes, run);
         }
     }
     let left = run.budget.time.saturating_sub(run.budget.start.elapsed());

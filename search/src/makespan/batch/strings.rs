@@ -51,7 +51,8 @@ impl<'a> DivisionString<'a> {
             Some(vec![Piece { device, groups: all }])
         };
         let wish: Option<Vec<Vec<Piece>>> = (0..tables.members.len()).map(whole).collect();
-        let listing = Listing { order: &order, measure: Measure::Execution, inserts: false, sizes: None };
+        let listing =
+            Listing { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
         let starts = [
             wish.map(|pieces| Schedule::new(tables, pieces, &order)),
             schedule(tables, memory, &listing, run.budget),
