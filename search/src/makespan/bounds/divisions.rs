@@ -358,13 +358,14 @@ impl Built {
             if times == 0 {
                 continue;
             }
-            // For each input that the edge carries once.
-            let price = |slot: usize| {
-                let price = margins.map_or(0.0, |first| duals[first + slot] / duals[row] * self.unit);
-                price.round().clamp(-1e18, 1e18) as i64
+            // For each input that the edge carries once. What is part of no division must not set the price of what is.
+            let price = |first: usize, slot: usize| {
+                let is_used = shapes.divisions[from].iter().flatten().any(|&(used, _)| used == slot);
+                let price = duals[first + slot] / duals[row] * self.unit;
+                if is_used { price.round().clamp(-1e17, 1e17) as i64 } else { -(1 << 60) }
             };
             let prices = match margins {
-                Some(_) => (0..shapes.slots.len()).map(price).collect(),
+                Some(first) => (0..shapes.slots.len()).map(|slot| price(first, slot)).collect(),
                 None => Vec::new(),
             };
             flows.push(Flow { from: OpId::new(from), to: OpId::new(to), times, prices });
