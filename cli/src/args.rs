@@ -361,6 +361,9 @@ pub(crate) struct SearchArgs {
     /// Solver for the modules that `milp-split` and `lbound` split a network into [default: milp]
     #[arg(long, value_name = "NAME")]
     pub(crate) inner: Option<String>,
+    /// For `milp` and `milp-split` of batch: tell devices and nodes apart that can be exchanged, by batches, tasks or time
+    #[arg(long, value_name = "CRITERION")]
+    pub(crate) symmetry: Option<String>,
     /// Let `branch-and-bound` prune as the edge paper does: where nothing skips ops only, else it loses the best plan
     #[arg(long)]
     pub(crate) paper_bound: bool,

@@ -99,7 +99,7 @@ fn the_json_of_a_plan_has_every_field_of_the_contract() {
         ("stream", None),
         ("cold-start", None),
     ] {
-        let mut arguments = vec!["plan", text(&model), "--json", "--objective", objective];
+        let mut arguments = vec!["plan", text(&model), "--json", "--time", "1s", "--objective", objective];
         arguments.extend(more.iter().flatten());
         let output = divvy(&arguments);
         assert_eq!(output.status.code(), Some(0));

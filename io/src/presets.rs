@@ -158,10 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn six_nodes_are_thirty_devices_and_pairs_are_interchangeable() {
+    fn six_nodes_are_thirty_devices_and_pairs_and_nodes_are_interchangeable() {
         let cluster = built_in("gpt3-6-nodes");
         assert_eq!(cluster.device_count(), 30);
         assert_eq!(cluster.interchangeable().iter().filter(|group| group.len() == 2).count(), 12);
+        let nodes = cluster.interchangeable_nodes();
+        assert_eq!(nodes.iter().map(Vec::len).collect::<Vec<_>>(), [6]);
+        assert!(nodes[0].iter().all(|node| node.len() == 5));
     }
 
     #[test]

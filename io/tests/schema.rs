@@ -15,6 +15,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::divisions::Flow;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::period::relaxations::cover::Group;
@@ -244,6 +245,10 @@ fn every_evidence() -> Vec<Certificate> {
             weights: vec![vec![1, 2]],
             steps: vec![ProofStep::Tails { window: 3, width: 4, limit_ps: Time(5), ops: 6 }],
             rows: every_row(),
+        },
+        Evidence::Divisions {
+            weights: vec![1, 2],
+            flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
         },
         Evidence::Cover {
             merged: true,

@@ -15,7 +15,7 @@ use divvy_core::generate::{
     RegalOptions, RwnnOptions, TransformerOptions, Yolov2Options, gpt, llama, regal, rwnn, yolov2,
 };
 use divvy_core::graph::Graph;
-use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
+use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::input_error::InputErrors;
 use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::problem::{
@@ -53,6 +53,10 @@ pub enum Instance {
     Regal(RegalOptions, u32),
     /// A stream of the edge paper's YOLOv2 over networked devices.
     Edge(EdgeNetwork),
+    /// A generated GPT on servers like those of `gpt3-6-nodes`.
+    Cluster(ClusterNetwork),
+    /// Another instance, so many inputs at once.
+    Batch(Box<Instance>, u32),
     /// A pipeline of so many stages of a model file, on as many identical devices.
     Staged {
         /// Where it is.
@@ -62,6 +66,67 @@ pub enum Instance {
         /// How many stages.
         stages: u32,
     },
+}
+
+/// A GPT, and servers to run it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterNetwork {
+    /// Published name of the network.
+    pub name: &'static str,
+    /// Layers, where it is only a part of that network.
+    pub layers: Option<u32>,
+    /// Tokens of an input.
+    pub tokens: u32,
+    /// Servers.
+    pub nodes: u32,
+    /// Whether their processors are left out.
+    pub gpus_only: bool,
+}
+
+impl ClusterNetwork {
+    fn spec(&self) -> Result<ProblemSpec, InputErrors> {
+        gpt(&TransformerOptions { layers: self.layers, sequence: self.tokens, ..published(self.name) })
+    }
+
+    /// So many copies of the first server of `gpt3-6-nodes`, on one network.
+    fn hardware(&self) -> Result<HardwareSpec, String> {
+        let preset = presets::find("gpt3-6-nodes").map_err(|error| error.to_string())?.0;
+        if self.nodes as usize == preset.nodes.len() && !self.gpus_only {
+            return Ok(preset);
+        }
+        let node = preset.nodes.first().ok_or("gpt3-6-nodes has no node")?;
+        let left_out = |device: &&DeviceSpec| self.gpus_only && device.on_host;
+        let inside = |device: &&DeviceSpec| device.node.as_ref() == Some(&node.name) && !left_out(device);
+        let devices: Vec<&DeviceSpec> = preset.devices.iter().filter(inside).collect();
+        let is_part = |place: &String| *place == node.name || devices.iter().any(|d| d.name == *place);
+        let mut hardware = HardwareSpec {
+            name: format!("{}-nodes", self.nodes),
+            nodes: Vec::new(),
+            devices: Vec::new(),
+            links: Vec::new(),
+            ..preset.clone()
+        };
+        for number in 1..=self.nodes {
+            let named = |name: &String| format!("{name}-of-{number}");
+            hardware.nodes.push(NodeSpec { name: named(&node.name), ..node.clone() });
+            hardware.devices.extend(devices.iter().map(|&device| DeviceSpec {
+                name: named(&device.name),
+                node: device.node.as_ref().map(named),
+                ..device.clone()
+            }));
+            let known = |place: &String| is_part(place) || preset.switches.contains(place);
+            let links = preset
+                .links
+                .iter()
+                .filter(|link| link.between.iter().all(known) && link.between.iter().any(is_part));
+            hardware.links.extend(links.map(|link| LinkSpec {
+                between:
+                    link.between.clone().map(|place| if is_part(&place) { named(&place) } else { place }),
+                ..link.clone()
+            }));
+        }
+        Ok(hardware)
+    }
 }
 
 /// Devices of the edge paper, every pair with a link of its own.
@@ -137,15 +202,55 @@ impl Instance {
             Instance::Edge(o) => {
                 format!("edge rates {:?} link {} splits {:?}", o.rates, o.link, o.max_splits)
             }
+            Instance::Cluster(o) => format!(
+                "gpt {} layers {:?} tokens {} nodes {} gpus only {}",
+                o.name, o.layers, o.tokens, o.nodes, o.gpus_only
+            ),
+            Instance::Batch(instance, inputs) => format!("{} inputs {inputs}", instance.key()),
             Instance::Staged { sha256, stages, .. } => {
                 format!("file {sha256} stages {stages} at {STAGE_BANDWIDTH} B/s")
             }
         }
     }
 
+    /// What it is, for people.
+    fn label(&self) -> String {
+        match self {
+            Instance::Rwnn(o) => {
+                format!("{}{} {}{} x{}", o.model.name(), o.nodes, o.wiring.name(), o.channels, o.modules)
+            }
+            Instance::File { path, hardware, .. } => {
+                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+                format!("{name} on {hardware}")
+            }
+            Instance::Gpt(name, hardware) | Instance::Llama(name, hardware) => {
+                format!("generated {name} on {hardware}")
+            }
+            Instance::Regal(o, stages) => format!("{}{} in {stages} stages", o.family.name(), o.nodes),
+            Instance::Edge(o) => {
+                let splits = o.max_splits.map_or("unlimited".to_owned(), |most| most.to_string());
+                format!("YOLOv2 on {} devices at {} B/s, splits {splits}", o.rates.len(), o.link)
+            }
+            Instance::Staged { path, stages, .. } => {
+                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+                format!("{name} in {stages} stages")
+            }
+            Instance::Cluster(o) => format!("generated {} on {} nodes", o.name, o.nodes),
+            Instance::Batch(instance, inputs) => format!("{}, {inputs} inputs", instance.label()),
+        }
+    }
+
     /// Reads or generates it.
     pub fn problem(&self) -> Result<Problem, String> {
         let plain = |errors: InputErrors| errors.to_string();
+        if let Instance::Batch(instance, inputs) = self {
+            return instance.in_batches(*inputs);
+        }
+        if let Instance::Cluster(network) = self {
+            let spec = network.spec().map_err(plain)?;
+            let objective = Objective::Latency { links: LinkUse::Delay };
+            return assemble(spec, network.hardware()?, objective);
+        }
         let (spec, hardware) = match self {
             Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
             Instance::File { path, hardware, .. } => (read(path)?, Some(*hardware)),
@@ -157,6 +262,7 @@ impl Instance {
                 (yolov2(&options).map_err(plain)?, None)
             }
             Instance::Staged { path, .. } => (read(path)?, None),
+            Instance::Cluster(_) | Instance::Batch(..) => unreachable!("they are put together above"),
         };
         let objective = match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
@@ -180,10 +286,36 @@ impl Instance {
             }
             (None, ..) => return Err("the network does not say what it runs on".to_owned()),
         };
-        let graph = Graph::new(spec.graph).map_err(plain)?;
-        Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
-            .map_err(plain)
+        assemble(spec, hardware, objective)
     }
+
+    /// The same network and hardware, for so many inputs at once.
+    fn in_batches(&self, inputs: u32) -> Result<Problem, String> {
+        let objective = Objective::Batch { inputs };
+        let plain = |errors: InputErrors| errors.to_string();
+        let preset = |name: &str| presets::find(name).map(|found| found.0).map_err(|error| error.to_string());
+        match self {
+            Instance::Rwnn(options) => {
+                let spec = rwnn(&RwnnOptions { batches: true, ..options.clone() }).map_err(plain)?;
+                let Some(OwnHardware::Given(hardware)) = spec.hardware.clone() else {
+                    return Err("the network does not say what it runs on".to_owned());
+                };
+                assemble(spec, *hardware, objective)
+            }
+            Instance::File { path, hardware, .. } => assemble(read(path)?, preset(hardware)?, objective),
+            Instance::Cluster(network) => {
+                assemble(network.spec().map_err(plain)?, network.hardware()?, objective)
+            }
+            _ => Err("it is not planned for several inputs at once".to_owned()),
+        }
+    }
+}
+
+fn assemble(spec: ProblemSpec, hardware: HardwareSpec, objective: Objective) -> Result<Problem, String> {
+    let plain = |errors: InputErrors| errors.to_string();
+    let graph = Graph::new(spec.graph).map_err(plain)?;
+    Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
+        .map_err(plain)
 }
 
 fn published(name: &str) -> TransformerOptions {
@@ -208,6 +340,8 @@ pub enum Work {
     Plan(&'static str),
     /// Plan with a planner by name, and one bound by name.
     PlanWith(&'static str, &'static str),
+    /// Plan with a planner by name that tells alike devices apart by a criterion.
+    PlanApart(&'static str, &'static str),
     /// Prove a bound by name, without planning.
     Bound(&'static str),
     /// Add up the times of all ops on a device by name.
@@ -219,6 +353,7 @@ impl Work {
         match self {
             Work::Plan(name) => format!("plan {name}"),
             Work::PlanWith(name, bound) => format!("plan {name} with {bound}"),
+            Work::PlanApart(name, criterion) => format!("plan {name} by {criterion}"),
             Work::Bound(name) => format!("bound {name}"),
             Work::Sum(device) => format!("sum {device}"),
         }
@@ -249,28 +384,7 @@ impl Cell {
 
     /// What it is, for people.
     pub fn label(&self) -> String {
-        let what = match &self.instance {
-            Instance::Rwnn(o) => {
-                format!("{}{} {}{} x{}", o.model.name(), o.nodes, o.wiring.name(), o.channels, o.modules)
-            }
-            Instance::File { path, hardware, .. } => {
-                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-                format!("{name} on {hardware}")
-            }
-            Instance::Gpt(name, hardware) | Instance::Llama(name, hardware) => {
-                format!("generated {name} on {hardware}")
-            }
-            Instance::Regal(o, stages) => format!("{}{} in {stages} stages", o.family.name(), o.nodes),
-            Instance::Edge(o) => {
-                let splits = o.max_splits.map_or("unlimited".to_owned(), |most| most.to_string());
-                format!("YOLOv2 on {} devices at {} B/s, splits {splits}", o.rates.len(), o.link)
-            }
-            Instance::Staged { path, stages, .. } => {
-                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
-                format!("{name} in {stages} stages")
-            }
-        };
-        format!("{what}: {}", self.work.key())
+        format!("{}: {}", self.instance.label(), self.work.key())
     }
 
     /// Runs it. None if it was cancelled: half a result is none.
@@ -301,6 +415,11 @@ impl Cell {
             Work::PlanWith(name, bound) => Request {
                 planner: Some(name.to_owned()),
                 bounds: Some(vec![bound.to_owned()]),
+                ..Request::default()
+            },
+            Work::PlanApart(name, criterion) => Request {
+                planner: Some(name.to_owned()),
+                symmetry: Some(criterion.to_owned()),
                 ..Request::default()
             },
             Work::Bound(name) => {

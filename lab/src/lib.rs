@@ -4,6 +4,7 @@
 //! runs the cells that are not stored yet, stores each as soon as it is done, and so goes on where it was stopped. To
 //! add an experiment, write one file and one line in [`EXPERIMENTS`].
 
+mod batch_growth;
 mod cells;
 mod charts;
 mod diviml;
@@ -22,7 +23,7 @@ mod store;
 use std::path::Path;
 use std::time::Duration;
 
-pub use cells::{Cell, EdgeNetwork, Figures, Instance, Moment, Work};
+pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, Moment, Work};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
@@ -107,6 +108,11 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &diviml::table3::Table3,
     &diviml::fig3::Figure3,
     &diviml::fig4::Figure4,
+    &diviml::throughput::TABLE_4,
+    &diviml::table5::Table5,
+    &diviml::throughput::FIGURE_5,
+    &diviml::throughput::FIGURE_6,
+    &diviml::throughput::FIGURE_7,
     &mtpp::table2::Table2,
     &mtpp::table3::Table3,
     &mtpp::figures::FIGURE_4,
@@ -117,6 +123,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &edge::figure8::Figure8,
     &real_models::RealModels,
     &growth::Growth,
+    &batch_growth::BatchGrowth,
     &pipeline_growth::PipelineGrowth,
 ];
 

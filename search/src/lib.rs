@@ -16,7 +16,7 @@ pub use baseline::{Baseline, baseline};
 pub use period::{front, replan, stages};
 pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
 pub use run::Run;
-pub use solve::{Refused, Request, Solved, solve};
+pub use solve::{Refused, Request, SYMMETRIES, Solved, solve};
 
 /// Name and version of the solver behind `milp`, `milp-split` and `lbound`.
 pub fn solver_name() -> String {

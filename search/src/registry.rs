@@ -1,7 +1,7 @@
 //! What a planner and a bound are, and which there are.
 
 use divvy_core::outcome::StopReason;
-use divvy_core::problem::Problem;
+use divvy_core::problem::{Objective, Problem};
 
 use crate::run::Run;
 use crate::{makespan, period};
@@ -58,7 +58,11 @@ pub trait Bound: Sync {
 
 /// The planners for a problem's objective, in the order that `auto` tries those it uses.
 pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
-    if problem.objective.is_period() { period::PLANNERS } else { makespan::PLANNERS }
+    match problem.objective {
+        Objective::Batch { .. } => makespan::BATCH_PLANNERS,
+        Objective::Latency { .. } | Objective::ColdStart => makespan::PLANNERS,
+        Objective::Pipeline { .. } | Objective::Stream => period::PLANNERS,
+    }
 }
 
 /// The planner of that name, and the number in it where there is one.
@@ -78,7 +82,7 @@ pub(crate) fn planner_named(
 /// The planners of all objectives; those that share a name and do different things are all there.
 pub fn every_planner() -> Vec<&'static dyn Planner> {
     let mut all: Vec<&'static dyn Planner> = Vec::new();
-    for &planner in makespan::PLANNERS.iter().chain(period::PLANNERS) {
+    for &planner in makespan::PLANNERS.iter().chain(makespan::BATCH_PLANNERS).chain(period::PLANNERS) {
         if all.iter().all(|known| (known.name(), known.about()) != (planner.name(), planner.about())) {
             all.push(planner);
         }

@@ -20,6 +20,7 @@ pub struct Run<'a> {
     inner: Option<&'a str>,
     takes_plans: bool,
     paper_bound: bool,
+    symmetry: Option<&'a str>,
 }
 
 impl<'a> Run<'a> {
@@ -40,6 +41,7 @@ impl<'a> Run<'a> {
             inner: None,
             takes_plans: false,
             paper_bound: false,
+            symmetry: None,
         }
     }
 
@@ -89,6 +91,17 @@ impl<'a> Run<'a> {
     /// Whether `branch-and-bound` is to prune as its paper does.
     pub fn paper_bound(&self) -> bool {
         self.paper_bound
+    }
+
+    /// The same run, with devices that can be exchanged told apart by the criterion of that name.
+    #[must_use]
+    pub fn with_symmetry(self, symmetry: Option<&'a str>) -> Run<'a> {
+        Run { symmetry, ..self }
+    }
+
+    /// By what `milp` and `milp-split` are to tell devices apart that can be exchanged, where the user says so.
+    pub fn symmetry(&self) -> Option<&str> {
+        self.symmetry
     }
 
     /// The best found so far.

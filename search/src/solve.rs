@@ -2,12 +2,15 @@
 
 use divvy_core::closest::closest;
 use divvy_core::outcome::{Budget, Outcome, StopReason};
-use divvy_core::problem::Problem;
+use divvy_core::problem::{Objective, Problem};
 
 use crate::baseline::{Baseline, baseline};
 use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
 use crate::run::Run;
 use crate::{makespan, period};
+
+/// By what devices and nodes that can be exchanged are told apart: inputs, ops, or time on them.
+pub const SYMMETRIES: [&str; 3] = ["batches", "tasks", "time"];
 
 /// Which planner and bounds to use.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +23,8 @@ pub struct Request {
     pub inner: Option<String>,
     /// Whether to plan at all, or only to bound.
     pub bound_only: bool,
+    /// By what `milp` and `milp-split` tell devices and nodes apart that can be exchanged: a name of [`SYMMETRIES`].
+    pub symmetry: Option<String>,
     /// Whether `branch-and-bound` prunes by the transmission of padded lists, as its paper does.
     pub paper_bound: bool,
 }
@@ -57,6 +62,7 @@ pub fn solve(
     let chosen_bounds = choose_bounds(problem, request)?;
     let inner = choose_inner(request)?;
     check_paper_bound(problem, request)?;
+    check_symmetry(problem, request)?;
     let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
@@ -95,7 +101,8 @@ pub fn solve(
             let planning = until(plan_until);
             let mut run = Run::new(problem, &planning, &mut outcome, watch)
                 .with_inner(inner)
-                .with_paper_bound(request.paper_bound);
+                .with_paper_bound(request.paper_bound)
+                .with_symmetry(request.symmetry.as_deref());
             while let Some((&(planner, number), later)) =
                 planners.split_first().filter(|_| !request.bound_only)
             {
@@ -189,6 +196,26 @@ fn choose_inner(request: &Request) -> Result<Option<&str>, Refused> {
         }),
         inner => Ok(inner),
     }
+}
+
+fn check_symmetry(problem: &Problem, request: &Request) -> Result<(), Refused> {
+    let Some(name) = request.symmetry.as_deref() else { return Ok(()) };
+    let splits = matches!(request.planner.as_deref(), Some("milp" | "milp-split"));
+    if !splits || !matches!(problem.objective, Objective::Batch { .. }) {
+        return Err(Refused {
+            message: "criteria of symmetry belong to `milp` and `milp-split` for batch".to_owned(),
+            fix: "use --symmetry with --objective batch --planner milp-split".to_owned(),
+            exists: true,
+        });
+    }
+    if !SYMMETRIES.contains(&name) {
+        return Err(Refused {
+            message: format!("there is no criterion of symmetry `{name}`"),
+            fix: format!("use one of {}", SYMMETRIES.join(", ")),
+            exists: false,
+        });
+    }
+    Ok(())
 }
 
 fn check_paper_bound(problem: &Problem, request: &Request) -> Result<(), Refused> {

@@ -130,6 +130,7 @@ pub(super) fn search(
         inner: args.inner.clone(),
         bound_only,
         paper_bound: args.paper_bound,
+        symmetry: args.symmetry.clone(),
     };
     let solved = solve(&assembled.problem, &request, &budget, &mut |outcome| progress.update(outcome))?;
     drop(progress);

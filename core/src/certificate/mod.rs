@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
+use crate::makespan::relaxations::divisions::{self, Flow};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::period::relaxations::cover::{self, Group};
 use crate::period::relaxations::united::{self, Union};
@@ -80,6 +81,13 @@ pub enum Evidence {
         steps: Vec<ProofStep>,
         /// The rows.
         rows: Vec<Multiple>,
+    },
+    /// Weights for devices and flows along edges, which price every batch: `batch`.
+    Divisions {
+        /// One weight per device.
+        weights: Vec<u64>,
+        /// The edges that inputs pass.
+        flows: Vec<Flow>,
     },
     /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
     Cover {
@@ -186,6 +194,7 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Bus { weights } => bus::proven(problem, weights),
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
+        Evidence::Divisions { weights, flows } => divisions::proven(problem, weights, flows),
         Evidence::Cover { merged, threshold_ps, prices, groups } => {
             cover::proven(problem, *merged, *threshold_ps, prices, groups)
         }

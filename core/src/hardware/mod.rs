@@ -273,6 +273,61 @@ impl Hardware {
         groups
     }
 
+    /// Groups of nodes that can be exchanged for each other, with all their devices, without changing anything but names:
+    /// each node as the list of its devices, in the order in which they take each other's place.
+    pub fn interchangeable_nodes(&self) -> Vec<Vec<Vec<DeviceId>>> {
+        let mut groups: Vec<Vec<(usize, Vec<DeviceId>)>> = Vec::new();
+        for (number, node) in self.spec.nodes.iter().enumerate() {
+            let inside = |&d: &DeviceId| self.device(d).node.as_ref() == Some(&node.name);
+            let devices: Vec<DeviceId> = self.devices().filter(inside).collect();
+            let same = |group: &&mut Vec<(usize, Vec<DeviceId>)>| {
+                self.can_swap_nodes((group[0].0, &group[0].1), (number, &devices))
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => group.push((number, devices)),
+                None => groups.push(vec![(number, devices)]),
+            }
+        }
+        groups.into_iter().map(|group| group.into_iter().map(|(_, devices)| devices).collect()).collect()
+    }
+
+    /// Whether exchanging two nodes, device by device, maps the topology onto itself.
+    fn can_swap_nodes(&self, (a, in_a): (usize, &[DeviceId]), (b, in_b): (usize, &[DeviceId])) -> bool {
+        let (one, other) = (&self.spec.nodes[a], &self.spec.nodes[b]);
+        if in_a.len() != in_b.len() || one.memory != other.memory {
+            return false;
+        }
+        let mut renamed: HashMap<&str, &str> = HashMap::new();
+        renamed.insert(&one.name, &other.name);
+        renamed.insert(&other.name, &one.name);
+        for (&x, &y) in in_a.iter().zip(in_b) {
+            let (x, y) = (self.device(x), self.device(y));
+            if (DeviceSpec { name: x.name.clone(), node: x.node.clone(), ..y.clone() }) != *x {
+                return false;
+            }
+            renamed.insert(&x.name, &y.name);
+            renamed.insert(&y.name, &x.name);
+        }
+        let key = |link: &LinkSpec, [x, y]: [&str; 2]| {
+            let rest = (link.bandwidth, link.latency, link.half_duplex, link.bus.clone());
+            // The order of the ends matters only where it gives a bus its direction.
+            let between = if link.bus.is_none() && y < x { [y, x] } else { [x, y] };
+            (between.map(str::to_owned), rest)
+        };
+        let plain = |link: &LinkSpec| key(link, link.between.each_ref().map(String::as_str));
+        let swapped = |link: &LinkSpec| {
+            key(
+                link,
+                link.between.each_ref().map(|place| *renamed.get(place.as_str()).unwrap_or(&place.as_str())),
+            )
+        };
+        let mut before: Vec<_> = self.spec.links.iter().map(plain).collect();
+        let mut after: Vec<_> = self.spec.links.iter().map(swapped).collect();
+        before.sort();
+        after.sort();
+        before == after
+    }
+
     /// Whether exchanging two devices maps the topology onto itself.
     fn can_swap(&self, a: DeviceId, b: DeviceId, links_at: &HashMap<&str, Vec<&LinkSpec>>) -> bool {
         let (one, other) = (self.device(a), self.device(b));

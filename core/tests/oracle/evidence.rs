@@ -3,6 +3,7 @@
 use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::divisions::Flow;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::period::relaxations::united::Union;
 use divvy_core::rng::Rng;
@@ -21,7 +22,29 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));
+    all.extend((0..12).map(|_| divisions(model, rng)));
     all
+}
+
+/// Random weights and flows along edges, with prices as likely as not.
+fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
+    let edges: Vec<(OpId, OpId)> = chains(model)
+        .into_iter()
+        .filter(|chain| chain.len() == 2)
+        .map(|chain| (chain[0], chain[1]))
+        .collect();
+    let most = *rng.pick(&[0, 1, 4]);
+    let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
+    let sizes = model.batch_sizes_of_classes();
+    let most_price = *rng.pick(&[2, 20, 1000]);
+    let mut flows = Vec::new();
+    for _ in 0..if edges.is_empty() { 0 } else { rng.below(5) } {
+        let &(from, to) = rng.pick(&edges);
+        let price = |rng: &mut Rng| rng.between(0, 2 * most_price) as i64 - most_price as i64;
+        let prices = if rng.chance(0.7) { (0..sizes).map(|_| price(rng)).collect() } else { Vec::new() };
+        flows.push(Flow { from, to, times: rng.between(0, 4), prices });
+    }
+    Evidence::Divisions { weights, flows }
 }
 
 /// Random unions at a random threshold, few enough that some follow.

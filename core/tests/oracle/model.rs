@@ -53,6 +53,8 @@ pub(crate) struct Model {
     pub(crate) output_at: Option<usize>,
     pub(crate) splits: (u32, u32),
     pub(crate) replicate: bool,
+    /// The class of each device.
+    pub(crate) class_of: Vec<usize>,
     /// Pairs of devices that can be exchanged without changing anything but names.
     pub(crate) alike: Vec<(usize, usize)>,
 }
@@ -101,8 +103,26 @@ impl Model {
             splits: (constraints.min_splits.unwrap_or(0), constraints.max_splits.unwrap_or(u32::MAX)),
             params,
             replicate: constraints.replicate,
+            class_of: (hardware.devices.iter())
+                .map(|d| {
+                    hardware.classes.iter().position(|c| c.name == d.class).expect("drawn classes exist")
+                })
+                .collect(),
             alike: alike(hardware),
         }
+    }
+
+    /// How many batch sizes all classes have together.
+    pub(crate) fn batch_sizes_of_classes(&self) -> usize {
+        let mut sizes: Vec<(usize, u32)> = Vec::new();
+        for times in &self.times {
+            for (device, list) in times.iter().enumerate() {
+                sizes.extend(list.iter().map(|&(size, _)| (self.class_of[device], size)));
+            }
+        }
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes.len()
     }
 
     /// The time of one input.

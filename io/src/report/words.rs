@@ -124,6 +124,10 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::Interval { .. } => {
             "A linear program over time intervals; its dual was checked in integers.".to_owned()
         }
+        Evidence::Divisions { .. } => {
+            "However the inputs of each op are divided, devices are busy and inputs on their way for so long."
+                .to_owned()
+        }
         Evidence::Cover { .. } => {
             "Prices of ops: stages that fit cannot pay for the whole network.".to_owned()
         }

@@ -1,4 +1,4 @@
-//! The latency experiments of DiviML (Ghannane, Abdelfattah: "DiviML: A Module-based Heuristic for Mapping Neural Networks
+//! The experiments of DiviML (Ghannane, Abdelfattah: "DiviML: A Module-based Heuristic for Mapping Neural Networks
 //! onto Heterogeneous Platforms", ICCAD 2023, <https://arxiv.org/abs/2308.00127>).
 //!
 //! Here: the methods of its section V-A by our names, and what all its pages have to say about instances and solver.
@@ -8,6 +8,8 @@ pub(crate) mod fig4;
 pub(crate) mod table1;
 pub(crate) mod table2;
 pub(crate) mod table3;
+pub(crate) mod table5;
+pub(crate) mod throughput;
 
 use std::time::Duration;
 

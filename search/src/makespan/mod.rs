@@ -1,5 +1,6 @@
 //! Planners and bounds for `latency`, `batch` and `cold-start`.
 
+mod batch;
 mod bounds;
 mod inner;
 mod lists;
@@ -15,6 +16,7 @@ mod transport;
 mod units;
 mod windows;
 
+pub(crate) use batch::PLANNERS as BATCH_PLANNERS;
 pub(crate) use bounds::BOUNDS;
 pub(crate) use planners::PLANNERS;
 

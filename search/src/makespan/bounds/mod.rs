@@ -1,6 +1,7 @@
 //! Bounds for objectives whose value is a finish.
 
 mod critical_path;
+mod divisions;
 mod frontier;
 mod interval_lp;
 mod lbound;
@@ -26,8 +27,12 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.
     &Area,
+    // A linear program with one row for each class of devices: `batch`.
+    &divisions::DivisionArea,
     // One pass backward, and the sets of ops that follow each op.
     &frontier::Tails,
+    // A second or two, and worth more with a plan at hand: `batch`.
+    &divisions::DivisionLp,
     // From here on, by name: searches that take the time they are given.
     &frontier::ModuleTails,
     &frontier::Beam,

@@ -1,0 +1,359 @@
+//! `batch` by divisions: what devices must do, and how long inputs are on their way, added up with prices.
+//!
+//! Let L be the number of inputs, and take any plan of finish C. Three kinds of inequalities hold:
+//!
+//! * the batches of a device do not overlap: C ≥ Σ of their times (times weight λ_u);
+//! * every input l passes an edge i → j: start_j(l) ≥ start_i(l) + time of its batch of i + its delay (times F_e, for
+//!   each input);
+//! * C ≥ start_i(l) + time of its batch of i + its way out (times G_i, for each input).
+//!
+//! G_i is what flows into i beyond what flows out, so that no start is left with a factor above 0; what flows out beyond
+//! what flows in, H_i, multiplies start_i(l) ≥ the arrival of the network's inputs. The sum over everything is
+//! C · L · (Σ λ + Σ G) on the left, and on the right a cost for every batch: L·λ_u·t plus, for each of its inputs,
+//! (Σ F out + G)·t + G · way out + H · way in + the delays. A delay belongs to two batches. It is shared between them by prices p
+//! of the producer's batches: between a batch of a inputs on u and one of b inputs on another device v at least max(1, a + b − L)
+//! inputs move, so with q(v, b) = max over (u, a) of p(u, a) − that delay, the producer pays p(u, a) and the consumer −q(v, b)
+//! for each input. What is left is the cheapest division of each op's inputs over devices, one size each: a knapsack,
+//! solved exactly. Prices and delays are by class of devices and size; two batches of one class count as near. Memory
+//! and colocation are left out. All in integers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hardware::Route;
+use crate::ids::{DeviceId, OpId};
+use crate::problem::{Objective, Problem};
+use crate::units::Time;
+
+/// Factors are at most this.
+const MOST_TIMES: u64 = 1 << 32;
+
+/// Steps of all knapsacks together.
+const MOST_STEPS: u128 = 1 << 34;
+
+/// An edge that inputs pass, so many times, and how its delay is shared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// The producer.
+    pub from: OpId,
+    /// The consumer.
+    pub to: OpId,
+    /// How many times.
+    pub times: u64,
+    /// What the producer's batch pays for each input, in picoseconds: one price for each size of each class, in their order.
+    /// None at all: all 0.
+    pub prices: Vec<i64>,
+}
+
+/// A size that a class of devices supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Which class.
+    pub class: usize,
+    /// How many inputs.
+    pub size: u32,
+}
+
+/// The sizes of all classes, by class and size.
+pub fn slots(problem: &Problem) -> Vec<Slot> {
+    let classes = problem.costs().iter().enumerate();
+    classes
+        .flat_map(|(class, costs)| costs.batch_sizes.iter().map(move |&size| Slot { class, size }))
+        .collect()
+}
+
+/// What every batch costs under weights and flows.
+pub struct BatchPrices {
+    inputs: u32,
+    slots: Vec<Slot>,
+    weights: Vec<u64>,
+    /// For each op and slot, all but the weight of the device.
+    own: Vec<Option<i128>>,
+    times: Vec<u64>,
+    divisor: i128,
+}
+
+impl BatchPrices {
+    /// Works the prices out; an error if the evidence is none.
+    pub fn new(problem: &Problem, weights: &[u64], flows: &[Flow]) -> Result<BatchPrices, String> {
+        let Objective::Batch { inputs } = problem.objective else {
+            return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
+        };
+        let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
+        if weights.len() != devices || weights.iter().any(|&weight| weight > MOST_TIMES) {
+            return Err(format!("it needs one weight up to {MOST_TIMES} for each of {devices} devices"));
+        }
+        let slots = slots(problem);
+        let mut through = vec![(0u128, 0u128); ops];
+        for flow in flows {
+            if flow.from.index() >= ops || flow.to.index() >= ops || flow.times > MOST_TIMES {
+                return Err("a flow names an op that does not exist, or is too large".to_owned());
+            }
+            if !flow.prices.is_empty() && flow.prices.len() != slots.len() {
+                return Err(format!("a flow needs {} prices", slots.len()));
+            }
+            through[flow.from.index()].1 += u128::from(flow.times);
+            through[flow.to.index()].0 += u128::from(flow.times);
+        }
+        let ends: u128 = through.iter().map(|(entering, leaving)| entering.saturating_sub(*leaving)).sum();
+        let divisor = weights.iter().map(|&weight| u128::from(weight)).sum::<u128>() + ends;
+        let divisor = i128::try_from(divisor * u128::from(inputs)).map_err(|_| too_large())?;
+        if divisor == 0 {
+            return Err("all weights are zero".to_owned());
+        }
+        let mut prices = BatchPrices {
+            inputs,
+            own: vec![None; ops * slots.len()],
+            times: vec![0; ops * slots.len()],
+            slots,
+            weights: weights.to_vec(),
+            divisor,
+        };
+        for op in problem.graph.ops() {
+            let (entering, leaving) = through[op.index()];
+            prices.add_op(
+                problem,
+                op,
+                leaving.max(entering),
+                entering.saturating_sub(leaving),
+                leaving.saturating_sub(entering),
+            )?;
+        }
+        let ways = Ways::new(problem);
+        for flow in flows {
+            prices.add_flow(problem, &ways, flow)?;
+        }
+        Ok(prices)
+    }
+
+    fn add_op(
+        &mut self,
+        problem: &Problem,
+        op: OpId,
+        passing: u128,
+        ending: u128,
+        beginning: u128,
+    ) -> Result<(), String> {
+        for (number, slot) in self.slots.iter().enumerate() {
+            let Some(cost) = problem.costs()[slot.class].at(slot.size).and_then(|costs| costs[op.index()])
+            else {
+                continue;
+            };
+            let [arriving, leaving] =
+                [self.way(problem, op, *slot, true), self.way(problem, op, *slot, false)];
+            let (Some(arriving), Some(leaving)) = (arriving, leaving) else { continue };
+            let sum = |times: u128, time: u64| times.checked_mul(u128::from(time));
+            let each = sum(passing, cost.time.0)
+                .and_then(|a| a.checked_add(sum(ending, leaving)?)?.checked_add(sum(beginning, arriving)?))
+                .and_then(|each| i128::try_from(each).ok()?.checked_mul(i128::from(slot.size)));
+            let place = op.index() * self.slots.len() + number;
+            self.own[place] = Some(each.ok_or_else(too_large)?);
+            self.times[place] = cost.time.0;
+        }
+        Ok(())
+    }
+
+    /// The least time of a batch's way from the network's inputs, or to its outputs; none if there is no way.
+    fn way(&self, problem: &Problem, op: OpId, slot: Slot, inward: bool) -> Option<u64> {
+        let constraints = &problem.constraints;
+        let Some(end) = (if inward { constraints.input_at } else { constraints.output_at }) else {
+            return Some(0);
+        };
+        let graph = &problem.graph;
+        let tensors: Vec<u64> = if inward {
+            let outside = graph.inputs(op).iter().filter(|&&t| graph.producer(t).is_none());
+            outside.map(|&t| graph.tensor_bytes(t)).collect()
+        } else {
+            graph
+                .outputs(op)
+                .iter()
+                .filter(|&&t| graph.is_output(t))
+                .map(|&t| graph.tensor_bytes(t))
+                .collect()
+        };
+        let Some(&bytes) = tensors.iter().max() else { return Some(0) };
+        let devices =
+            problem.hardware.devices().filter(|&d| problem.hardware.class_of(d).index() == slot.class);
+        let time = |device: DeviceId| {
+            if device == end {
+                return Some(0);
+            }
+            let route = if inward {
+                problem.hardware.route(end, device)
+            } else {
+                problem.hardware.route(device, end)
+            };
+            Some(route?.time(bytes * u64::from(slot.size)).0)
+        };
+        devices.filter_map(time).min()
+    }
+
+    fn add_flow(&mut self, problem: &Problem, ways: &Ways<'_>, flow: &Flow) -> Result<(), String> {
+        let graph = &problem.graph;
+        let joining = graph.inputs(flow.to).iter().filter(|&&t| graph.producer(t) == Some(flow.from));
+        let Some(bytes) = joining.map(|&t| graph.tensor_bytes(t)).max() else {
+            let (from, to) = (graph.op_name(flow.from), graph.op_name(flow.to));
+            return Err(format!("`{to}` reads nothing that `{from}` makes"));
+        };
+        let count = self.slots.len();
+        let price = |slot: usize| flow.prices.get(slot).map_or(0, |&price| i128::from(price));
+        let times = i128::from(flow.times);
+        let (from, to) = (flow.from.index() * count, flow.to.index() * count);
+        let mut paid: Vec<Option<i128>> = vec![None; count];
+        for (there, paid) in paid.iter_mut().enumerate() {
+            for here in (0..count).filter(|here| self.own[from + here].is_some()) {
+                let moved =
+                    (self.slots[here].size + self.slots[there].size).saturating_sub(self.inputs).max(1);
+                let delay =
+                    ways.delay(self.slots[here].class, self.slots[there].class, bytes * u64::from(moved));
+                if let Some(delay) = delay {
+                    *paid = (*paid).max(Some(price(here) - i128::from(delay)));
+                }
+            }
+        }
+        for slot in 0..count {
+            let size = i128::from(self.slots[slot].size);
+            let add = |own: &mut Option<i128>, each: i128| {
+                if let Some(own) = own {
+                    *own = (each.checked_mul(times * size))
+                        .and_then(|more| own.checked_add(more))
+                        .ok_or_else(too_large)?;
+                }
+                Ok::<(), String>(())
+            };
+            add(&mut self.own[from + slot], price(slot))?;
+            match paid[slot] {
+                Some(paid) => add(&mut self.own[to + slot], -paid)?,
+                // No batch of the producer reaches it.
+                None => self.own[to + slot] = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// What a batch of an op costs on a device, in units of which [`BatchPrices::divisor`] make a picosecond; none if there
+    /// is no such batch.
+    pub fn batch(&self, op: usize, device: usize, slot: usize) -> Option<i128> {
+        let place = op * self.slots.len() + slot;
+        let work = i128::from(self.weights[device]) * i128::from(self.inputs);
+        self.own[place]?.checked_add(work.checked_mul(i128::from(self.times[place]))?)
+    }
+
+    /// How many units make a picosecond of the finish.
+    pub fn divisor(&self) -> i128 {
+        self.divisor
+    }
+
+    /// The sizes of all classes.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// What is proved: the cheapest divisions of all ops.
+    pub fn proven(&self, problem: &Problem) -> Result<Time, String> {
+        let grain = self.slots.iter().fold(self.inputs, |a, slot| divisor(a, slot.size));
+        let total = (self.inputs / grain) as usize;
+        let smallest = self.slots.iter().map(|slot| slot.size).min().unwrap_or(1);
+        let most_alike = (self.inputs / smallest.max(1)) as usize;
+        let devices = problem.hardware.device_count().min(most_alike.saturating_mul(self.weights.len()));
+        let steps = [problem.graph.op_count(), devices, total, self.slots.len()];
+        if steps.iter().map(|&n| n as u128).product::<u128>() > MOST_STEPS {
+            return Err("there are too many ways to divide the inputs".to_owned());
+        }
+        let mut sum = 0i128;
+        for op in problem.graph.ops() {
+            let least = self.cheapest(problem, op, grain, total, most_alike)?;
+            sum = sum.checked_add(least).ok_or_else(too_large)?;
+        }
+        let sum = sum.max(0);
+        let value = sum / self.divisor + i128::from(sum % self.divisor != 0);
+        u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
+    }
+
+    /// The cheapest division of an op's inputs.
+    fn cheapest(
+        &self,
+        problem: &Problem,
+        op: OpId,
+        grain: u32,
+        total: usize,
+        most_alike: usize,
+    ) -> Result<i128, String> {
+        let mut alike: std::collections::HashMap<(usize, u64), usize> = std::collections::HashMap::new();
+        let mut cheapest: Vec<Option<i128>> = vec![None; total + 1];
+        cheapest[0] = Some(0);
+        for device in problem.devices_for(op) {
+            let class = problem.hardware.class_of(device).index();
+            let seen = alike.entry((class, self.weights[device.index()])).or_default();
+            *seen += 1;
+            // Of devices that cost the same, no division uses more than this.
+            if *seen > most_alike {
+                continue;
+            }
+            let mut next = cheapest.clone();
+            for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.class == class) {
+                let Some(cost) = self.batch(op.index(), device.index(), number) else { continue };
+                let units = (slot.size / grain) as usize;
+                for before in 0..=total.saturating_sub(units) {
+                    let Some(sum) = cheapest[before] else { continue };
+                    let sum = sum.checked_add(cost).ok_or_else(too_large)?;
+                    let place = &mut next[before + units];
+                    *place = Some(place.map_or(sum, |known| known.min(sum)));
+                }
+            }
+            cheapest = next;
+        }
+        cheapest[total].ok_or_else(|| {
+            format!("no sizes of its devices divide the inputs of `{}`", problem.graph.op_name(op))
+        })
+    }
+}
+
+/// What weights and flows prove.
+pub(crate) fn proven(problem: &Problem, weights: &[u64], flows: &[Flow]) -> Result<Time, String> {
+    BatchPrices::new(problem, weights, flows)?.proven(problem)
+}
+
+/// The ways between classes: of all between their devices, those that can be the fastest for some number of bytes.
+pub struct Ways<'a> {
+    classes: usize,
+    routes: Vec<Vec<&'a Route>>,
+}
+
+impl<'a> Ways<'a> {
+    /// The ways of a problem's hardware.
+    pub fn new(problem: &'a Problem) -> Ways<'a> {
+        let hardware = &problem.hardware;
+        let classes = hardware.class_count();
+        let mut routes: Vec<Vec<&Route>> = vec![Vec::new(); classes * classes];
+        for from in hardware.devices() {
+            for to in hardware.devices() {
+                let pair = hardware.class_of(from).index() * classes + hardware.class_of(to).index();
+                if let Some(route) = hardware.route(from, to) {
+                    let known =
+                        |other: &&Route| (other.latency, other.bandwidth) == (route.latency, route.bandwidth);
+                    if !routes[pair].iter().any(known) {
+                        routes[pair].push(route);
+                    }
+                }
+            }
+        }
+        Ways { classes, routes }
+    }
+
+    /// The least time of bytes from a device of one class to one of another; none without a route.
+    pub fn delay(&self, from: usize, to: usize, bytes: u64) -> Option<u64> {
+        if from == to {
+            return Some(0);
+        }
+        self.routes[from * self.classes + to].iter().map(|route| route.time(bytes).0).min()
+    }
+}
+
+fn divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+fn too_large() -> String {
+    "its figures add up to more than can be counted".to_owned()
+}

@@ -1,0 +1,25 @@
+//! Planners for `batch`: how the inputs of each op are divided over devices, and in which order devices take batches.
+//!
+//! * [`tables`]: the problem in dense numbers; inputs in groups.
+//! * [`memory`]: DiviML's (6) while divisions change.
+//! * [`schedule`]: divisions and an order, and the schedule that follows.
+//! * [`lists`]: list scheduling, behind b-MET, b-greedy and b-HEFT.
+//! * [`strings`]: DiviML's encoding for search, behind `ea` and `annealing`.
+//! * [`climb`]: annealing of divisions and order together.
+//! * [`potential`]: what divisions cost at the prices of a bound's dual.
+//! * [`program`], [`milp`]: DiviML's mixed-integer program, for the whole network and module after module.
+//! * [`whole`]: the same problem with all inputs in one batch, which is a `latency` problem.
+
+mod climb;
+mod lists;
+mod memory;
+mod milp;
+mod planners;
+mod potential;
+mod program;
+mod schedule;
+mod strings;
+mod tables;
+mod whole;
+
+pub(crate) use planners::PLANNERS;

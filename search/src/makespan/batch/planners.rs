@@ -1,0 +1,376 @@
+//! The planners for `batch`, by name.
+
+use std::time::Duration;
+
+use divvy_core::makespan::dense::NEVER;
+use divvy_core::outcome::{Budget, StopReason};
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+use divvy_core::rng::Rng;
+
+use super::climb::Climb;
+use super::lists::{Listing, Measure, breadth_first, by_rank, partitions, schedule};
+use super::memory::Memory;
+use super::milp::{Milp, MilpSplit};
+use super::potential::Potential;
+use super::schedule::Schedule;
+use super::strings::{Change, DivisionString, Walk};
+use super::tables::Tables;
+use super::whole;
+use crate::registry::Planner;
+use crate::run::Run;
+use crate::shared::one_device::OneDevice;
+
+/// In the order that `auto` tries those it uses.
+#[rustfmt::skip]
+pub(crate) const PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // One pass over the list.
+    &BHeft,
+    // As long as there is time.
+    &Divisions,
+    // The rest is there to be compared with, in the order of DiviML V-A.
+    &BMet,
+    &BGreedy,
+    &Annealing,
+    &Ea,
+    // By name only: they work towards a proof, or from module to module.
+    &Milp,
+    &MilpSplit,
+];
+
+fn supports(problem: &Problem) -> Result<(), String> {
+    Tables::new(problem).map(|_| ())
+}
+
+/// Schedules a list and offers the plan.
+fn plan_by_list(run: &mut Run<'_>, listing: impl Fn(&Tables) -> (Vec<u32>, Measure, bool)) -> StopReason {
+    let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
+    let memory = Memory::new(run.problem, &tables);
+    let (order, measure, inserts) = listing(&tables);
+    let listing = Listing { order: &order, measure, inserts, sizes: None, early: None };
+    if let Some(schedule) = schedule(&tables, &memory, &listing, run.budget).filter(|s| s.value() < NEVER) {
+        let offered = run.offer(schedule.to_plan(run.problem, &tables));
+        debug_assert!(offered.is_ok(), "{offered:?}");
+    }
+    if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::Finished }
+}
+
+struct BMet;
+
+impl Planner for BMet {
+    fn name(&self) -> &'static str {
+        "b-met"
+    }
+
+    fn about(&self) -> &'static str {
+        "each op divided so that its longest batch is shortest (batched MET)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        plan_by_list(run, |tables| (tables.order.clone(), Measure::Execution, false))
+    }
+}
+
+struct BGreedy;
+
+impl Planner for BGreedy {
+    fn name(&self) -> &'static str {
+        "b-greedy"
+    }
+
+    fn about(&self) -> &'static str {
+        "op by op, each divided so that everything so far ends first (batched greedy)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        plan_by_list(run, |tables| (tables.order.clone(), Measure::Whole, false))
+    }
+}
+
+struct BHeft;
+
+impl Planner for BHeft {
+    fn name(&self) -> &'static str {
+        "b-heft"
+    }
+
+    fn about(&self) -> &'static str {
+        "ops by upward rank, each divided so that its last batch ends first (batched HEFT)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        plan_by_list(run, |tables| (by_rank(tables), Measure::Finish, true))
+    }
+}
+
+/// Random steps whose worsenings set the first temperature of `annealing`.
+const SAMPLES: usize = 200;
+/// Its first temperature as a share of the mean worsening: higher ones only undo the start.
+const WARMTH: f64 = 0.3;
+/// Its last temperature as a share of the first.
+const COOLING: f64 = 1e-2;
+
+struct Annealing;
+
+impl Planner for Annealing {
+    fn name(&self) -> &'static str {
+        "annealing"
+    }
+
+    fn about(&self) -> &'static str {
+        "simulated annealing on a string of devices, one for each op and group of inputs"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
+        let memory = Memory::new(run.problem, &tables);
+        let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
+            return StopReason::Finished;
+        };
+        let mut rng = Rng::new(run.budget.seed);
+        let mut walk = Walk::new(run, &tables, string.schedule());
+        if string.len() == 0 {
+            walk.end();
+            return StopReason::Finished;
+        }
+        let first = WARMTH * mean_worsening(&mut string, &mut walk, &mut rng);
+        while walk.goes_on() {
+            let temperature = first * COOLING.powf(walk.progress());
+            let change = string.change(rng.below(string.len()), &mut rng);
+            let slack = -temperature * (1.0 - rng.unit()).ln();
+            let limit = string.schedule().value().saturating_add(slack as u64).min(NEVER - 1);
+            if string.try_changes(&[change], limit) {
+                walk.note(string.schedule());
+            }
+        }
+        walk.end()
+    }
+}
+
+/// The mean worsening of random steps from the start; the string ends where it began.
+fn mean_worsening(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) -> f64 {
+    let start = string.schedule().value();
+    let (mut sum, mut count) = (0.0, 0);
+    for _ in 0..SAMPLES {
+        if !walk.goes_on() {
+            break;
+        }
+        let change = string.change(rng.below(string.len()), rng);
+        let pieces = &string.schedule().pieces[change.unit];
+        let here = pieces.iter().find(|piece| piece.groups >> change.group & 1 == 1).map(|p| p.device);
+        if string.try_changes(&[change], NEVER - 1) {
+            walk.note(string.schedule());
+            if string.schedule().value() > start {
+                sum += (string.schedule().value() - start) as f64;
+                count += 1;
+            }
+            if let Some(device) = here {
+                string.try_changes(&[Change { device, ..change }], NEVER - 1);
+            }
+        }
+    }
+    // Where no single change is possible, a share of the whole will do.
+    if count > 0 { sum / f64::from(count) } else { start as f64 / 100.0 }
+}
+
+struct Ea;
+
+impl Planner for Ea {
+    fn name(&self) -> &'static str {
+        "ea"
+    }
+
+    fn about(&self) -> &'static str {
+        "random changes of such a string, kept if not worse (biased (1+1) EA)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
+        let memory = Memory::new(run.problem, &tables);
+        let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
+            return StopReason::Finished;
+        };
+        let mut rng = Rng::new(run.budget.seed);
+        let mut walk = Walk::new(run, &tables, string.schedule());
+        if string.len() == 0 {
+            walk.end();
+            return StopReason::Finished;
+        }
+        let mut changes = Vec::new();
+        while walk.goes_on() {
+            changes.clear();
+            let chance = 1.0 / string.len() as f64;
+            while changes.is_empty() {
+                for gene in (0..string.len()).filter(|_| rng.chance(chance)).collect::<Vec<_>>() {
+                    changes.push(string.change(gene, &mut rng));
+                }
+            }
+            if string.try_changes(&changes, string.schedule().value()) {
+                walk.note(string.schedule());
+            }
+        }
+        walk.end()
+    }
+}
+
+/// The share of the time that goes to the problem with all inputs in one batch.
+const WHOLE_SHARE: f64 = 0.15;
+/// Temperatures at the beginning and at the end, as shares of the finish.
+const TEMPERATURES: (f64, f64) = (5e-4, 1e-4);
+
+struct Divisions;
+
+impl Planner for Divisions {
+    fn name(&self) -> &'static str {
+        "divisions"
+    }
+
+    fn about(&self) -> &'static str {
+        "the best schedule of whole batches, then divisions and order annealed together"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        supports(problem)
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
+        let memory = Memory::new(run.problem, &tables);
+        let goes_on = run.outcome().found_by.as_deref() == Some(self.name());
+        let known = run.outcome().best.as_ref().filter(|_| goes_on).and_then(|(plan, score)| match plan {
+            Plan::Batch(plan) => Schedule::of_plan(&tables, plan, &score.starts),
+            _ => None,
+        });
+        let starts = known.map_or_else(|| starts(run, &tables, &memory), |known| vec![known]);
+        let Some(first) = starts.first() else { return StopReason::Finished };
+        let potential = Potential::new(run.problem, &tables, run.outcome());
+        let seed = run.budget.seed;
+        let mut walk = Walk::new(run, &tables, first);
+        // Each start gets an equal part of the time, and then the best of what came of them.
+        let parts = if starts.len() > 1 { starts.len() + 1 } else { 1 };
+        for part in 0..parts {
+            let start = starts.get(part).map_or_else(|| walk.best().clone(), Schedule::clone);
+            let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
+            let (hot, cold) = TEMPERATURES;
+            while walk.goes_on() {
+                let share = walk.progress() * parts as f64 - part as f64;
+                if share >= 1.0 && part + 1 < parts {
+                    break;
+                }
+                let temperature = start.value() as f64 * hot * (cold / hot).powf(share);
+                if climb.step(temperature) {
+                    walk.note(climb.schedule());
+                }
+            }
+        }
+        walk.end()
+    }
+}
+
+/// Shares of the ops that are divided further than the rest, where memory is limited.
+const EARLY_SHARES: [f64; 4] = [0.15, 0.25, 0.35, 0.5];
+/// How many starts are annealed.
+const MOST_STARTS: usize = 3;
+
+/// The best few of list schedules for every way to divide all ops alike, of b-HEFT, and of whole batches, the best first.
+fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> {
+    // For each way to divide, the best schedule.
+    let mut best: Vec<(Option<Vec<u32>>, Schedule)> = Vec::new();
+    let mut keep = |new: Option<Schedule>, sizes: Option<Vec<u32>>, run: &mut Run<'_>| {
+        let Some(new) = new.filter(|new| new.value() < NEVER) else { return };
+        if run.outcome().value().is_none_or(|value| new.value() < value.0) {
+            let offered = run.offer(new.to_plan(run.problem, tables));
+            debug_assert!(offered.is_ok(), "{offered:?}");
+        }
+        match best.iter_mut().find(|(known, _)| *known == sizes) {
+            Some((_, known)) if known.value() <= new.value() => {}
+            Some((_, known)) => *known = new,
+            None => best.push((sizes, new)),
+        }
+    };
+    let orders = [by_rank(tables), breadth_first(tables)];
+    let mut patterns: Vec<Option<Vec<u32>>> = vec![None];
+    if let Some(unit) = (0..tables.members.len()).max_by_key(|&unit| tables.choices[unit].len()) {
+        patterns.extend(partitions(tables, unit).into_iter().take(24).map(Some));
+    }
+    for order in &orders {
+        for sizes in &patterns {
+            if run.budget.is_spent() && run.outcome().best.is_some() {
+                break;
+            }
+            let listing = Listing {
+                order,
+                measure: Measure::Finish,
+                inserts: true,
+                sizes: sizes.as_deref(),
+                early: None,
+            };
+            keep(schedule(tables, memory, &listing, run.budget), sizes.clone(), run);
+        }
+    }
+    // Where memory allows more copies of some weights only, the first ops are divided further than the rest.
+    let order = &orders[1];
+    for (fine, coarse) in
+        patterns.iter().flatten().flat_map(|a| patterns.iter().flatten().map(move |b| (a, b)))
+    {
+        if !memory.is_limited() || fine.len() <= coarse.len() {
+            continue;
+        }
+        for share in EARLY_SHARES {
+            if run.budget.is_spent() && run.outcome().best.is_some() {
+                break;
+            }
+            let early = Some(((tables.ops as f64 * share) as usize, &fine[..]));
+            let listing =
+                Listing { order, measure: Measure::Finish, inserts: true, sizes: Some(coarse), early };
+            let sizes = Some([&fine[..], &coarse[..]].concat());
+            keep(schedule(tables, memory, &listing, run.budget), sizes, run);
+        }
+    }
+    let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
+    let time = left.mul_f64(WHOLE_SHARE).max(Duration::from_millis(1));
+    let budget = Budget { start: std::time::Instant::now(), time, ..run.budget.clone() };
+    if let Some(whole) = whole::problem(run.problem) {
+        keep(whole::schedule(&whole, tables, &budget), Some(vec![tables.groups as u32]), run);
+    }
+    best.sort_by_key(|(_, schedule)| schedule.value());
+    best.into_iter().map(|(_, schedule)| schedule).take(MOST_STARTS).collect()
+}
