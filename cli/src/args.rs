@@ -261,6 +261,15 @@ pub(crate) enum LinksName {
     InTurn,
 }
 
+/// What reads in place cost under cold-start.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContentionName {
+    /// They take their turn on the bus and hold it
+    Bus,
+    /// As SortingHat has it: they hold no bus and take a multiple of their time, as copies between devices do
+    Paper,
+}
+
 /// How many stages a pipeline may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stages {
@@ -307,6 +316,12 @@ pub(crate) struct ProblemArgs {
     /// Links as mere delays, or used in turn (latency) [default: delay]
     #[arg(long, value_enum)]
     pub(crate) links: Option<LinksName>,
+    /// What reads in place and copies between devices cost (cold-start) [default: bus]
+    #[arg(long, value_enum)]
+    pub(crate) contention: Option<ContentionName>,
+    /// Percent of every weight that is already on the device where it lands (cold-start) [default: 0]
+    #[arg(long, allow_negative_numbers = true, value_name = "PERCENT")]
+    pub(crate) resident: Option<u32>,
     /// Times of the same ops from another file
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<String>,

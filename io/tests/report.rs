@@ -81,7 +81,7 @@ fn the_critical_path_is_a_chain_from_the_start_to_the_end() {
         Objective::Latency { links: LinkUse::Delay },
         Objective::Latency { links: LinkUse::InTurn },
         Objective::Batch { inputs: 1 },
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     for (seed, objective) in (0..).zip(objectives.into_iter().cycle().take(8)) {
         let (problem, plan) = scattered(objective, seed);

@@ -196,7 +196,7 @@ fn plan_files_of_every_objective_are_valid_and_so_are_their_problems() {
         Objective::Batch { inputs: 8 },
         Objective::Pipeline { stages: 2 },
         Objective::Stream,
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     for objective in objectives {
         let problem = build(ProblemSpec { objective: Some(objective), ..spec.clone() }).unwrap();

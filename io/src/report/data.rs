@@ -76,7 +76,7 @@ fn objective(objective: Objective) -> Value {
         Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
         Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
         Objective::Stream => "stream of requests".to_owned(),
-        Objective::ColdStart => "cold start: one request, weights in host memory".to_owned(),
+        Objective::ColdStart { .. } => "cold start: one request, weights in host memory".to_owned(),
     };
     json!({
         "name": objective.name(), "what": what, "period": objective.is_period(), "inputs": objective.inputs(),

@@ -40,7 +40,7 @@ fn value(report: &Report<'_>) -> String {
         Objective::Pipeline { .. } | Objective::Stream => {
             format!("One request every {shown} ({} per second)", rate(1.0))
         }
-        Objective::ColdStart => {
+        Objective::ColdStart { .. } => {
             format!("The first request, weights still in host memory, finishes in {shown}")
         }
     }

@@ -78,7 +78,7 @@ fn try_objectives(graph: &Graph, spec: &ProblemSpec, hardware: &HardwareSpec) ->
         Objective::Batch { inputs: INPUTS },
         Objective::Pipeline { stages },
         Objective::Stream,
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     let catalogue = presets::catalogue();
     let attempt = |objective| {
