@@ -157,6 +157,7 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     for (count, wrap) in [
         (model.devices, (|weights| Evidence::Area { weights }) as fn(Vec<u64>) -> Evidence),
         (links, |weights| Evidence::Bus { weights }),
+        (links, |weights| Evidence::LastLoads { weights, left_ps: Time::ZERO }),
     ] {
         all.push(wrap(vec![0; count]));
         all.push(wrap(vec![1; count + 1]));

@@ -233,6 +233,7 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1, 0] },
+        Evidence::LastLoads { weights: vec![1, 0], left_ps: Time(5) },
         Evidence::Frontier {
             weights: vec![vec![1, 2]],
             steps: vec![

@@ -14,6 +14,7 @@ use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
+use crate::makespan::relaxations::last_loads;
 use crate::period::relaxations::cover::{self, Group};
 use crate::period::relaxations::united::{self, Union};
 use crate::problem::Problem;
@@ -64,6 +65,13 @@ pub enum Evidence {
     Bus {
         /// One weight per link or bus.
         weights: Vec<u64>,
+    },
+    /// As `Bus`, for the parameters that must have landed by the time when so much is left to do (`cold-start`).
+    LastLoads {
+        /// One weight per link or bus.
+        weights: Vec<u64>,
+        /// How long before the end.
+        left_ps: Time,
     },
     /// Searches of partial schedules, to be followed again: `latency`.
     Frontier {
@@ -184,6 +192,7 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::DeviceLoad { device } => load::of_device(problem, *device),
         Evidence::LinkLoad { link } => load::of_link(problem, *link),
         Evidence::Bus { weights } => bus::proven(problem, weights),
+        Evidence::LastLoads { weights, left_ps } => last_loads::proven(problem, weights, *left_ps),
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Cover { merged, threshold_ps, prices, groups } => {

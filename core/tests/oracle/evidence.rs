@@ -18,6 +18,11 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
     all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
+    for weights in weights(model.link_widths.len(), rng) {
+        let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
+        let moments = left.map(|left| Evidence::LastLoads { weights: weights.clone(), left_ps: Time(left) });
+        all.extend(moments);
+    }
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));

@@ -118,6 +118,9 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::DeviceLoad { .. } => "One device must do what may run nowhere else.".to_owned(),
         Evidence::LinkLoad { .. } => "One link must carry what has no other way.".to_owned(),
         Evidence::Bus { .. } => "All weights must come over the buses, loaded or read in place.".to_owned(),
+        Evidence::LastLoads { .. } => {
+            "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
+        }
         Evidence::Frontier { .. } => {
             "A search of all partial schedules, followed again step by step.".to_owned()
         }

@@ -125,6 +125,7 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
         Evidence::DeviceLoad { device: DeviceId(0) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1; problem.hardware.links().len()] },
+        Evidence::LastLoads { weights: vec![1; problem.hardware.links().len()], left_ps: Time::ZERO },
         Evidence::Cover {
             merged: true,
             threshold_ps: Time(0),

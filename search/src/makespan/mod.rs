@@ -1,6 +1,7 @@
 //! Planners and bounds for `latency`, `batch` and `cold-start`.
 
 mod bounds;
+mod cold_start;
 mod inner;
 mod lists;
 mod milp;

@@ -3,3 +3,4 @@
 //! * [`interval`]: `latency`, by starts of ops and their shares on devices.
 
 pub mod interval;
+pub mod last_loads;

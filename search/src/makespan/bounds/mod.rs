@@ -3,6 +3,7 @@
 mod critical_path;
 mod frontier;
 mod interval_lp;
+mod last_loads;
 mod lbound;
 mod milp;
 mod transfers;
@@ -22,6 +23,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &Pinned,
     // One pass over parameters and tensors.
     &transfers::Transfers,
+    // One pass over the graph backward, then one over the parameters for each moment.
+    &last_loads::LastLoads,
     // One pass over the graph for each pair of devices.
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.

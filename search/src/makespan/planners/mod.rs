@@ -1,12 +1,15 @@
 //! Planners for objectives whose value is a finish.
 
 mod annealing;
+mod deepplan;
 mod dominance;
 mod ea;
 mod greedy;
 mod heft;
+mod interleave;
 mod memory_greedy;
 mod met;
+mod one_gpu;
 mod milp;
 mod milp_split;
 mod peft;
@@ -24,6 +27,14 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &peft::Peft,
     // As long as there is time: everything above gives it a start.
     &dominance::Dominance,
+    // What one GPU does by itself under cold starts: no time at all.
+    &one_gpu::OneGpu { overlapped: true },
+    // As fast, and every bus is used.
+    &deepplan::DeepPlan,
+    // For cold starts, as long as there is time.
+    &interleave::Interleave,
+    // SortingHat's baseline, to be compared with.
+    &one_gpu::OneGpu { overlapped: false },
     // The rest is there to be compared with, in the order of DiviML V-A.
     &met::Met,
     &greedy::Greedy,

@@ -1,0 +1,167 @@
+//! What must have crossed the buses of a cold start by the time when so much is still to do.
+//!
+//! An op with at least τ behind its start starts no later than τ before the end, so by then its parameters have
+//! landed. If it reads in place it holds the buses to its device instead, and it ends no later than what is behind its
+//! end before the end of the plan, so that all but the rest of its time lies before that moment too. Weights for links
+//! and buses make one sum of it, as for the bytes of the whole network (`certificate/bus.rs`), which is the case τ = 0:
+//! the plan takes at least τ plus that sum over the sum of the weights.
+//!
+//! What is behind an op on a device is the longest chain of kernels behind it, each on the device that suits it best
+//! with copies between devices paid: whichever op pays for a copy, every reader there ends after it. A parameter with
+//! several readers is counted for one of them. An op that may run in host memory may need no bus at all.
+
+use crate::ids::{DeviceId, OpId, ParamId};
+use crate::makespan::dense::way_out;
+use crate::problem::{Contention, Objective, Problem};
+use crate::units::Time;
+
+/// Past this many devices copies between them are not counted.
+const EXACT_PAIRS: usize = 16;
+
+/// The chains behind the ops of a problem.
+pub struct LastLoads<'a> {
+    problem: &'a Problem,
+    contention: Contention,
+    in_host: Vec<bool>,
+    /// For each op and device that may run it, the least time from its end to the end of the plan.
+    behind_end: Vec<Vec<Option<u64>>>,
+    /// For each op, the least time from its start to the end of the plan.
+    behind_start: Vec<u64>,
+}
+
+impl<'a> LastLoads<'a> {
+    /// Works out the chains; fails for other objectives, and where no device can run an op so that its output arrives.
+    pub fn new(problem: &'a Problem) -> Result<LastLoads<'a>, String> {
+        let Objective::ColdStart { contention, .. } = problem.objective else {
+            return Err("weights are resident except under cold-start".to_owned());
+        };
+        let graph = &problem.graph;
+        let hardware = &problem.hardware;
+        let in_host = |d: DeviceId| hardware.host_route(d).is_some_and(|route| route.bandwidth.is_none());
+        let mut all = LastLoads {
+            problem,
+            contention,
+            in_host: hardware.devices().map(in_host).collect(),
+            behind_end: vec![vec![None; hardware.device_count()]; graph.op_count()],
+            behind_start: vec![0; graph.op_count()],
+        };
+        for &op in graph.order().iter().rev() {
+            let mut least = None;
+            for (device, time) in problem.times_of(op) {
+                let Some(behind) = all.after(op, device) else { continue };
+                all.behind_end[op.index()][device.index()] = Some(behind);
+                let whole = behind + time.0;
+                least = Some(least.map_or(whole, |least: u64| least.min(whole)));
+            }
+            let stuck = || format!("`{}` has no device from which the plan could go on", graph.op_name(op));
+            all.behind_start[op.index()] = least.ok_or_else(stuck)?;
+        }
+        Ok(all)
+    }
+
+    /// The least time from the end of an op on a device to the end of the plan.
+    fn after(&self, op: OpId, device: DeviceId) -> Option<u64> {
+        let problem = self.problem;
+        let graph = &problem.graph;
+        let mut longest = way_out(problem, op, device)?.0;
+        let exact = problem.hardware.device_count() <= EXACT_PAIRS;
+        for &tensor in graph.outputs(op) {
+            let bytes = graph.tensor_bytes(tensor);
+            for &reader in graph.consumers(tensor) {
+                let ends = problem.times_of(reader).filter_map(|(to, time)| {
+                    let copy = if to == device || !exact {
+                        problem.hardware.route(device, to).map(|_| 0)
+                    } else {
+                        problem.copy_time(bytes, device, to).map(|copy| copy.0)
+                    };
+                    Some(copy? + time.0 + self.behind_end[reader.index()][to.index()]?)
+                });
+                longest = longest.max(ends.min()?);
+            }
+        }
+        Some(longest)
+    }
+
+    /// Times that are behind the start of some op: the moments worth a look.
+    pub fn moments(&self) -> Vec<Time> {
+        let mut moments: Vec<Time> = self.behind_start.iter().map(|&time| Time(time)).collect();
+        moments.push(Time::ZERO);
+        moments.sort_unstable();
+        moments.dedup();
+        moments
+    }
+
+    /// What weights for the links prove of the moment `left` before the end.
+    pub fn proven(&self, weights: &[u64], left: Time) -> Result<Time, String> {
+        const MOST_WEIGHT: u64 = 1 << 32;
+        let links = self.problem.hardware.links().len();
+        if weights.len() != links || weights.iter().any(|&w| w > MOST_WEIGHT) {
+            return Err(format!("it needs one weight up to {MOST_WEIGHT} for each of {links} links"));
+        }
+        let divisor: u128 = weights.iter().map(|&w| u128::from(w)).sum();
+        if divisor == 0 {
+            return Err("all weights are zero".to_owned());
+        }
+        if self.behind_start.iter().all(|&behind| behind < left.0) {
+            return Err("nothing has so much behind it".to_owned());
+        }
+        let weight_to: Vec<Option<u128>> = (self.problem.hardware.devices())
+            .map(|d| {
+                let route = self.problem.hardware.host_route(d).filter(|route| route.bandwidth.is_some())?;
+                Some(route.media().map(|link| u128::from(weights[link.index()])).sum())
+            })
+            .collect();
+        let mut loads = vec![0u128; self.problem.graph.op_count()];
+        for param in self.problem.graph.params() {
+            if let Some(reader) = self.reader(param, left) {
+                loads[reader.index()] += self.load(param, &weight_to);
+            }
+        }
+        let mut sum = 0u128;
+        for op in self.problem.graph.ops().filter(|op| loads[op.index()] > 0) {
+            if self.problem.devices_for(op).any(|d| self.in_host[d.index()]) {
+                continue;
+            }
+            sum += loads[op.index()].min(self.read(op, left, &weight_to));
+        }
+        let value = sum.div_ceil(divisor) + u128::from(left.0);
+        u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
+    }
+
+    /// The reader that a parameter is counted for: of those with enough behind them, the one that reads most in place.
+    fn reader(&self, param: ParamId, left: Time) -> Option<OpId> {
+        let graph = &self.problem.graph;
+        let readers = graph.readers(param).iter().copied();
+        let bytes = |op: OpId| graph.op(op).in_place_bytes.unwrap_or_else(|| graph.weight_bytes(op));
+        readers.filter(|op| self.behind_start[op.index()] >= left.0).max_by_key(|&op| (bytes(op), op))
+    }
+
+    /// The least weighted time of a load.
+    fn load(&self, param: ParamId, weight_to: &[Option<u128>]) -> u128 {
+        let ways = self.problem.hardware.devices().filter_map(|via| {
+            let weight = weight_to[via.index()]?;
+            Some(u128::from(self.problem.load_time(param, via)?.0.0) * weight)
+        });
+        ways.min().unwrap_or(0)
+    }
+
+    /// The least weighted time that an op in place holds buses before the moment.
+    fn read(&self, op: OpId, left: Time, weight_to: &[Option<u128>]) -> u128 {
+        if self.contention == Contention::Paper {
+            return 0;
+        }
+        let reads = self.problem.devices_for(op).filter_map(|device| {
+            let weight = weight_to[device.index()]?;
+            let (whole, _) = self.problem.in_place_time(op, device)?;
+            let behind = self.behind_end[op.index()][device.index()]?;
+            let before = (whole.0 + behind).saturating_sub(left.0).min(whole.0);
+            Some(u128::from(before) * weight)
+        });
+        reads.min().unwrap_or(u128::MAX)
+    }
+}
+
+/// What weights for the links prove of the moment `left` before the end of every plan.
+pub(crate) fn proven(problem: &Problem, weights: &[u64], left: Time) -> Result<Time, String> {
+    LastLoads::new(problem)?.proven(weights, left)
+}
