@@ -170,6 +170,8 @@ pub(crate) enum ExportFormat {
     DeviceMap,
     /// Layer counts for vLLM, TensorRT-LLM and llama.cpp (JSON)
     Layers,
+    /// Queues of a cold start, for an executor with a thread for each bus and device (JSON)
+    Schedule,
     /// Graph by device for Graphviz
     Dot,
     /// One row for each op and device

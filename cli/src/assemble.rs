@@ -8,11 +8,15 @@ use divvy_core::costs::{ClassCosts, Profile};
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::HardwareSpec;
 use divvy_core::input_error::{Code, InputErrors};
-use divvy_core::problem::{ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
+use divvy_core::problem::{
+    ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec,
+};
 use divvy_io::plan_file::{ReadingOptions, Source};
 use divvy_io::{file, import, presets};
 
-use crate::args::{ContentionName, GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs, Stages};
+use crate::args::{
+    ContentionName, GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs, Stages,
+};
 use crate::failure::Failure;
 
 /// A problem and the files it came from.

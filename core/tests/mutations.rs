@@ -157,7 +157,12 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     for (count, wrap) in [
         (model.devices, (|weights| Evidence::Area { weights }) as fn(Vec<u64>) -> Evidence),
         (links, |weights| Evidence::Bus { weights }),
-        (links, |weights| Evidence::LastLoads { weights, left_ps: Time::ZERO }),
+        (links, |weights| Evidence::LastLoads {
+            weights,
+            left_ps: Time::ZERO,
+            shares: Vec::new(),
+            steps: Vec::new(),
+        }),
     ] {
         all.push(wrap(vec![0; count]));
         all.push(wrap(vec![1; count + 1]));

@@ -233,7 +233,12 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1, 0] },
-        Evidence::LastLoads { weights: vec![1, 0], left_ps: Time(5) },
+        Evidence::LastLoads {
+            weights: vec![1, 0],
+            left_ps: Time(5),
+            shares: vec![vec![1, 2]],
+            steps: vec![ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 }],
+        },
         Evidence::Frontier {
             weights: vec![vec![1, 2]],
             steps: vec![

@@ -19,7 +19,7 @@ use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::input_error::InputErrors;
 use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::problem::{
-    ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
+    ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
 };
 use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, solve};
@@ -44,6 +44,17 @@ pub enum Instance {
         sha256: String,
         /// Name of built-in hardware.
         hardware: &'static str,
+    },
+    /// The first request to a model file whose weights are in host memory, on built-in hardware.
+    ColdStart {
+        /// Where it is.
+        path: PathBuf,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// Name of built-in hardware.
+        hardware: &'static str,
+        /// Percent of every weight that is resident.
+        resident: u32,
     },
     /// A generated GPT by its published name, on built-in hardware.
     Gpt(&'static str, &'static str),
@@ -129,6 +140,9 @@ impl Instance {
                 o.communication_factor
             ),
             Instance::File { sha256, hardware, .. } => format!("file {sha256} on {hardware}"),
+            Instance::ColdStart { sha256, hardware, resident, .. } => {
+                format!("cold start of file {sha256} on {hardware} with {resident} % resident")
+            }
             Instance::Gpt(name, hardware) => format!("gpt {name} on {hardware}"),
             Instance::Llama(name, hardware) => format!("llama {name} on {hardware}"),
             Instance::Regal(o, stages) => {
@@ -148,7 +162,9 @@ impl Instance {
         let plain = |errors: InputErrors| errors.to_string();
         let (spec, hardware) = match self {
             Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
-            Instance::File { path, hardware, .. } => (read(path)?, Some(*hardware)),
+            Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
+                (read(path)?, Some(*hardware))
+            }
             Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Regal(options, _) => (regal(options).map_err(plain)?, None),
@@ -161,6 +177,9 @@ impl Instance {
         let objective = match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
             Instance::Edge(_) => Objective::Stream,
+            &Instance::ColdStart { resident, .. } => {
+                Objective::ColdStart { contention: Contention::Bus, resident }
+            }
             _ => Objective::Latency { links: LinkUse::Delay },
         };
         if let Instance::Edge(network) = self {
@@ -212,6 +231,10 @@ pub enum Work {
     Bound(&'static str),
     /// Add up the times of all ops on a device by name.
     Sum(&'static str),
+    /// Add up the times to load all weights to a device by name.
+    Loads(&'static str),
+    /// The longest chain of ops on a device by name, the weights of each loaded right before it.
+    LoadedChain(&'static str),
 }
 
 impl Work {
@@ -221,6 +244,8 @@ impl Work {
             Work::PlanWith(name, bound) => format!("plan {name} with {bound}"),
             Work::Bound(name) => format!("bound {name}"),
             Work::Sum(device) => format!("sum {device}"),
+            Work::Loads(device) => format!("loads {device}"),
+            Work::LoadedChain(device) => format!("loaded chain {device}"),
         }
     }
 }
@@ -242,7 +267,7 @@ impl Cell {
         let (instance, work) = (self.instance.key(), self.work.key());
         match self.work {
             // The clock has no say in a sum.
-            Work::Sum(_) => format!("{instance} | {work}"),
+            Work::Sum(_) | Work::Loads(_) | Work::LoadedChain(_) => format!("{instance} | {work}"),
             _ => format!("{instance} | {work} | {:?} | seed {SEED}", self.limit),
         }
     }
@@ -253,7 +278,7 @@ impl Cell {
             Instance::Rwnn(o) => {
                 format!("{}{} {}{} x{}", o.model.name(), o.nodes, o.wiring.name(), o.channels, o.modules)
             }
-            Instance::File { path, hardware, .. } => {
+            Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
                 let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
                 format!("{name} on {hardware}")
             }
@@ -297,6 +322,8 @@ impl Cell {
         let problem = self.instance.problem()?;
         let request = match self.work {
             Work::Sum(device) => return sum(&problem, device),
+            Work::Loads(device) => return loads(&problem, device),
+            Work::LoadedChain(device) => return loaded_chain(&problem, device),
             Work::Plan(name) => Request { planner: Some(name.to_owned()), ..Request::default() },
             Work::PlanWith(name, bound) => Request {
                 planner: Some(name.to_owned()),
@@ -358,6 +385,35 @@ fn sum(problem: &Problem, device: &str) -> Result<Figures, String> {
         estimated: share.estimated,
         ..Figures::default()
     })
+}
+
+/// The time of each parameter to a device.
+fn load_times(problem: &Problem, device: &str) -> Result<Vec<u64>, String> {
+    let id = problem.hardware.device_named(device).ok_or_else(|| format!("there is no device `{device}`"))?;
+    let times = problem.graph.params().map(|param| Some(problem.load_time(param, id)?.0.0));
+    times.collect::<Option<_>>().ok_or_else(|| format!("no way leads from host memory to `{device}`"))
+}
+
+fn loads(problem: &Problem, device: &str) -> Result<Figures, String> {
+    let value_ps = Some(load_times(problem, device)?.iter().sum());
+    Ok(Figures { value_ps, ops: problem.graph.op_count(), ..Figures::default() })
+}
+
+/// SortingHat's critical path: what is left with as many devices as there are ops, each with a bus of its own, where
+/// an op's weights are loaded once it is its turn. It is no bound.
+fn loaded_chain(problem: &Problem, device: &str) -> Result<Figures, String> {
+    let loads = load_times(problem, device)?;
+    let id = problem.hardware.device_named(device).ok_or_else(|| format!("there is no device `{device}`"))?;
+    let graph = &problem.graph;
+    let mut ends = vec![0u64; graph.op_count()];
+    for &op in graph.order() {
+        let time = problem.time(op, id).ok_or_else(|| format!("`{}` cannot run there", graph.op_name(op)))?;
+        let load: u64 = graph.params_of(op).iter().map(|param| loads[param.index()]).sum();
+        let before = graph.predecessors(op).map(|op| ends[op.index()]).max().unwrap_or(0);
+        ends[op.index()] = before + load + time.0;
+    }
+    let value_ps = ends.into_iter().max();
+    Ok(Figures { value_ps, ops: graph.op_count(), ..Figures::default() })
 }
 
 /// Value and bound at one moment of a run.

@@ -17,6 +17,7 @@ pub mod plot;
 mod real_models;
 pub mod region;
 mod run;
+mod sortinghat;
 mod store;
 
 use std::path::Path;
@@ -115,6 +116,9 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &edge::figure6::Figure6,
     &edge::table2::Table2,
     &edge::figure8::Figure8,
+    &sortinghat::Figure1,
+    &sortinghat::Figure9,
+    &sortinghat::Ablations,
     &real_models::RealModels,
     &growth::Growth,
     &pipeline_growth::PipelineGrowth,

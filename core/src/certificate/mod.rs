@@ -14,7 +14,7 @@ use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
-use crate::makespan::relaxations::last_loads;
+use crate::makespan::relaxations::last_loads::{self, LastLoads};
 use crate::period::relaxations::cover::{self, Group};
 use crate::period::relaxations::united::{self, Union};
 use crate::problem::Problem;
@@ -72,6 +72,12 @@ pub enum Evidence {
         weights: Vec<u64>,
         /// How long before the end.
         left_ps: Time,
+        /// Weights for the devices, by which work is divided in searches.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shares: Vec<Vec<u64>>,
+        /// Searches that say how much is behind each op, in this order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<ProofStep>,
     },
     /// Searches of partial schedules, to be followed again: `latency`.
     Frontier {
@@ -161,6 +167,18 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: interval.evidence(rows) }))
     }
 
+    /// What an argument about last loads proves; it must be the one that the evidence describes.
+    pub fn by_last_loads(
+        bound: &str,
+        argument: &LastLoads<'_>,
+        weights: Vec<u64>,
+        left_ps: Time,
+    ) -> Option<Proven> {
+        let value_ps = argument.proven(&weights, left_ps).ok()?;
+        let evidence = argument.evidence(weights, left_ps);
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
+    }
+
     /// All that `evidence` proves; none if it is not evidence, or an attestation.
     pub fn by(problem: &Problem, bound: &str, evidence: Evidence) -> Option<Proven> {
         let value_ps = proven(problem, &evidence).ok().flatten()?;
@@ -192,7 +210,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::DeviceLoad { device } => load::of_device(problem, *device),
         Evidence::LinkLoad { link } => load::of_link(problem, *link),
         Evidence::Bus { weights } => bus::proven(problem, weights),
-        Evidence::LastLoads { weights, left_ps } => last_loads::proven(problem, weights, *left_ps),
+        Evidence::LastLoads { weights, left_ps, shares, steps } => {
+            last_loads::proven(problem, weights, *left_ps, shares, steps)
+        }
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Cover { merged, threshold_ps, prices, groups } => {

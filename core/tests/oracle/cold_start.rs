@@ -203,7 +203,8 @@ fn copy(model: &Model, from: usize, to: usize, bytes: u64) -> Option<u64> {
         return Some(time);
     }
     let way = model.ways[from][to].as_ref()?;
-    let through_host = (model.host_ways[to].iter()).any(|host| way.links.iter().any(|l| host.links.contains(l)));
+    let through_host =
+        (model.host_ways[to].iter()).any(|host| way.links.iter().any(|l| host.links.contains(l)));
     if through_host {
         Some(time * model.host_ways.iter().flatten().count() as u64)
     } else {

@@ -125,7 +125,12 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
         Evidence::DeviceLoad { device: DeviceId(0) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1; problem.hardware.links().len()] },
-        Evidence::LastLoads { weights: vec![1; problem.hardware.links().len()], left_ps: Time::ZERO },
+        Evidence::LastLoads {
+            weights: vec![1; problem.hardware.links().len()],
+            left_ps: Time::ZERO,
+            shares: Vec::new(),
+            steps: Vec::new(),
+        },
         Evidence::Cover {
             merged: true,
             threshold_ps: Time(0),

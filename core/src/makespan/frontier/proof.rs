@@ -63,7 +63,15 @@ pub struct Prover {
 impl Prover {
     /// Starts from tails by chains and by areas under the given weights; each list has one weight for each device.
     pub fn new(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
-        let dense = Dense::new(problem)?;
+        Prover::of(problem, Dense::new(problem)?, weights)
+    }
+
+    /// As [`Prover::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too.
+    pub fn of_kernels(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
+        Prover::of(problem, Dense::of_kernels(problem)?, weights)
+    }
+
+    fn of(problem: &Problem, dense: Dense, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
         let heaviest = dense.heaviest_weights();
         for weights in &weights {
             if weights.len() != dense.device_count() {
@@ -243,10 +251,14 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
 
 /// Follows a recipe.
 pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Prover, String> {
+    follow_with(Prover::new(problem, weights.to_vec())?, steps)
+}
+
+/// Follows a recipe from where a prover is.
+pub(crate) fn follow_with(mut prover: Prover, steps: &[ProofStep]) -> Result<Prover, String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("a recipe of more than {MOST_STEPS} steps"));
     }
-    let mut prover = Prover::new(problem, weights.to_vec())?;
     for step in steps {
         let (ProofStep::Tails { width, limit_ps, .. } | ProofStep::Whole { width, limit_ps, .. }) = step;
         if !(1..=MOST_ROWS).contains(width) || limit_ps.0 > NEVER {

@@ -8,10 +8,14 @@
 //!
 //! What is behind an op on a device is the longest chain of kernels behind it, each on the device that suits it best
 //! with copies between devices paid: whichever op pays for a copy, every reader there ends after it. A parameter with
-//! several readers is counted for one of them. An op that may run in host memory may need no bus at all.
+//! several readers is counted for one of them. An op that may run in host memory may need no bus at all. Searches of
+//! what follows each op (`frontier`), with all weights resident, may say that more is behind it: branches cannot all
+//! run at once where copies between devices take time.
 
+use crate::certificate::Evidence;
 use crate::ids::{DeviceId, OpId, ParamId};
 use crate::makespan::dense::way_out;
+use crate::makespan::frontier::proof::{ProofStep, Prover, follow_with};
 use crate::problem::{Contention, Objective, Problem};
 use crate::units::Time;
 
@@ -22,6 +26,8 @@ const EXACT_PAIRS: usize = 16;
 pub struct LastLoads<'a> {
     problem: &'a Problem,
     contention: Contention,
+    /// The weights of the devices and the steps of the searches that raised what is behind.
+    searches: (Vec<Vec<u64>>, Vec<ProofStep>),
     in_host: Vec<bool>,
     /// For each op and device that may run it, the least time from its end to the end of the plan.
     behind_end: Vec<Vec<Option<u64>>>,
@@ -32,6 +38,11 @@ pub struct LastLoads<'a> {
 impl<'a> LastLoads<'a> {
     /// Works out the chains; fails for other objectives, and where no device can run an op so that its output arrives.
     pub fn new(problem: &'a Problem) -> Result<LastLoads<'a>, String> {
+        LastLoads::with_searches(problem, None)
+    }
+
+    /// As [`LastLoads::new`], with the tails of a prover that works as if all weights were resident.
+    pub fn with_searches(problem: &'a Problem, prover: Option<&Prover>) -> Result<LastLoads<'a>, String> {
         let Objective::ColdStart { contention, .. } = problem.objective else {
             return Err("weights are resident except under cold-start".to_owned());
         };
@@ -41,6 +52,7 @@ impl<'a> LastLoads<'a> {
         let mut all = LastLoads {
             problem,
             contention,
+            searches: prover.map_or_else(Default::default, |p| (p.weights().to_vec(), p.steps().to_vec())),
             in_host: hardware.devices().map(in_host).collect(),
             behind_end: vec![vec![None; hardware.device_count()]; graph.op_count()],
             behind_start: vec![0; graph.op_count()],
@@ -49,6 +61,8 @@ impl<'a> LastLoads<'a> {
             let mut least = None;
             for (device, time) in problem.times_of(op) {
                 let Some(behind) = all.after(op, device) else { continue };
+                let tail = prover.map_or(0, |prover| prover.tails().of(op.index(), device.index()));
+                let behind = behind.max(tail.saturating_sub(time.0));
                 all.behind_end[op.index()][device.index()] = Some(behind);
                 let whole = behind + time.0;
                 least = Some(least.map_or(whole, |least: u64| least.min(whole)));
@@ -80,6 +94,12 @@ impl<'a> LastLoads<'a> {
             }
         }
         Some(longest)
+    }
+
+    /// The evidence for what weights for the links prove of a moment.
+    pub fn evidence(&self, weights: Vec<u64>, left_ps: Time) -> Evidence {
+        let (shares, steps) = self.searches.clone();
+        Evidence::LastLoads { weights, left_ps, shares, steps }
     }
 
     /// Times that are behind the start of some op: the moments worth a look.
@@ -162,6 +182,16 @@ impl<'a> LastLoads<'a> {
 }
 
 /// What weights for the links prove of the moment `left` before the end of every plan.
-pub(crate) fn proven(problem: &Problem, weights: &[u64], left: Time) -> Result<Time, String> {
-    LastLoads::new(problem)?.proven(weights, left)
+pub(crate) fn proven(
+    problem: &Problem,
+    weights: &[u64],
+    left: Time,
+    shares: &[Vec<u64>],
+    steps: &[ProofStep],
+) -> Result<Time, String> {
+    if steps.is_empty() {
+        return LastLoads::new(problem)?.proven(weights, left);
+    }
+    let prover = follow_with(Prover::of_kernels(problem, shares.to_vec())?, steps)?;
+    LastLoads::with_searches(problem, Some(&prover))?.proven(weights, left)
 }

@@ -32,6 +32,7 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // One pass backward, and the sets of ops that follow each op.
     &frontier::Tails,
     // From here on, by name: searches that take the time they are given.
+    &last_loads::SearchedLoads,
     &frontier::ModuleTails,
     &frontier::Beam,
     // Dozens of linear programs, one after the other.

@@ -49,7 +49,8 @@ impl Rest {
             let in_place = in_place.min_by(|a, b| a.0.total_cmp(&b.0));
             for (slot, &price) in PRICES.iter().enumerate() {
                 let loaded = price * first + (1.0 - price) * time;
-                let read = in_place.map_or(NEVER, |(longer, held)| price * held + (1.0 - price) * (time + longer));
+                let read =
+                    in_place.map_or(NEVER, |(longer, held)| price * held + (1.0 - price) * (time + longer));
                 from[position][slot] = from[position + 1][slot] + price * others + loaded.min(read);
             }
         }
@@ -77,8 +78,8 @@ pub(in crate::makespan) fn search(
     let options: Vec<Vec<Choice>> = (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
     for (position, &piece) in sequence.iter().enumerate() {
         let mut children: Vec<(f64, f64, usize, Choice)> = Vec::new();
-        let mut trial = nodes[0].state.clone();
-        for (parent, node) in nodes.iter().enumerate() {
+        for (parent, node) in nodes.iter_mut().enumerate() {
+            let mark = node.state.mark();
             let placed = (pieces.pieces[piece].together.iter())
                 .find(|&&other| other != piece && sequence[..position].contains(&other))
                 .map(|&other| node.of[other].device);
@@ -86,11 +87,11 @@ pub(in crate::makespan) fn search(
                 if placed.is_some_and(|device| device != choice.device) {
                     continue;
                 }
-                trial.clone_from(&node.state);
-                let finish = trial.take(pieces, piece, choice);
+                let finish = node.state.take(pieces, piece, choice);
                 if finish < NEVER {
-                    children.push((rest.judge(&trial, position + 1), finish, parent, choice));
+                    children.push((rest.judge(&node.state, position + 1), finish, parent, choice));
                 }
+                node.state.back_to(&mark);
             }
             if stop() {
                 return None;

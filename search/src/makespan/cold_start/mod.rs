@@ -2,9 +2,11 @@
 //! plan that says so.
 
 pub(super) mod beam;
+pub(super) mod dominators;
 pub(super) mod pieces;
 pub(super) mod plan;
 pub(super) mod state;
+pub(super) mod submodel;
 
 pub(super) use pieces::Pieces;
 pub(super) use state::{Choice, Choices, State};

@@ -94,7 +94,8 @@ impl Pieces {
         let hardware = &problem.hardware;
         let devices = hardware.device_count();
         let way = |d: usize| hardware.host_route(DeviceId::new(d));
-        let has_bus: Vec<bool> = (0..devices).map(|d| way(d).is_some_and(|w| w.bandwidth.is_some())).collect();
+        let has_bus: Vec<bool> =
+            (0..devices).map(|d| way(d).is_some_and(|w| w.bandwidth.is_some())).collect();
         let in_host = (0..devices).map(|d| way(d).is_some_and(|w| w.bandwidth.is_none())).collect();
         let media = (0..devices)
             .map(|d| way(d).map_or(Vec::new(), |w| w.media().map(|link| link.index()).collect()))
@@ -135,16 +136,22 @@ impl Pieces {
 
     /// All pieces in a topological order, as near to the network's own as can be.
     pub(in crate::makespan) fn sequence(&self) -> Vec<usize> {
+        self.sequence_by(|_| 0)
+    }
+
+    /// All pieces in a topological order that takes, of those that may come next, the one with the least key.
+    pub(in crate::makespan) fn sequence_by(&self, key: impl Fn(usize) -> u64) -> Vec<usize> {
+        let next = |piece: usize| Reverse((key(piece), piece));
         let mut waiting: Vec<usize> = self.pieces.iter().map(|piece| piece.before.len()).collect();
-        let ready = waiting.iter().enumerate().filter(|(_, count)| **count == 0).map(|(piece, _)| Reverse(piece));
-        let mut ready: BinaryHeap<Reverse<usize>> = ready.collect();
+        let mut ready: BinaryHeap<Reverse<(u64, usize)>> =
+            (0..waiting.len()).filter(|&piece| waiting[piece] == 0).map(next).collect();
         let mut sequence = Vec::with_capacity(self.pieces.len());
-        while let Some(Reverse(piece)) = ready.pop() {
+        while let Some(Reverse((_, piece))) = ready.pop() {
             sequence.push(piece);
-            for &next in &self.pieces[piece].after {
-                waiting[next] -= 1;
-                if waiting[next] == 0 {
-                    ready.push(Reverse(next));
+            for &after in &self.pieces[piece].after {
+                waiting[after] -= 1;
+                if waiting[after] == 0 {
+                    ready.push(next(after));
                 }
             }
         }
@@ -385,7 +392,8 @@ fn divide(problem: &Problem) -> (Vec<u32>, Vec<Vec<OpId>>) {
     // For each piece, the pieces that it waits for, directly or not.
     let mut waits: Vec<Vec<u64>> = Vec::new();
     let mut bare: Vec<bool> = Vec::new();
-    let alike = |a: OpId, b: OpId| problem.hardware.devices().all(|d| problem.may_run(a, d) == problem.may_run(b, d));
+    let alike =
+        |a: OpId, b: OpId| problem.hardware.devices().all(|d| problem.may_run(a, d) == problem.may_run(b, d));
     for &op in graph.order() {
         let mut before: Vec<usize> = graph.predecessors(op).map(|p| piece_of[p.index()] as usize).collect();
         before.sort_unstable();

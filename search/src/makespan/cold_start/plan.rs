@@ -1,6 +1,6 @@
 //! Choices as a plan: op by op, loads in the order of need, then in the order of what is left to do behind them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use divvy_core::check;
 use divvy_core::ids::{DeviceId, OpId, ParamId};
@@ -9,7 +9,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score};
 
 use super::pieces::Pieces;
-use super::state::Choices;
+use super::state::{Choice, Choices};
 use crate::run::Run;
 
 /// The plan of some choices: weights in the order of need.
@@ -28,7 +28,8 @@ pub(in crate::makespan) fn plan(problem: &Problem, pieces: &Pieces, choices: &Ch
                 for &param in problem.graph.params_of(op) {
                     if landed.insert((param, reader)) {
                         plan.landings.push(Landing { param, reader, via });
-                        plan.bus.extend(loaded.insert((param, via)).then_some(BusItem::Load { param, to: via }));
+                        plan.bus
+                            .extend(loaded.insert((param, via)).then_some(BusItem::Load { param, to: via }));
                     }
                 }
             }
@@ -47,6 +48,35 @@ pub(in crate::makespan) fn offer(run: &mut Run<'_>, pieces: &Pieces, choices: &C
     // Reads in place may make it worse; the better of the two is kept.
     let _ = run.offer(Plan::ColdStart(by_tail));
     true
+}
+
+/// The choices of a plan, as far as pieces can make them: a piece goes where its first op does.
+pub(in crate::makespan) fn choices(
+    problem: &Problem,
+    pieces: &Pieces,
+    plan: &ColdStartPlan,
+    score: &Score,
+) -> Choices {
+    let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
+    for (device, ops) in plan.order.iter().enumerate() {
+        ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(device));
+    }
+    let reads: HashSet<OpId> = (plan.bus.iter())
+        .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
+        .collect();
+    let via: HashMap<(ParamId, DeviceId), DeviceId> =
+        plan.landings.iter().map(|l| ((l.param, l.reader), l.via)).collect();
+    let of = pieces.pieces.iter().map(|piece| {
+        let first = piece.ops[0];
+        let device = device_of[first.index()];
+        let params = piece.ops.iter().flat_map(|&op| problem.graph.params_of(op));
+        let ways = params.filter_map(|&param| via.get(&(param, device))).max_by_key(|&&via| via != device);
+        let in_place = reads.contains(&first);
+        let via = ways.copied().unwrap_or(device);
+        Choice { device: device.0 as u16, via: via.0 as u16, in_place }
+    });
+    let sequence = pieces.sequence_by(|piece| score.starts[pieces.pieces[piece].ops[0].index()].0);
+    Choices { sequence, of: of.collect() }
 }
 
 /// The same plan with each bus in the order of what is left to do once a load has landed.

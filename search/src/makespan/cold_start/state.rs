@@ -34,8 +34,27 @@ pub(in crate::makespan) struct State {
     source: Vec<u16>,
     /// For each flow and device, whether it is there.
     copied: Vec<bool>,
-    /// For each bundle and device, whether it takes up memory there.
+    /// For each device, bytes that it holds.
     memory: Vec<f64>,
+    /// What of `landed`, `source` and `copied` is set, in the order of setting.
+    set: Vec<Set>,
+}
+
+/// Something that was set.
+#[derive(Clone, Copy)]
+enum Set {
+    Landed(u32),
+    Source(u32),
+    Copied(u32),
+}
+
+/// How far things were at some moment.
+pub(in crate::makespan) struct Mark {
+    device_free: Vec<f64>,
+    link_free: Vec<f64>,
+    memory: Vec<f64>,
+    end: f64,
+    set: usize,
 }
 
 impl State {
@@ -51,7 +70,47 @@ impl State {
             source: vec![0; pieces.bundles.len() * devices],
             copied: vec![false; pieces.flows.len() * devices],
             memory: vec![0.0; devices],
+            set: Vec::new(),
         }
+    }
+
+    /// What to go back to.
+    pub(in crate::makespan) fn mark(&self) -> Mark {
+        Mark {
+            device_free: self.device_free.clone(),
+            link_free: self.link_free.clone(),
+            memory: self.memory.clone(),
+            end: self.end,
+            set: self.set.len(),
+        }
+    }
+
+    /// Undoes what was taken since.
+    pub(in crate::makespan) fn back_to(&mut self, mark: &Mark) {
+        self.device_free.copy_from_slice(&mark.device_free);
+        self.link_free.copy_from_slice(&mark.link_free);
+        self.memory.copy_from_slice(&mark.memory);
+        self.end = mark.end;
+        self.unset(mark.set);
+    }
+
+    fn unset(&mut self, from: usize) {
+        for set in self.set.drain(from..) {
+            match set {
+                Set::Landed(slot) => self.landed[slot as usize] = -1.0,
+                Set::Source(slot) => self.source[slot as usize] = 0,
+                Set::Copied(slot) => self.copied[slot as usize] = false,
+            }
+        }
+    }
+
+    /// Notes that a flow is on a device; false if it was there.
+    fn arrives(&mut self, slot: usize) -> bool {
+        let new = !std::mem::replace(&mut self.copied[slot], true);
+        if new {
+            self.set.push(Set::Copied(slot as u32));
+        }
+        new
     }
 
     /// Back to the beginning.
@@ -59,10 +118,8 @@ impl State {
         self.device_free.fill(0.0);
         self.link_free.fill(0.0);
         self.end = 0.0;
-        self.landed.fill(-1.0);
-        self.source.fill(0);
-        self.copied.fill(false);
         self.memory.fill(0.0);
+        self.unset(0);
     }
 
     /// The finish of the last piece; infinite where the choices cannot be.
@@ -88,13 +145,13 @@ impl State {
                 self.device_of[maker] as usize
             }) else {
                 let bytes = pieces.flows[flow].bytes;
-                if !std::mem::replace(&mut self.copied[flow * devices + device], true) {
+                if self.arrives(flow * devices + device) {
                     self.memory[device] += if pieces.counts_tensors { bytes } else { 0.0 };
                     duration += pieces.input_at.map_or(0.0, |from| pieces.copy(bytes, from, device));
                 }
                 continue;
             };
-            if from != device && !std::mem::replace(&mut self.copied[flow * devices + device], true) {
+            if from != device && self.arrives(flow * devices + device) {
                 let bytes = pieces.flows[flow].bytes;
                 duration += pieces.copy(bytes, from, device);
                 self.memory[device] += if pieces.counts_tensors { bytes } else { 0.0 };
@@ -119,7 +176,8 @@ impl State {
             }
         }
         self.memory[device] += if pieces.counts_tensors { piece.made } else { 0.0 };
-        if self.memory[device] > pieces.limits[device] || self.memory[choice.via as usize] > pieces.limits[choice.via as usize] {
+        let over = |d: usize| self.memory[d] > pieces.limits[d];
+        if over(device) || over(choice.via as usize) {
             return NEVER;
         }
         let finish = start + duration;
@@ -148,6 +206,7 @@ impl State {
             return (self.landed[bundle * devices + known as usize - 1], 0.0);
         }
         self.source[bundle * devices + device] = via as u16 + 1;
+        self.set.push(Set::Source((bundle * devices + device) as u32));
         let all = &pieces.bundles[bundle];
         let slot = bundle * devices + via;
         if self.landed[slot] < 0.0 {
@@ -157,6 +216,7 @@ impl State {
                 self.link_free[link] = end;
             }
             self.landed[slot] = end;
+            self.set.push(Set::Landed(slot as u32));
             // It may be there already, forwarded from elsewhere.
             if via == device || self.source[slot] == 0 {
                 self.memory[via] += all.bytes;

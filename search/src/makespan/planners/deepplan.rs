@@ -29,8 +29,13 @@ impl Planner for DeepPlan {
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         cold_start::supports(problem)?;
         let pieces = Pieces::new(problem);
-        let computes = |d: usize| pieces.has_bus[d] && pieces.pieces.iter().all(|piece| piece.devices.contains(&d));
-        if (0..pieces.devices).any(computes) { Ok(()) } else { Err("no device with a bus may run every op".to_owned()) }
+        let computes =
+            |d: usize| pieces.has_bus[d] && pieces.pieces.iter().all(|piece| piece.devices.contains(&d));
+        if (0..pieces.devices).any(computes) {
+            Ok(())
+        } else {
+            Err("no device with a bus may run every op".to_owned())
+        }
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
@@ -45,6 +50,9 @@ impl Planner for DeepPlan {
                 for in_place in [true, false] {
                     if run.budget.is_cancelled() {
                         return StopReason::Cancelled;
+                    }
+                    if run.budget.is_spent() && run.outcome().best.is_some() {
+                        return StopReason::OutOfBudget;
                     }
                     let choices = choices(&pieces, &sequence, device, &peers[..count], in_place);
                     plan::offer(run, &pieces, &choices);
@@ -90,7 +98,8 @@ fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], 
         let piece = &pieces.pieces[piece];
         let mut sum = 0.0;
         for &bundle in piece.first_bundles.iter().chain(&piece.other_bundles) {
-            sum += if std::mem::replace(&mut landed[bundle], true) { 0.0 } else { pieces.bundles[bundle].bytes };
+            sum +=
+                if std::mem::replace(&mut landed[bundle], true) { 0.0 } else { pieces.bundles[bundle].bytes };
         }
         sum
     };
@@ -102,7 +111,8 @@ fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], 
     for (&piece, size) in sequence.iter().zip(sizes) {
         // A piece belongs to the part in which its middle lies.
         let index = ((sent + size / 2.0) / part.max(1.0)) as usize;
-        let via = if index == 0 || peers.is_empty() { device } else { peers[(index - 1).min(peers.len() - 1)] };
+        let via =
+            if index == 0 || peers.is_empty() { device } else { peers[(index - 1).min(peers.len() - 1)] };
         of[piece] = Choice { device: device as u16, via: via as u16, in_place: reads(piece) };
         sent += size;
     }

@@ -8,6 +8,7 @@
 //! there is time. A node of the budget is a hundred evaluations.
 
 use divvy_core::outcome::StopReason;
+use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
@@ -56,7 +57,14 @@ impl Planner for Interleave {
             let value = state.run(&pieces, &choices);
             starts.push((value, choices));
         }
-        for width in WIDTHS {
+        // A plan that is there already is where to go on; what a beam gives was then tried before.
+        let known = run.outcome().best.as_ref().and_then(|(best, score)| match best {
+            Plan::ColdStart(best) => Some(plan::choices(run.problem, &pieces, best, score)),
+            _ => None,
+        });
+        let again = run.outcome().found_by.as_deref() == Some(self.name());
+        starts.extend(known.map(|choices| (state.run(&pieces, &choices), choices)));
+        for &width in WIDTHS.iter().filter(|_| !again) {
             let budget = run.budget;
             let stop = || budget.is_cancelled() || budget.start.elapsed() > until;
             if let Some(choices) = beam::search(&pieces, &sequence, width, &stop) {
@@ -260,9 +268,8 @@ impl<'a> Annealing<'a> {
         }
         for &member in &pieces.pieces[piece].together {
             let choice = self.now.of[member];
-            let reaches = |via: usize| {
-                pieces.has_bus[via] && pieces.copies[via * pieces.devices + device].0 < NEVER
-            };
+            let reaches =
+                |via: usize| pieces.has_bus[via] && pieces.copies[via * pieces.devices + device].0 < NEVER;
             let via = if with_weights && pieces.has_bus[device] {
                 device
             } else if reaches(choice.via as usize) {

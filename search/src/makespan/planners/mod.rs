@@ -9,10 +9,11 @@ mod heft;
 mod interleave;
 mod memory_greedy;
 mod met;
-mod one_gpu;
 mod milp;
 mod milp_split;
+mod one_gpu;
 mod peft;
+mod sortinghat;
 
 use crate::registry::Planner;
 use crate::shared::one_device::OneDevice;
@@ -35,6 +36,14 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &interleave::Interleave,
     // SortingHat's baseline, to be compared with.
     &one_gpu::OneGpu { overlapped: false },
+    // By name only: programs that take seconds for each part of the network.
+    &sortinghat::SORTINGHAT,
+    &sortinghat::EFFICIENT_MIP,
+    // SortingHat's ablations.
+    &sortinghat::TWELVE_SLOTS,
+    &sortinghat::TWO_DOMINATORS,
+    &sortinghat::NO_TOPOLOGY,
+    &sortinghat::NO_TURNS,
     // The rest is there to be compared with, in the order of DiviML V-A.
     &met::Met,
     &greedy::Greedy,

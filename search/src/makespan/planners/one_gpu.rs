@@ -36,7 +36,11 @@ impl Planner for OneGpu {
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         cold_start::supports(problem)?;
         let runs_all = |d: DeviceId| problem.graph.ops().all(|op| problem.may_run(op, d));
-        if buses(problem).any(runs_all) { Ok(()) } else { Err("no device with a bus may run every op".to_owned()) }
+        if buses(problem).any(runs_all) {
+            Ok(())
+        } else {
+            Err("no device with a bus may run every op".to_owned())
+        }
     }
 
     fn in_auto(&self) -> bool {
@@ -102,8 +106,6 @@ fn load_first_reader_last(problem: &Problem, plan: &mut Plan, sequence: &[OpId])
     let graph = &problem.graph;
     let first = sequence.iter().find(|&&op| !graph.params_of(op).is_empty());
     let (Plan::ColdStart(plan), Some(&first)) = (plan, first) else { return };
-    let reads = |item: &BusItem| {
-        matches!(item, BusItem::Load { param, .. } if graph.params_of(first).contains(param))
-    };
+    let reads = |item: &BusItem| matches!(item, BusItem::Load { param, .. } if graph.params_of(first).contains(param));
     plan.bus.sort_by_key(reads);
 }
