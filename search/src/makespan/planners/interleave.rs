@@ -27,6 +27,8 @@ const STEPS_PER_PIECE: usize = 120;
 const TEMPERATURES: [f64; 4] = [1e-3, 3e-3, 3e-4, 1e-2];
 /// An annealing ends at this part of its first temperature.
 const COOLED: f64 = 1e-3;
+/// Annealings without improvement after which there is nothing left to find; small networks get there soon.
+const PATIENCE: usize = 60;
 /// How many pieces in a row move together at most.
 const LONGEST_RUN: usize = 40;
 
@@ -80,6 +82,7 @@ impl Planner for Interleave {
         let mut best = first;
         let mut best_value = starts[0].0;
         let mut nodes = 0;
+        let mut stale = 0;
         for round in 0.. {
             // Later rounds go on from the best; the first ones give other starts a chance.
             let start = match starts.get(round).filter(|_| round < 3) {
@@ -92,12 +95,17 @@ impl Planner for Interleave {
             let mut annealing = Annealing::new(&pieces, start);
             let steps = STEPS_PER_PIECE * pieces.pieces.len() * longer.min(16);
             let over = annealing.run(run, steps, temperature, &mut rng, &mut nodes);
+            stale += 1;
             if annealing.best_value < best_value {
+                stale = 0;
                 (best_value, best) = (annealing.best_value, annealing.best);
                 plan::offer(run, &pieces, &best);
             }
             if over || run.is_solved() {
                 break;
+            }
+            if stale == PATIENCE {
+                return StopReason::Finished;
             }
         }
         if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::OutOfBudget }
