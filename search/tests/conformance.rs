@@ -50,6 +50,19 @@ fn nothing_beats_a_bound_and_every_plan_is_valid() {
 }
 
 #[test]
+fn auto_finds_the_best_of_nearly_all_small_cold_starts() {
+    let (mut solvable, mut best_found) = (0, 0);
+    oracle::for_cases(Kind::ColdStart, 600, |case| {
+        let (Some(best), true) = brute_force(case) else { return };
+        let solved = solve(&case.problem, &Request::default(), &budget(), &mut |_| {}).unwrap();
+        solvable += 1;
+        best_found += usize::from(solved.outcome.value() == Some(best));
+    });
+    eprintln!("auto finds the best of {best_found} of {solvable} small cold starts");
+    assert!(100 * best_found >= 90 * solvable, "{best_found} of {solvable}");
+}
+
+#[test]
 fn each_planner_and_bound_works_by_name_or_says_why_not() {
     for kind in Kind::ALL {
         oracle::for_cases(kind, 40, |case| {

@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use divvy_core::outcome::Budget;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use super::pieces::{NEVER, Pieces};
@@ -207,7 +208,7 @@ impl<'a> Submodel<'a> {
     }
 
     /// Solves it; none if nothing was found in time.
-    pub(in crate::makespan) fn solve(&self, seed: u64) -> Option<Vec<Decided>> {
+    pub(in crate::makespan) fn solve(&self, budget: &Budget) -> Option<Vec<Decided>> {
         let (plain_device, plain_value) = self.plain()?;
         let work: f64 =
             (0..self.ops.len()).filter_map(|op| self.time(op, plain_device * self.settings.slots + 2)).sum();
@@ -215,7 +216,13 @@ impl<'a> Submodel<'a> {
         let carried = self.carried.buses.iter().chain(&self.carried.devices).copied().fold(0.0, f64::max);
         let horizon = 4.0 * (plain_value + work + (load + carried) / self.unit) + 100.0;
         let columns = self.write(horizon);
-        let options = Options { time: self.settings.time, threads: 1, seed, ..Options::default() };
+        let options = Options {
+            time: self.settings.time,
+            threads: 1,
+            seed: budget.seed,
+            nodes: budget.nodes,
+            ..Options::default()
+        };
         let mut solver = Solver::new(&columns.program, &options).ok()?;
         // The plain solution, with everything in the first slot for loaded weights; HiGHS completes the rest.
         let slot = plain_device * self.settings.slots + 2;

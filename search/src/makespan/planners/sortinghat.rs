@@ -5,7 +5,7 @@
 //! seconds for each, or as many as its name ends in. `efficient-mip` is its reading of EfficientMIP: model parallelism
 //! alone, every submodel by itself, weights over the own bus, every device as if it had a bus of its own. Variants turn
 //! one thing off or up, for the ablations of section 4.4. The plan is scored by the definition, with each bus in the turns
-//! that the program chose. Only devices that weights reach over a bus take part.
+//! that the program chose. A node of the budget is one of HiGHS's in every submodel. Only devices that weights reach over a bus take part.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -139,7 +139,7 @@ impl Planner for Submodels {
                 Carried { placed: carried.placed.clone(), landed: carried.landed.clone(), ..fresh.clone() }
             };
             let submodel = Submodel::new(&pieces, &limited, &known, part);
-            let Some(mut decided) = submodel.solve(run.budget.seed) else { return StopReason::Finished };
+            let Some(mut decided) = submodel.solve(run.budget) else { return StopReason::Finished };
             let rank: HashMap<usize, usize> = part.iter().enumerate().map(|(i, &piece)| (piece, i)).collect();
             decided.sort_by(|a, b| a.start.total_cmp(&b.start).then(rank[&a.piece].cmp(&rank[&b.piece])));
             let order = topological(&pieces, &decided);
