@@ -202,7 +202,7 @@ fn durations(
             else {
                 continue;
             };
-            match problem.copy_time(graph.tensor_bytes(tensor), from, here) {
+            match problem.peer_copy_time(graph.tensor_bytes(tensor), from, here) {
                 None => no_route(problem, graph.tensor_name(tensor), from, here, &mut violations),
                 Some(copy) if tensors_here.insert((tensor, here)) => time += copy,
                 Some(_) => {}
@@ -308,7 +308,7 @@ fn collect(
         score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
         for &tensor in graph.outputs(op).iter().filter(|&&t| graph.is_output(t)) {
             let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { continue };
-            match problem.copy_time(graph.tensor_bytes(tensor), device, to) {
+            match problem.peer_copy_time(graph.tensor_bytes(tensor), device, to) {
                 Some(copy) => score.value = score.value.max(end + copy),
                 None => no_route(problem, graph.tensor_name(tensor), device, to, &mut violations),
             }
@@ -317,7 +317,7 @@ fn collect(
     for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
         let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
         let Some((from, to)) = ends.filter(|(from, to)| from != to) else { continue };
-        match problem.copy_time(graph.tensor_bytes(tensor), from, to) {
+        match problem.peer_copy_time(graph.tensor_bytes(tensor), from, to) {
             Some(copy) => score.value = score.value.max(copy),
             None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
         }

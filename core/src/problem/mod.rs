@@ -161,13 +161,13 @@ impl Problem {
     /// The time to forward a parameter from the device where it landed to one that reads it; none without a way.
     pub fn forward_time(&self, param: ParamId, from: DeviceId, to: DeviceId) -> Option<Time> {
         match self.missing_bytes(param) {
-            Some(bytes) => self.copy_time(bytes, from, to),
+            Some(bytes) => self.peer_copy_time(bytes, from, to),
             None => self.hardware.route(from, to).map(|_| Time::ZERO),
         }
     }
 
     /// The time of a copy from one device to another under `cold-start`; none without a way.
-    pub fn copy_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> Option<Time> {
+    pub fn peer_copy_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> Option<Time> {
         let route = self.hardware.route(from, to)?;
         let time = route.time(bytes);
         if from == to || !self.contends_as_in_paper() {

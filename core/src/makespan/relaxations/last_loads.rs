@@ -86,7 +86,7 @@ impl<'a> LastLoads<'a> {
                     let copy = if to == device || !exact {
                         problem.hardware.route(device, to).map(|_| 0)
                     } else {
-                        problem.copy_time(bytes, device, to).map(|copy| copy.0)
+                        problem.peer_copy_time(bytes, device, to).map(|copy| copy.0)
                     };
                     Some(copy? + time.0 + self.behind_end[reader.index()][to.index()]?)
                 });

@@ -343,7 +343,7 @@ fn copies(problem: &Problem) -> Vec<(f64, f64)> {
     let mut copies = vec![(0.0, 0.0); devices * devices];
     for from in 0..devices {
         for to in (0..devices).filter(|&to| to != from) {
-            let time = |bytes| problem.copy_time(bytes, DeviceId::new(from), DeviceId::new(to));
+            let time = |bytes| problem.peer_copy_time(bytes, DeviceId::new(from), DeviceId::new(to));
             const MUCH: u64 = 1 << 30;
             copies[from * devices + to] = match (time(0), time(MUCH)) {
                 (Some(none), Some(much)) => (none.0 as f64, (much.0 - none.0) as f64 / MUCH as f64),
