@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Hardware(HardwareArgs),
     /// Make a seeded problem: random networks, YOLOv2, GPT, LLaMA
     Generate(GenerateArgs),
+    /// Put several models side by side, to be planned as one
+    Combine(CombineArgs),
     /// Decide which device runs what, and when
     #[command(after_help = planner_list())]
     Plan(PlanArgs),
@@ -555,6 +557,18 @@ pub(crate) struct ReproduceArgs {
     /// No progress and no notes
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CombineArgs {
+    /// Model or problem files, two or more; the same one twice gives two copies
+    #[arg(required = true, num_args = 2..)]
+    pub(crate) files: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    /// Write to this file (.gz packs it) instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -20,7 +20,7 @@ pub mod layering;
 mod layers;
 #[cfg(test)]
 pub(crate) mod samples;
-mod schedule;
+pub(crate) mod schedule;
 mod svg;
 mod trace;
 

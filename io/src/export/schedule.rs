@@ -131,7 +131,7 @@ pub fn schedule(problem: &Problem, plan: &Plan, score: &Score) -> Result<String,
 }
 
 /// The bus of a device: the link on its way from host memory that most devices share.
-fn bus_of(problem: &Problem, device: DeviceId) -> Option<LinkId> {
+pub(crate) fn bus_of(problem: &Problem, device: DeviceId) -> Option<LinkId> {
     let hardware = &problem.hardware;
     let sharing = |link: LinkId| {
         let ways = hardware.devices().filter_map(|other| hardware.host_route(other));

@@ -58,6 +58,8 @@ pub struct Prover {
     alike: Vec<Vec<u32>>,
     /// From the beginning of everything to the end of each op on each device, at least.
     heads: Tails,
+    /// Whether only ops that several others wait for are searched: what follows a single consumer is in its own tail.
+    only_forks: bool,
 }
 
 impl Prover {
@@ -66,9 +68,10 @@ impl Prover {
         Prover::of(problem, Dense::new(problem)?, weights)
     }
 
-    /// As [`Prover::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too.
+    /// As [`Prover::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too. Ops are
+    /// searched only where branches part, since those networks have thousands of ops in chains.
     pub fn of_kernels(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
-        Prover::of(problem, Dense::of_kernels(problem)?, weights)
+        Ok(Prover { only_forks: true, ..Prover::of(problem, Dense::of_kernels(problem)?, weights)? })
     }
 
     fn of(problem: &Problem, dense: Dense, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
@@ -84,8 +87,9 @@ impl Prover {
         let tails = Tails::new(&dense, &weights);
         let heads = Tails::new(&dense.reversed(), &weights);
         let alike = alike(problem);
+        let (steps, best) = (Vec::new(), Vec::new());
         let mut prover =
-            Prover { dense, tails, weights, steps: Vec::new(), lower: 0, best: Vec::new(), alike, heads };
+            Prover { dense, tails, weights, steps, lower: 0, best, alike, heads, only_forks: false };
         prover.take_tails();
         Ok(prover)
     }
@@ -149,6 +153,9 @@ impl Prover {
         for (done, &op) in order.iter().enumerate() {
             let before = self.tails.all_of(op as usize).to_vec();
             self.tails.refresh(&self.dense, op as usize);
+            if self.only_forks && self.dense.outputs(op as usize).len() < 2 {
+                continue;
+            }
             let ops = self.following(op, window as usize);
             for devices in &alike {
                 if self.dense.time(op as usize, devices[0] as usize) >= NEVER {

@@ -22,6 +22,14 @@ use crate::units::Time;
 /// Past this many devices copies between them are not counted.
 const EXACT_PAIRS: usize = 16;
 
+/// What some op must have got over the buses.
+pub struct Demand {
+    /// For each of its parameters, the time to load it to each device.
+    pub loads: Vec<Vec<(DeviceId, Time)>>,
+    /// How long it holds the buses to each device before the moment if it reads in place instead.
+    pub reads: Vec<(DeviceId, Time)>,
+}
+
 /// The chains behind the ops of a problem.
 pub struct LastLoads<'a> {
     problem: &'a Problem,
@@ -102,6 +110,37 @@ impl<'a> LastLoads<'a> {
         Evidence::LastLoads { weights, left_ps, shares, steps }
     }
 
+    /// What must have crossed the buses at the moment `left` before the end: the rows of the program of bus capacities.
+    /// Each demand is met by loading all its parameters, in parts over any bus, or by reading in place. A dual solution
+    /// of it, one weight for each link, is what [`LastLoads::proven`] takes.
+    pub fn demands(&self, left: Time) -> Vec<Demand> {
+        let graph = &self.problem.graph;
+        let mut params: Vec<Vec<ParamId>> = vec![Vec::new(); graph.op_count()];
+        for param in graph.params() {
+            if let Some(reader) = self.reader(param, left) {
+                params[reader.index()].push(param);
+            }
+        }
+        let buses = |d: &DeviceId| {
+            self.problem.hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_some())
+        };
+        let ways = |param: &ParamId| {
+            let devices = self.problem.hardware.devices().filter(buses);
+            devices.filter_map(|d| Some((d, self.problem.load_time(*param, d)?.0))).collect::<Vec<_>>()
+        };
+        let counted = graph.ops().filter(|&op| {
+            let in_host = self.problem.devices_for(op).any(|d| self.in_host[d.index()]);
+            !params[op.index()].is_empty() && !in_host
+        });
+        let demand = |op: OpId| Demand {
+            loads: params[op.index()].iter().map(ways).collect(),
+            reads: (self.problem.devices_for(op).filter(buses))
+                .filter_map(|device| Some((device, Time(self.held_before(op, device, left)?))))
+                .collect(),
+        };
+        counted.map(demand).collect()
+    }
+
     /// Times that are behind the start of some op: the moments worth a look.
     pub fn moments(&self) -> Vec<Time> {
         let mut moments: Vec<Time> = self.behind_start.iter().map(|&time| Time(time)).collect();
@@ -167,17 +206,21 @@ impl<'a> LastLoads<'a> {
 
     /// The least weighted time that an op in place holds buses before the moment.
     fn read(&self, op: OpId, left: Time, weight_to: &[Option<u128>]) -> u128 {
-        if self.contention == Contention::Paper {
-            return 0;
-        }
         let reads = self.problem.devices_for(op).filter_map(|device| {
             let weight = weight_to[device.index()]?;
-            let (whole, _) = self.problem.in_place_time(op, device)?;
-            let behind = self.behind_end[op.index()][device.index()]?;
-            let before = (whole.0 + behind).saturating_sub(left.0).min(whole.0);
-            Some(u128::from(before) * weight)
+            Some(u128::from(self.held_before(op, device, left)?) * weight)
         });
-        reads.min().unwrap_or(u128::MAX)
+        reads.min().unwrap_or(if self.contention == Contention::Paper { 0 } else { u128::MAX })
+    }
+
+    /// How long an op in place on a device holds its buses before the moment.
+    fn held_before(&self, op: OpId, device: DeviceId, left: Time) -> Option<u64> {
+        if self.contention == Contention::Paper {
+            return Some(0);
+        }
+        let (whole, _) = self.problem.in_place_time(op, device)?;
+        let behind = self.behind_end[op.index()][device.index()]?;
+        Some((whole.0 + behind).saturating_sub(left.0).min(whole.0))
     }
 }
 

@@ -23,7 +23,7 @@ use crate::run::Run;
 const MOST_MOMENTS: usize = 2000;
 
 /// Windows and widths of the searches.
-const ROUNDS: [(u32, u32); 3] = [(40, 8), (40, 40), (48, 200)];
+const ROUNDS: [(u32, u32); 3] = [(72, 8), (72, 40), (72, 200)];
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 0.02;
 /// Past this many ops nothing is searched.
@@ -33,7 +33,7 @@ pub(super) struct LastLoads;
 pub(super) struct SearchedLoads;
 
 /// The most that some moment and some weights prove.
-fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<u64>, Time)> {
+pub(super) fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<u64>, Time)> {
     let moments = argument.moments();
     let every = moments.len().div_ceil(MOST_MOMENTS);
     let mut best: Option<(Time, Vec<u64>, Time)> = None;

@@ -1,5 +1,6 @@
 //! Bounds for objectives whose value is a finish.
 
+mod bus_capacity;
 mod critical_path;
 mod frontier;
 mod interval_lp;
@@ -25,6 +26,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &transfers::Transfers,
     // One pass over the graph backward, then one over the parameters for each moment.
     &last_loads::LastLoads,
+    // A linear program for each of a few moments.
+    &bus_capacity::BusCapacity,
     // One pass over the graph for each pair of devices.
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.

@@ -4,6 +4,7 @@ mod annealing;
 mod deepplan;
 mod dominance;
 mod ea;
+mod exhaustive;
 mod greedy;
 mod heft;
 mod interleave;
@@ -34,6 +35,8 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &deepplan::DeepPlan,
     // For cold starts, as long as there is time.
     &interleave::Interleave,
+    // Tiny networks: whatever the ones above have not proved.
+    &exhaustive::Exhaustive,
     // SortingHat's baseline, to be compared with.
     &one_gpu::OneGpu { overlapped: false },
     // By name only: programs that take seconds for each part of the network.
