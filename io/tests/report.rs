@@ -130,7 +130,8 @@ fn plans_of_every_objective_have_a_report_and_it_is_always_the_same() {
             for (i, landing) in cold.landings.iter().enumerate() {
                 // Every landing is on the way of some load: read where it lands, or forwarded.
                 let serves = |route: &&Value| {
-                    route[0] == landing.param.0 && route[1] == landing.via.0
+                    route[0] == landing.param.0
+                        && route[1] == landing.via.0
                         && if landing.via == landing.reader {
                             route[6] == true
                         } else {

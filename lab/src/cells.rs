@@ -25,6 +25,8 @@ use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, solve};
 use serde::{Deserialize, Serialize};
 
+use crate::sortinghat::runs;
+
 /// Seed of everything random inside a method.
 pub(crate) const SEED: u64 = 1;
 
@@ -235,6 +237,10 @@ pub enum Work {
     Loads(&'static str),
     /// The longest chain of ops on a device by name, the weights of each loaded right before it.
     LoadedChain(&'static str),
+    /// Plan with a planner by name, and keep when every device and bus is busy.
+    Timeline(&'static str),
+    /// The schedule of `efficient-mip` for the first two GPUs, with a GPU by name in place of the second.
+    PairWith(&'static str),
 }
 
 impl Work {
@@ -246,6 +252,8 @@ impl Work {
             Work::Sum(device) => format!("sum {device}"),
             Work::Loads(device) => format!("loads {device}"),
             Work::LoadedChain(device) => format!("loaded chain {device}"),
+            Work::Timeline(name) => format!("timeline {name}"),
+            Work::PairWith(device) => format!("pair with {device}"),
         }
     }
 }
@@ -322,9 +330,12 @@ impl Cell {
         let problem = self.instance.problem()?;
         let request = match self.work {
             Work::Sum(device) => return sum(&problem, device),
-            Work::Loads(device) => return loads(&problem, device),
-            Work::LoadedChain(device) => return loaded_chain(&problem, device),
-            Work::Plan(name) => Request { planner: Some(name.to_owned()), ..Request::default() },
+            Work::Loads(device) => return runs::loads(&problem, device),
+            Work::LoadedChain(device) => return runs::loaded_chain(&problem, device),
+            Work::PairWith(device) => return runs::pair(&problem, device, &self.budget(cancelled)),
+            Work::Plan(name) | Work::Timeline(name) => {
+                Request { planner: Some(name.to_owned()), ..Request::default() }
+            }
             Work::PlanWith(name, bound) => Request {
                 planner: Some(name.to_owned()),
                 bounds: Some(vec![bound.to_owned()]),
@@ -334,13 +345,21 @@ impl Cell {
                 Request { bounds: Some(vec![name.to_owned()]), bound_only: true, ..Request::default() }
             }
         };
-        let budget = Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) };
-        let solved = solve(&problem, &request, &budget, &mut |_| {}).map_err(|refused| refused.message)?;
+        let solved = solve(&problem, &request, &self.budget(cancelled), &mut |_| {})
+            .map_err(|refused| refused.message)?;
         let one_device_ps = match solved.baseline {
             Baseline::Device { value, .. } => Some(value.0),
             Baseline::None { .. } => None,
         };
-        Ok(Figures { one_device_ps, ..Figures::of(&problem, &solved.outcome) })
+        let lanes = match (&self.work, &solved.outcome.best) {
+            (Work::Timeline(_), Some((plan, score))) => runs::lanes(&problem, plan, score),
+            _ => Vec::new(),
+        };
+        Ok(Figures { one_device_ps, lanes, ..Figures::of(&problem, &solved.outcome) })
+    }
+
+    fn budget(&self, cancelled: &Arc<AtomicBool>) -> Budget {
+        Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) }
     }
 }
 
@@ -387,35 +406,6 @@ fn sum(problem: &Problem, device: &str) -> Result<Figures, String> {
     })
 }
 
-/// The time of each parameter to a device.
-fn load_times(problem: &Problem, device: &str) -> Result<Vec<u64>, String> {
-    let id = problem.hardware.device_named(device).ok_or_else(|| format!("there is no device `{device}`"))?;
-    let times = problem.graph.params().map(|param| Some(problem.load_time(param, id)?.0.0));
-    times.collect::<Option<_>>().ok_or_else(|| format!("no way leads from host memory to `{device}`"))
-}
-
-fn loads(problem: &Problem, device: &str) -> Result<Figures, String> {
-    let value_ps = Some(load_times(problem, device)?.iter().sum());
-    Ok(Figures { value_ps, ops: problem.graph.op_count(), ..Figures::default() })
-}
-
-/// SortingHat's critical path: what is left with as many devices as there are ops, each with a bus of its own, where
-/// an op's weights are loaded once it is its turn. It is no bound.
-fn loaded_chain(problem: &Problem, device: &str) -> Result<Figures, String> {
-    let loads = load_times(problem, device)?;
-    let id = problem.hardware.device_named(device).ok_or_else(|| format!("there is no device `{device}`"))?;
-    let graph = &problem.graph;
-    let mut ends = vec![0u64; graph.op_count()];
-    for &op in graph.order() {
-        let time = problem.time(op, id).ok_or_else(|| format!("`{}` cannot run there", graph.op_name(op)))?;
-        let load: u64 = graph.params_of(op).iter().map(|param| loads[param.index()]).sum();
-        let before = graph.predecessors(op).map(|op| ends[op.index()]).max().unwrap_or(0);
-        ends[op.index()] = before + load + time.0;
-    }
-    let value_ps = ends.into_iter().max();
-    Ok(Figures { value_ps, ops: graph.op_count(), ..Figures::default() })
-}
-
 /// Value and bound at one moment of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Moment {
@@ -460,8 +450,28 @@ pub struct Figures {
     pub estimated: f64,
     /// Value and bound over time.
     pub history: Vec<Moment>,
+    /// When devices and buses are busy, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneUse>,
     /// Why there is no value or bound, where there is none.
     pub reason: Option<String>,
+}
+
+/// What a device or bus does in a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LaneUse {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a device.
+    pub is_device: bool,
+    /// How long it is busy.
+    pub busy_ps: u64,
+    /// Bytes of weights that are loaded to it.
+    pub landed_bytes: u64,
+    /// Bytes of them that peers read, once for each.
+    pub forwarded_bytes: u64,
+    /// From when to when it is busy, but for short gaps.
+    pub busy: Vec<(u64, u64)>,
 }
 
 impl Figures {
@@ -496,6 +506,7 @@ impl Figures {
             scaled: share.scaled,
             estimated: share.estimated,
             history: outcome.history.iter().map(moment).collect(),
+            lanes: Vec::new(),
             reason: outcome.infeasible.first().cloned(),
         }
     }

@@ -23,7 +23,7 @@ mod store;
 use std::path::Path;
 use std::time::Duration;
 
-pub use cells::{Cell, EdgeNetwork, Figures, Instance, Moment, Work};
+pub use cells::{Cell, EdgeNetwork, Figures, Instance, LaneUse, Moment, Work};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
@@ -117,8 +117,10 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &edge::table2::Table2,
     &edge::figure8::Figure8,
     &sortinghat::Figure1,
+    &sortinghat::topology::Figure4,
     &sortinghat::Figure9,
-    &sortinghat::Ablations,
+    &sortinghat::topology::Figure10,
+    &sortinghat::ablations::Ablations,
     &real_models::RealModels,
     &growth::Growth,
     &pipeline_growth::PipelineGrowth,

@@ -69,7 +69,8 @@ impl Bound for BusCapacity {
 /// The duals of the links, as integers.
 fn weights(run: &Run<'_>, demands: &[Demand]) -> Option<Vec<u64>> {
     let hardware = &run.problem.hardware;
-    let longest = demands.iter().flat_map(|demand| demand.loads.iter().flatten()).map(|(_, time)| time.0).max()?;
+    let longest =
+        demands.iter().flat_map(|demand| demand.loads.iter().flatten()).map(|(_, time)| time.0).max()?;
     let unit = longest.max(1) as f64;
     let mut program = Program::new();
     let finish = program.column(0.0, f64::INFINITY, 1.0);
