@@ -30,6 +30,10 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
             all.push(Evidence::LastLoads { weights: weights.clone(), left_ps: Time(left), shares, steps });
         }
     }
+    for chain in chains(model) {
+        let links = (0..model.link_widths.len()).map(|_| rng.between(0, 4)).collect();
+        all.push(Evidence::Segments { links, kernels: rng.between(0, 4), chain });
+    }
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));

@@ -121,6 +121,9 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::LastLoads { .. } => {
             "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
         }
+        Evidence::Segments { .. } => {
+            "Buses and kernels at prices: between ops that everything passes, nothing costs less.".to_owned()
+        }
         Evidence::Frontier { .. } => {
             "A search of all partial schedules, followed again step by step.".to_owned()
         }

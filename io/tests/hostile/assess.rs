@@ -131,6 +131,11 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
             shares: Vec::new(),
             steps: Vec::new(),
         },
+        Evidence::Segments {
+            links: vec![1; problem.hardware.links().len()],
+            kernels: 1,
+            chain: some_chain(problem),
+        },
         Evidence::Cover {
             merged: true,
             threshold_ps: Time(0),

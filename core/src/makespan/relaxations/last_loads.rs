@@ -104,6 +104,16 @@ impl<'a> LastLoads<'a> {
         Some(longest)
     }
 
+    /// The least time from the end of an op on a device to the end of the plan; none where it may not run.
+    pub(super) fn behind_end(&self, op: OpId, device: DeviceId) -> Option<u64> {
+        self.behind_end[op.index()][device.index()]
+    }
+
+    /// The least of them over all devices.
+    pub(super) fn least_behind_end(&self, op: OpId) -> u64 {
+        self.behind_end[op.index()].iter().flatten().copied().min().unwrap_or(0)
+    }
+
     /// The evidence for what weights for the links prove of a moment.
     pub fn evidence(&self, weights: Vec<u64>, left_ps: Time) -> Evidence {
         let (shares, steps) = self.searches.clone();

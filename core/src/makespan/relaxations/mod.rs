@@ -1,6 +1,9 @@
 //! Linear programs whose duals serve as evidence: written down here, solved elsewhere.
 //!
 //! * [`interval`]: `latency`, by starts of ops and their shares on devices.
+//! * [`last_loads`]: `cold-start`, by what the buses have carried before so much is left to do.
+//! * [`segments`]: `cold-start`, by what buses and kernels cost together between ops that everything passes.
 
 pub mod interval;
 pub mod last_loads;
+pub mod segments;

@@ -7,6 +7,7 @@ mod interval_lp;
 mod last_loads;
 mod lbound;
 mod milp;
+mod segments;
 mod transfers;
 
 pub(super) use frontier::bound_name;
@@ -35,6 +36,7 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // One pass backward, and the sets of ops that follow each op.
     &frontier::Tails,
     // From here on, by name: searches that take the time they are given.
+    &segments::Segments,
     &last_loads::SearchedLoads,
     &frontier::ModuleTails,
     &frontier::Beam,
