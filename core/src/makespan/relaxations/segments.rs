@@ -10,7 +10,7 @@
 //! That costs bus time at its price, and time of the kernel for what is forwarded. How long the segment then takes is at least
 //! the longest path, with copies between devices on it; and for each device all that it does, copies to it included, behind the
 //! first thing that could start there and before what must follow. A search over all choices finds the least sum; where it takes
-//! too many steps, the longest path and the least prices stand for it. Ops without a time of their own that look at one tensor
+//! too many steps, what could be least of what is left stands for it. Ops without a time of their own that look at one tensor
 //! go along with it, and a copy is as large as the smallest tensor on its way. Parameters with several readers, memory and
 //! tensors from elsewhere are left out. Segments that look the same are searched once.
 
@@ -25,7 +25,7 @@ use crate::units::Time;
 pub const MOST_DEVICES: usize = 4;
 /// The most ops in a segment, and steps of a search.
 const MOST_NODES: usize = 80;
-const MOST_STEPS: u64 = 300_000;
+const MOST_STEPS: u64 = 60_000;
 /// The most steps of all searches together, so that a check comes to its end.
 const MOST_STEPS_IN_ALL: u64 = 100_000_000;
 const MOST_PRICE: u64 = 1 << 24;
@@ -61,8 +61,6 @@ struct Node {
     before: Vec<Edge>,
     /// Parameters that it alone reads, the largest ones.
     params: Vec<ParamId>,
-    /// From its end to that of the segment, at least.
-    tail: u64,
 }
 
 /// What a node waits for.
@@ -201,7 +199,7 @@ impl Part {
         }
         // For each op that belongs to a node: the node, and the smallest tensor on the way from there.
         let mut place: HashMap<OpId, (usize, u64)> = HashMap::from([(from, (0, NEVER))]);
-        let source = Node { op: from, before: Vec::new(), params: Vec::new(), tail: 0 };
+        let source = Node { op: from, before: Vec::new(), params: Vec::new() };
         let mut nodes = vec![source];
         for &op in between.iter().filter(|op| behind[op.index()] && leads[op.index()] && **op != from) {
             let mut before: Vec<(usize, u64, bool)> = Vec::new();
@@ -229,15 +227,10 @@ impl Part {
             place.insert(op, (nodes.len(), NEVER));
             let edge = |(node, bytes, viewed)| Edge::new(problem, node, bytes, viewed);
             let before = before.into_iter().map(edge).collect();
-            nodes.push(Node { op, before, params, tail: 0 });
+            nodes.push(Node { op, before, params });
         }
         if nodes.len() > MOST_NODES {
             return Err(format!("a segment of {} ops is too long, {MOST_NODES} is the most", nodes.len()));
-        }
-        for node in (1..nodes.len()).rev() {
-            let through = nodes[node].tail + problem.shortest_time(nodes[node].op).0;
-            let before: Vec<usize> = nodes[node].before.iter().map(|edge| edge.node).collect();
-            before.into_iter().for_each(|node| nodes[node].tail = nodes[node].tail.max(through));
         }
         Ok(Part { nodes })
     }
@@ -252,7 +245,7 @@ impl Part {
     fn looks(&self, ways: &[Vec<Vec<Way>>]) -> Vec<u128> {
         let mut looks = Vec::new();
         for (node, ways) in self.nodes.iter().zip(ways) {
-            looks.extend([u128::from(node.tail), node.before.len() as u128]);
+            looks.push(node.before.len() as u128);
             looks.extend(node.before.iter().flat_map(|edge| {
                 [edge.node as u128, u128::from(edge.bytes), u128::from(u8::from(edge.viewed))]
             }));
@@ -323,22 +316,37 @@ fn undominated(mut ways: Vec<Way>) -> Vec<Way> {
     kept
 }
 
-/// A search over all choices of a segment, depth first.
+/// How many choices a first pass keeps; the better they are, the more the search can pass over.
+const BEAM: usize = 24;
+
+/// A search over all choices of a segment: a narrow pass for a good one, then all that could be better, depth first.
 struct Search<'s> {
     nodes: &'s [Node],
     ways: &'s [Vec<Vec<Way>>],
     kernels: u128,
+    from: usize,
     to: usize,
     /// The least price of the nodes from each one on.
     rest: Vec<u128>,
+    /// For each node and device, the least time from its end there to the end of the segment.
+    tails: Vec<u64>,
+    best: Option<u128>,
+    /// The least that anything could cost that was not looked at for want of steps.
+    abandoned: Option<u128>,
+    steps: u64,
+    most_steps: u64,
+}
+
+/// Choices for the first nodes.
+#[derive(Clone)]
+struct State {
     device: Vec<usize>,
     finish: Vec<u64>,
     /// For each node and device, the time of its copy there so far.
     copied: Vec<u64>,
     busy: Vec<Busy>,
-    best: Option<u128>,
-    steps: u64,
-    most_steps: u64,
+    price: u128,
+    takes: u64,
 }
 
 /// What a device does so far.
@@ -347,6 +355,18 @@ struct Busy {
     work: u64,
     head: u64,
     tail: u64,
+}
+
+/// What one more choice comes to.
+#[derive(Clone, Copy)]
+struct Step {
+    device: usize,
+    busy: Busy,
+    finish: u64,
+    price: u128,
+    takes: u64,
+    /// What the whole costs at least.
+    least: u128,
 }
 
 impl<'s> Search<'s> {
@@ -360,102 +380,160 @@ impl<'s> Search<'s> {
         let devices = ways[0].len();
         let count = part.nodes.len();
         let mut rest = vec![0u128; count + 1];
+        // Until a node behind says more.
+        let mut tails = vec![0u64; count * devices];
+        for device in (0..devices).filter(|&device| device != to) {
+            tails[(count - 1) * devices + device] = NEVER;
+        }
         for node in (1..count).rev() {
             let least = ways[node].iter().flatten().map(|&(_, price)| price).min().unwrap_or(0);
             rest[node] = rest[node + 1] + least;
+            let through: Vec<u64> = (0..devices)
+                .map(|d| {
+                    let shortest = ways[node][d].iter().map(|&(time, _)| time).min();
+                    shortest.map_or(NEVER, |time| time.saturating_add(tails[node * devices + d]))
+                })
+                .collect();
+            for edge in &part.nodes[node].before {
+                for d in 0..devices {
+                    let ends = (0..devices).map(|e| edge.delays[d * devices + e].saturating_add(through[e]));
+                    let tail = &mut tails[edge.node * devices + d];
+                    *tail = ends.min().unwrap_or(NEVER).max(*tail);
+                }
+            }
         }
-        Search {
-            nodes: &part.nodes,
-            ways,
-            kernels,
-            to,
-            rest,
-            device: vec![from; count],
-            finish: vec![0; count],
-            copied: vec![0; count * devices],
-            busy: vec![Busy { work: 0, head: u64::MAX, tail: u64::MAX }; devices],
-            best: None,
-            steps: 0,
-            most_steps,
-        }
+        let nodes = &part.nodes;
+        let (best, abandoned) = (None, None);
+        Search { nodes, ways, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
     }
 
     /// The least cost; what certainly is no more than it, where that takes too long.
     fn least(&mut self) -> Option<u128> {
-        self.go_on(1, 0, self.nodes[0].tail);
-        if self.steps > self.most_steps {
-            return Some(self.kernels * u128::from(self.nodes[0].tail) + self.rest[1]);
+        let (devices, count) = (self.ways[0].len(), self.nodes.len());
+        let path = self.tails[self.from];
+        if path == NEVER {
+            return None;
         }
-        self.best
+        let mut state = State {
+            device: vec![self.from; count],
+            finish: vec![0; count],
+            copied: vec![0; count * devices],
+            busy: vec![Busy { work: 0, head: NEVER, tail: NEVER }; devices],
+            price: 0,
+            takes: path,
+        };
+        self.best = self.narrow(state.clone());
+        self.go_on(1, &mut state);
+        self.best.into_iter().chain(self.abandoned).min()
     }
 
-    fn go_on(&mut self, node: usize, price: u128, takes: u64) {
-        self.steps += 1;
-        if self.steps > self.most_steps {
-            return;
+    /// A good choice, keeping a few at each node.
+    fn narrow(&mut self, first: State) -> Option<u128> {
+        let mut states = vec![first];
+        for node in 1..self.nodes.len() {
+            let mut steps: Vec<(usize, Step)> = Vec::new();
+            for (number, state) in states.iter().enumerate() {
+                steps.extend(self.choices(node, state).into_iter().map(|step| (number, step)));
+            }
+            self.steps += steps.len() as u64;
+            steps.sort_by_key(|(_, step)| (step.least, step.finish));
+            steps.truncate(BEAM);
+            let next = |(number, step): (usize, Step)| {
+                let mut state = states[number].clone();
+                self.apply(node, &mut state, step);
+                state
+            };
+            states = steps.into_iter().map(next).collect();
         }
-        if node == self.nodes.len() {
-            let cost = self.kernels * u128::from(takes) + price;
-            self.best = Some(self.best.map_or(cost, |best| best.min(cost)));
-            return;
-        }
-        let devices = self.busy.len();
+        states.iter().map(|state| self.kernels * u128::from(state.takes) + state.price).min()
+    }
+
+    /// Everything that can be chosen for a node, but for what is no better than the best.
+    fn choices(&self, node: usize, state: &State) -> Vec<Step> {
         let is_last = node + 1 == self.nodes.len();
-        // Where the node before it is comes first: the sooner a good choice is found, the more others are passed over.
-        let near = self.nodes[node].before.first().map_or(0, |edge| self.device[edge.node]);
-        for turn in 0..devices {
-            let device = (near + turn) % devices;
-            if !is_last || device == self.to {
-                for way in 0..self.ways[node][device].len() {
-                    self.take(node, device, self.ways[node][device][way], price, takes);
-                }
+        let mut steps = Vec::new();
+        for device in (0..self.ways[0].len()).filter(|&device| !is_last || device == self.to) {
+            for &way in &self.ways[node][device] {
+                steps.extend(self.look(node, state, device, way));
             }
         }
+        steps.retain(|step| self.best.is_none_or(|best| step.least < best));
+        steps
     }
 
-    fn take(&mut self, node: usize, device: usize, (work, cost): Way, price: u128, takes: u64) {
-        let nodes = self.nodes;
-        let this = &nodes[node];
-        let devices = self.busy.len();
-        let was = self.busy[device];
-        let mut busy = was;
+    fn look(&self, node: usize, state: &State, device: usize, (work, cost): Way) -> Option<Step> {
+        let devices = self.ways[0].len();
+        let mut busy = state.busy[device];
         let mut head = 0;
-        for edge in &this.before {
-            let pair = self.device[edge.node] * devices + device;
+        for edge in &self.nodes[node].before {
+            let pair = state.device[edge.node] * devices + device;
             if edge.delays[pair] == NEVER {
-                return;
+                return None;
             }
-            head = head.max(self.finish[edge.node] + edge.delays[pair]);
-            let known = self.copied[edge.node * devices + device];
+            head = head.max(state.finish[edge.node] + edge.delays[pair]);
+            let known = state.copied[edge.node * devices + device];
             if edge.copies[pair] > known {
                 busy.work += edge.copies[pair] - known;
-                busy.head = busy.head.min(self.finish[edge.node]);
+                busy.head = busy.head.min(state.finish[edge.node]);
             }
+        }
+        let tail = self.tails[node * devices + device];
+        if tail == NEVER {
+            return None;
         }
         busy.work += work;
         busy.head = busy.head.min(head);
-        busy.tail = busy.tail.min(this.tail);
+        busy.tail = busy.tail.min(tail);
         let finish = head + work;
-        let takes = takes.max(finish + this.tail).max(busy.head + busy.work + busy.tail);
-        let price = price + cost;
+        let takes = state.takes.max(finish + tail).max(busy.head + busy.work + busy.tail);
+        let price = state.price + cost;
         let least = self.kernels * u128::from(takes) + price + self.rest[node + 1];
-        if self.best.is_some_and(|best| least >= best) {
+        Some(Step { device, busy, finish, price, takes, least })
+    }
+
+    fn apply(&self, node: usize, state: &mut State, step: Step) {
+        let devices = self.ways[0].len();
+        for edge in &self.nodes[node].before {
+            let copy = edge.copies[state.device[edge.node] * devices + step.device];
+            let known = &mut state.copied[edge.node * devices + step.device];
+            *known = copy.max(*known);
+        }
+        state.busy[step.device] = step.busy;
+        state.device[node] = step.device;
+        state.finish[node] = step.finish;
+        state.price = step.price;
+        state.takes = step.takes;
+    }
+
+    fn go_on(&mut self, node: usize, state: &mut State) {
+        self.steps += 1;
+        if node == self.nodes.len() {
+            let cost = self.kernels * u128::from(state.takes) + state.price;
+            self.best = Some(self.best.map_or(cost, |best| best.min(cost)));
             return;
         }
-        let mut known: Vec<(usize, u64)> = Vec::new();
-        for edge in &this.before {
-            let (slot, pair) = (edge.node * devices + device, self.device[edge.node] * devices + device);
-            if edge.copies[pair] > self.copied[slot] {
-                known.push((slot, std::mem::replace(&mut self.copied[slot], edge.copies[pair])));
+        let devices = self.ways[0].len();
+        let mut steps = self.choices(node, state);
+        steps.sort_by_key(|step| (step.least, step.finish));
+        for step in steps {
+            if self.best.is_some_and(|best| step.least >= best) {
+                break;
             }
-        }
-        self.busy[device] = busy;
-        self.device[node] = device;
-        self.finish[node] = finish;
-        self.go_on(node + 1, price, takes);
-        self.busy[device] = was;
-        for (slot, copy) in known {
-            self.copied[slot] = copy;
+            if self.steps >= self.most_steps {
+                // The others cost no less.
+                self.abandoned = Some(self.abandoned.map_or(step.least, |least| least.min(step.least)));
+                break;
+            }
+            let (busy, price, takes) = (state.busy[step.device], state.price, state.takes);
+            let slots = || self.nodes[node].before.iter().map(|edge| edge.node * devices + step.device);
+            let copied: Vec<u64> = slots().map(|slot| state.copied[slot]).collect();
+            let slots: Vec<usize> = slots().collect();
+            self.apply(node, state, step);
+            self.go_on(node + 1, state);
+            (state.busy[step.device], state.price, state.takes) = (busy, price, takes);
+            for (slot, copy) in slots.into_iter().zip(copied) {
+                state.copied[slot] = copy;
+            }
         }
     }
 }

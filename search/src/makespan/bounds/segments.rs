@@ -11,6 +11,7 @@ use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
 use crate::makespan::cold_start;
+use crate::makespan::cold_start::pieces::begins_constant;
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -87,8 +88,8 @@ fn chain(problem: &Problem) -> Vec<OpId> {
     let mut reach = 0;
     let mut chain = Vec::new();
     for (position, &op) in graph.order().iter().enumerate() {
-        constant[op.index()] =
-            graph.params_of(op).is_empty() && graph.predecessors(op).all(|before| constant[before.index()]);
+        let begins = begins_constant(problem, op);
+        constant[op.index()] = begins && graph.predecessors(op).all(|before| constant[before.index()]);
         if constant[op.index()] {
             continue;
         }

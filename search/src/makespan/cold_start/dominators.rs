@@ -103,13 +103,12 @@ fn cut(pieces: &Pieces, sequence: &[usize], is_constant: &[bool], dominators: us
     submodels
 }
 
-/// Pieces that read no weights and follow from such pieces alone.
+/// Pieces that read no weights to speak of and follow from such pieces alone.
 fn constants(pieces: &Pieces, sequence: &[usize]) -> Vec<bool> {
     let mut constant = vec![false; pieces.pieces.len()];
     for &index in sequence {
         let piece = &pieces.pieces[index];
-        let reads = !piece.first_bundles.is_empty() || !piece.other_bundles.is_empty();
-        constant[index] = !reads && piece.before.iter().all(|&before| constant[before]);
+        constant[index] = piece.begins_constant && piece.before.iter().all(|&before| constant[before]);
     }
     constant
 }

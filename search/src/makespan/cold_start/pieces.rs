@@ -2,7 +2,7 @@
 //!
 //! A piece begins with an op that reads weights worth a decision of their own, or where branches meet, and takes in what
 //! follows as long as that waits for nothing that the piece does not wait for already. Ops that need none of the
-//! network's weights (masks, rotary tables) form one piece at the beginning. Small networks are not merged: every op is
+//! network's weights (masks, rotary tables but for their frequencies) form one piece at the beginning. Small networks are not merged: every op is
 //! a piece. Parameters with the same readers form a bundle, which travels as one. Times are floating-point picoseconds:
 //! a guide for a search, whose plans `core` scores exactly.
 
@@ -46,6 +46,8 @@ pub(in crate::makespan) struct Piece {
     pub(in crate::makespan) output: Option<f64>,
     /// Pieces that must be on the same device, itself included.
     pub(in crate::makespan) together: Vec<usize>,
+    /// Whether it is a constant if all that it waits for are.
+    pub(in crate::makespan) begins_constant: bool,
 }
 
 /// A tensor that passes between pieces, or an input of the network.
@@ -371,6 +373,7 @@ fn piece(problem: &Problem, ops: Vec<OpId>) -> Piece {
         times: problem.hardware.devices().map(sum).collect(),
         in_place: problem.hardware.devices().map(in_place).collect(),
         devices,
+        begins_constant: ops.iter().all(|&op| begins_constant(problem, op)),
         ops,
         inputs: Vec::new(),
         before: Vec::new(),
@@ -381,6 +384,14 @@ fn piece(problem: &Problem, ops: Vec<OpId>) -> Piece {
         output: None,
         together: Vec::new(),
     }
+}
+
+/// Whether an op is a constant if all that it waits for are: it reads no weights, or a few bytes (the frequencies of a
+/// rotation) and no input of the network.
+pub(in crate::makespan) fn begins_constant(problem: &Problem, op: OpId) -> bool {
+    let graph = &problem.graph;
+    let no_input = graph.inputs(op).iter().all(|&tensor| graph.producer(tensor).is_some());
+    graph.params_of(op).is_empty() || no_input && graph.weight_bytes(op) < LEAST_WEIGHT
 }
 
 /// The piece of each op, and the ops of each piece.
@@ -399,7 +410,7 @@ fn divide(problem: &Problem) -> (Vec<u32>, Vec<Vec<OpId>>) {
         before.sort_unstable();
         before.dedup();
         let light = graph.weight_bytes(op) < LEAST_WEIGHT;
-        let is_bare = graph.params_of(op).is_empty() && before.iter().all(|&piece| bare[piece]);
+        let is_bare = begins_constant(problem, op) && before.iter().all(|&piece| bare[piece]);
         let host = if is_bare {
             // One piece for all of them, as long as none waits for another.
             let first = bare.iter().position(|&bare| bare);
