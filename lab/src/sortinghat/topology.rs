@@ -103,7 +103,7 @@ impl Experiment for Figure10 {
 
     fn duration(&self, mode: Mode) -> &'static str {
         match mode {
-            Mode::Quick => "6 min",
+            Mode::Quick => "3 min",
             Mode::Full => "15 min",
         }
     }
@@ -174,7 +174,7 @@ impl Experiment for Figure10 {
         );
         differs.extend(notes.lines());
         let limits =
-            "30 s for auto; sortinghat 2 s for each submodel, and the limit of the mode for all of them"
+            "30 s for auto; sortinghat 2 s for each submodel, and 15 s (quick) or 600 s (full) for all of them"
                 .to_owned();
         Page { tables: vec![table], pictures, limits, differs }
     }

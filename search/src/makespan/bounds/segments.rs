@@ -1,7 +1,7 @@
 //! `segments`: buses and kernels at prices, between ops that everything passes.
 //!
 //! `core` says what prices prove (`makespan/relaxations/segments.rs`); here the chain and the prices are chosen. The chain is
-//! every op that all paths of the network pass, constants left out. What prices prove is concave in them, so they are moved one at a
+//! every op that all paths of the network pass, constants and edges that skip a whole stretch left out. What prices prove is concave in them, so they are moved one at a
 //! time, by factors that shrink; buses of devices that cannot be told apart move together. It runs where the gap is worth it.
 
 use divvy_core::certificate::Proven;
@@ -19,6 +19,8 @@ use crate::run::Run;
 const SMALL_GAP: f64 = 0.01;
 /// Prices are parts of this.
 const PARTS: f64 = (1u64 << 22) as f64;
+/// How many times the price of a bus the kernels begin with.
+const KERNELS_FIRST: f64 = 10.0;
 /// By what prices are multiplied or divided, one after the other.
 const FACTORS: [f64; 6] = [3.0, 1.8, 1.3, 1.12, 1.05, 1.02];
 
@@ -51,7 +53,9 @@ impl Bound for Segments {
         }
         let Ok(argument) = Argument::new(run.problem, chain(run.problem)) else { return };
         let groups = groups(run.problem);
+        // Where buses alone decide, other bounds say so: kernels weigh more to begin with.
         let mut shares = vec![1.0; groups.len() + 1];
+        shares[groups.len()] = KERNELS_FIRST;
         let mut reached = Time::ZERO;
         let mut tries = 0;
         for factor in FACTORS {
@@ -109,11 +113,40 @@ fn chain(problem: &Problem) -> Vec<OpId> {
     };
     let mut linked: Vec<OpId> = Vec::new();
     for op in chain {
-        if linked.last().is_none_or(|&last| leads(last, op)) {
-            linked.push(op);
+        match linked.last().copied() {
+            Some(last) if !leads(last, op) => {}
+            Some(last) => linked.extend(cuts(problem, last, op).into_iter().chain([op])),
+            None => linked.push(op),
         }
     }
     linked
+}
+
+/// Ops between two others that, of all ops between these, each either leads to or follows: only edges that skip
+/// everything pass them by. The smaller the segments, the quicker their search.
+fn cuts(problem: &Problem, from: OpId, to: OpId) -> Vec<OpId> {
+    let graph = &problem.graph;
+    let order = &graph.order()[graph.position(from)..=graph.position(to)];
+    let place =
+        |op: OpId| graph.position(op).checked_sub(graph.position(from)).filter(|&at| at < order.len());
+    // For each op, the ops behind it as far as they lead to the end.
+    let words = order.len().div_ceil(64);
+    let mut behind: Vec<Vec<u64>> = vec![Vec::new(); order.len()];
+    let mut leads = vec![false; order.len()];
+    for (at, &op) in order.iter().enumerate().rev() {
+        let mut own = vec![0u64; words];
+        for next in graph.successors(op).filter_map(place).filter(|&next| leads[next]) {
+            own[next / 64] |= 1 << (next % 64);
+            own.iter_mut().zip(&behind[next]).for_each(|(word, more)| *word |= more);
+        }
+        leads[at] = op == to || own.iter().any(|&word| word != 0);
+        behind[at] = own;
+    }
+    let follows = |at: usize, of: usize| behind[of][at / 64] >> (at % 64) & 1 == 1;
+    let inside: Vec<usize> = (1..order.len() - 1).filter(|&at| leads[at] && follows(at, 0)).collect();
+    let is_cut =
+        |&&at: &&usize| inside.iter().all(|&other| other == at || follows(other, at) || follows(at, other));
+    inside.iter().filter(is_cut).map(|&at| order[at]).collect()
 }
 
 /// Buses from host memory, those of devices that cannot be told apart together.
