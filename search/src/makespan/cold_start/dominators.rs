@@ -115,21 +115,35 @@ fn constants(pieces: &Pieces, sequence: &[usize]) -> Vec<bool> {
 
 #[cfg(test)]
 mod tests {
+    use divvy_core::ProblemSpec;
     use divvy_core::combine::combine;
     use divvy_core::generate::{TransformerOptions, gpt};
     use divvy_core::graph::Graph;
-    use divvy_core::problem::{Objective, Problem, uniform_hardware};
+    use divvy_core::hardware::ClassSpec;
+    use divvy_core::problem::{LinkUse, Objective, Problem, uniform_hardware};
 
     use super::*;
 
+    fn network(layers: u32) -> ProblemSpec {
+        gpt(&TransformerOptions { layers: Some(layers), ..TransformerOptions::default() }).unwrap()
+    }
+
+    fn pieces(spec: ProblemSpec) -> Pieces {
+        let like =
+            ClassSpec { peak: [("fp16".to_owned(), 1_000_000_000_000)].into(), ..ClassSpec::default() };
+        let latency = Objective::Latency { links: LinkUse::Delay };
+        let (graph, hardware) = (Graph::new(spec.graph).unwrap(), uniform_hardware(2, 1 << 30, like));
+        let problem = Problem::new(graph, &spec.profile, hardware, &[], latency, &spec.constraints).unwrap();
+        Pieces::new(&problem)
+    }
+
+    fn count(pieces: &Pieces) -> usize {
+        submodels(pieces, &pieces.sequence(), 1).len()
+    }
+
     #[test]
     fn a_transformer_is_cut_at_least_once_a_layer_and_no_edge_passes_a_cut() {
-        let spec = gpt(&TransformerOptions { layers: Some(6), ..TransformerOptions::default() }).unwrap();
-        let hardware = uniform_hardware(2, 1 << 30, divvy_core::hardware::ClassSpec::default());
-        let graph = Graph::new(spec.graph).unwrap();
-        let latency = Objective::Latency { links: divvy_core::problem::LinkUse::Delay };
-        let problem = Problem::new(graph, &spec.profile, hardware, &[], latency, &spec.constraints).unwrap();
-        let pieces = Pieces::new(&problem);
+        let pieces = pieces(network(6));
         let sequence = pieces.sequence();
         let cut = submodels(&pieces, &sequence, 1);
         assert!(cut.len() >= 6, "{} submodels", cut.len());
@@ -139,31 +153,14 @@ mod tests {
 
     #[test]
     fn networks_side_by_side_are_cut_each_by_itself_and_their_submodels_go_together() {
-        let one = |layers, name: &str| {
-            let options = TransformerOptions { layers: Some(layers), ..TransformerOptions::default() };
-            let mut spec = gpt(&options).unwrap();
-            spec.graph.name = name.to_owned();
-            spec
-        };
-        let problem = |spec: divvy_core::ProblemSpec| {
-            let hardware = uniform_hardware(2, 1 << 30, divvy_core::hardware::ClassSpec::default());
-            let latency = Objective::Latency { links: divvy_core::problem::LinkUse::Delay };
-            let graph = Graph::new(spec.graph).unwrap();
-            Problem::new(graph, &spec.profile, hardware, &[], latency, &spec.constraints).unwrap()
-        };
-        let count = |problem: &Problem| {
-            let pieces = Pieces::new(problem);
-            submodels(&pieces, &pieces.sequence(), 1).len()
-        };
-        let (small, large) = (problem(one(3, "small")), problem(one(6, "large")));
-        let both = problem(combine(vec![one(3, "small"), one(6, "large")]).unwrap());
-        let pieces = Pieces::new(&both);
-        let cut = submodels(&pieces, &pieces.sequence(), 1);
-        assert!(count(&small) < count(&large));
-        assert_eq!(cut.len(), count(&large));
-        let mut seen = vec![false; pieces.pieces.len()];
+        let both = pieces(combine(vec![network(3), network(6)]).unwrap());
+        let cut = submodels(&both, &both.sequence(), 1);
+        let (small, large) = (count(&pieces(network(3))), count(&pieces(network(6))));
+        assert!(small < large);
+        assert_eq!(cut.len(), large);
+        let mut seen = vec![false; both.pieces.len()];
         for &piece in cut.iter().flatten() {
-            assert!(pieces.pieces[piece].before.iter().all(|&before| seen[before]), "{piece} comes too soon");
+            assert!(both.pieces[piece].before.iter().all(|&before| seen[before]), "{piece} comes too soon");
             seen[piece] = true;
         }
         assert!(seen.iter().all(|&seen| seen));

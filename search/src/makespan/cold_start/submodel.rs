@@ -207,7 +207,7 @@ impl<'a> Submodel<'a> {
         (0..self.devices.len()).filter_map(finish).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Solves it; none if nothing was found in time.
+    /// Solves it, or takes the plain solution where nothing better was found in time; none if no device may run all of it.
     pub(in crate::makespan) fn solve(&self, budget: &Budget) -> Option<Vec<Decided>> {
         let (plain_device, plain_value) = self.plain()?;
         let work: f64 =
@@ -237,8 +237,26 @@ impl<'a> Submodel<'a> {
             let _ = solver.start_from(values);
         }
         let solution = solver.solve().ok().filter(|solution| solution.status != Status::Infeasible);
-        let values = solution.and_then(|solution| solution.best).map(|(_, values)| values).or(start)?;
-        self.read(&columns, &values)
+        // Without time to complete the plain solution, what is found may be worse than that.
+        let most = if start.is_some() { f64::INFINITY } else { plain_value };
+        let values = solution.and_then(|solution| solution.best).map(|(_, values)| values).or(start);
+        match values.filter(|values| values[columns.total.index()] <= most) {
+            Some(values) => self.read(&columns, &values),
+            None => Some(self.plain_decisions(plain_device)),
+        }
+    }
+
+    /// Everything on one device, its weights over its own bus in the order of the network.
+    fn plain_decisions(&self, device: usize) -> Vec<Decided> {
+        let real = self.devices[device];
+        let decide = |&piece: &usize| {
+            let bundles = &self.pieces.pieces[piece].first_bundles;
+            let landed = bundles.iter().find_map(|&bundle| self.carried.landed[bundle]);
+            let via = landed.unwrap_or(real);
+            let choice = Choice { device: real as u16, via: via as u16, in_place: false };
+            Decided { piece, choice, start: 0.0, turn: 0 }
+        };
+        self.ops.iter().map(decide).collect()
     }
 
     /// All columns, where some are given: a linear program.
