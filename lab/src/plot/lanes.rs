@@ -3,6 +3,17 @@
 use super::axis::{Axis, short};
 use super::canvas::{Anchor, Canvas, TEXT, WIDTH, width_of};
 
+/// A lane of a timeline.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BusyLane {
+    /// Its name.
+    pub name: String,
+    /// The number of its colour.
+    pub colour: usize,
+    /// From when to when it is busy.
+    pub busy: Vec<(f64, f64)>,
+}
+
 /// A timeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LaneChart {
@@ -10,8 +21,8 @@ pub struct LaneChart {
     pub title: String,
     /// What time is counted in.
     pub unit: String,
-    /// Name, number of its colour, and from when to when it is busy.
-    pub lanes: Vec<(String, usize, Vec<(f64, f64)>)>,
+    /// From top to bottom.
+    pub lanes: Vec<BusyLane>,
 }
 
 const LANE: f64 = 16.0;
@@ -22,14 +33,14 @@ impl LaneChart {
     pub fn svg(&self) -> String {
         let mut canvas = Canvas::new(0.0);
         let top = canvas.head(&self.title, &[]) + 4.0;
-        let ends = self.lanes.iter().flat_map(|(.., busy)| busy).map(|&(_, end)| end);
+        let ends = self.lanes.iter().flat_map(|lane| &lane.busy).map(|&(_, end)| end);
         let axis = Axis::from_zero(&self.unit);
         let Some(range) = axis.over(ends) else {
             canvas.height = top + 100.0;
             canvas.text((WIDTH / 2.0, top + 50.0), Anchor::Middle, "name", "nothing to show yet");
             return canvas.finish(&self.title);
         };
-        let names = self.lanes.iter().map(|(name, ..)| width_of(name, TEXT)).fold(0.0, f64::max);
+        let names = self.lanes.iter().map(|lane| width_of(&lane.name, TEXT)).fold(0.0, f64::max);
         let (left, right) = (28.0 + names, WIDTH - 24.0);
         let place = |value: f64| left + range.place(value) * (right - left);
         let bottom = top + LANE_STEP * self.lanes.len() as f64 + 6.0;
@@ -38,7 +49,7 @@ impl LaneChart {
             canvas.line((place(mark), top), (place(mark), bottom), "rule");
             canvas.text((place(mark), bottom + 18.0), Anchor::Middle, "", &short(mark));
         }
-        for (i, (name, colour, busy)) in self.lanes.iter().enumerate() {
+        for (i, BusyLane { name, colour, busy }) in self.lanes.iter().enumerate() {
             let y = top + 6.0 + LANE_STEP * i as f64;
             canvas.text((left - 10.0, y + LANE - 4.0), Anchor::End, "name", name);
             for &(start, end) in busy {
@@ -58,8 +69,8 @@ mod tests {
 
     #[test]
     fn every_busy_stretch_is_a_bar_in_its_lane() {
-        let lanes =
-            vec![("gpu1".to_owned(), 0, vec![(0.0, 5.0), (6.0, 10.0)]), ("bus".to_owned(), 1, vec![])];
+        let lane = |name: &str, busy| BusyLane { name: name.to_owned(), colour: 0, busy };
+        let lanes = vec![lane("gpu1", vec![(0.0, 5.0), (6.0, 10.0)]), lane("bus", vec![])];
         let chart = LaneChart { title: "t".to_owned(), unit: "ms".to_owned(), lanes };
         assert_well_formed(&chart.svg());
         assert_eq!(chart.svg().matches("class=\"fill").count(), 2);

@@ -23,5 +23,5 @@ mod lines;
 pub use axis::Axis;
 pub use bars::BarChart;
 pub use heat::{HeatMap, RatioLine};
-pub use lanes::LaneChart;
+pub use lanes::{BusyLane, LaneChart};
 pub use lines::{LineChart, Series};

@@ -72,7 +72,7 @@ pub(crate) fn pair(problem: &Problem, second: &str, budget: &Budget) -> Result<F
             *to = moved(*to);
         }
     }
-    let score = check(problem, &Plan::ColdStart(plan)).map_err(|faults| format!("{}", faults[0].message))?;
+    let score = check(problem, &Plan::ColdStart(plan)).map_err(|faults| faults[0].message.clone())?;
     let value_ps = Some(score.value.0);
     Ok(Figures { value_ps, ops: problem.graph.op_count(), ..Figures::default() })
 }

@@ -3,7 +3,7 @@
 use super::{SERVERS, cell, common, language};
 use crate::cells::{Cell, Figures, Instance, Work};
 use crate::markdown::{Notes, Page, Picture, Table, factor};
-use crate::plot::{Axis, BarChart, LaneChart};
+use crate::plot::{Axis, BarChart, BusyLane, LaneChart};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Figure4;
@@ -153,7 +153,7 @@ impl Experiment for Figure10 {
                 let ms = |ps: u64| ps as f64 / 1e9;
                 let drawn = lanes.iter().map(|lane| {
                     let busy = lane.busy.iter().map(|&(start, end)| (ms(start), ms(end))).collect();
-                    (lane.name.clone(), usize::from(!lane.is_device), busy)
+                    BusyLane { name: lane.name.clone(), colour: usize::from(!lane.is_device), busy }
                 });
                 let chart = LaneChart {
                     title: format!("{name} on {server}, {method}: {value} ms"),

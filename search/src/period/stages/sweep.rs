@@ -104,7 +104,7 @@ impl Tables {
         self.change[end] = places.fresh[end];
         let block = &mut self.blocks[end >> SHIFT];
         block.sum += places.fresh[end];
-        if (end + 1) % (1 << SHIFT) == 0 {
+        if (end + 1).is_multiple_of(1 << SHIFT) {
             (block.least, block.most) = (i64::MAX, i64::MIN);
             let mut sum = 0;
             for &change in self.change[end >> SHIFT << SHIFT..=end].iter().rev() {
