@@ -10,7 +10,8 @@ Plans are made for each objective, exported in each text format, and read again:
 * `trace` against the rules of the Trace Event Format, since no package on PyPI brings a reader along
   (Perfetto's downloads its program when it is first used);
 * `layers` against the rules that vLLM, TensorRT-LLM and llama.cpp split layers by;
-* `svg` with Python's XML parser.
+* `svg` with Python's XML parser;
+* `schedule` by following its queues, one clock for each thread: the finish is the plan's.
 """
 
 import argparse
@@ -217,6 +218,46 @@ def check_layers(layers, counts):
     assert first == 0 and places == expected, (places, expected)
 
 
+def check_schedule(text):
+    """Follows the queues: every item starts when its thread is free and what it waits for is there."""
+    whole = json.loads(text)
+    buses = [thread["queue"] for thread in whole["buses"]]
+    devices = [thread["queue"] for thread in whole["devices"]]
+    queues, free, done, turns = buses + devices, [0.0] * (len(buses) + len(devices)), {}, {}
+    next_item = [0] * len(queues)
+    moved = True
+    while moved:
+        moved = False
+        for i, queue in enumerate(queues):
+            if next_item[i] == len(queue):
+                continue
+            item = queue[next_item[i]]
+            length = item["us"][1] - item["us"][0]
+            if "load" in item:
+                waits, name = [], (item["load"], item["to"])
+            elif "read_in_place_by" in item:
+                op = item["read_in_place_by"]
+                turns[op] = free[i]
+                if op not in done:
+                    continue
+                free[i], next_item[i], moved = done[op], next_item[i] + 1, True
+                continue
+            else:
+                waits = [*item["waits_for"], *((landed["param"], landed["at"]) for landed in item["landed"])]
+                name = item["op"]
+                if item["reads_in_place"] and name not in turns:
+                    continue
+            if any(wait not in done for wait in waits):
+                continue
+            start = max([free[i], *(done[wait] for wait in waits)])
+            if "op" in item and item["reads_in_place"]:
+                start = max(start, turns[name])
+            done[name] = free[i] = start + length
+            next_item[i], moved = next_item[i] + 1, True
+    assert all(count == len(queue) for count, queue in zip(next_item, queues)), "no thread is stuck"
+    assert abs(max(free) - whole["finish_us"]) <= 1e-6 * whole["finish_us"], (max(free), whole["finish_us"])
+
+
 CHECKS = {"csv": check_csv, "dot": check_dot, "svg": check_svg, "trace": check_trace}
 
 
@@ -240,8 +281,10 @@ def main():
                 with open(target, newline="") as file:
                     check(file.read(), plan)
                 read += 1
+        check_schedule(divvy(program, "export", str(folder / "cold-start.json"), "--format", "schedule"))
+        divvy(program, "export", str(folder / "latency.json"), "--format", "schedule", refused=True)
         check_device_maps(program, folder)
-    print(f"{read + 2} exports read again: csv, dot, svg, trace, device-map, layers")
+    print(f"{read + 3} exports read again: csv, dot, svg, trace, schedule, device-map, layers")
 
 
 if __name__ == "__main__":

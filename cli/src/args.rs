@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Hardware(HardwareArgs),
     /// Make a seeded problem: random networks, YOLOv2, GPT, LLaMA
     Generate(GenerateArgs),
+    /// Put several models side by side, to be planned as one
+    Combine(CombineArgs),
     /// Decide which device runs what, and when
     #[command(after_help = planner_list())]
     Plan(PlanArgs),
@@ -174,6 +176,8 @@ pub(crate) enum ExportFormat {
     DeviceMap,
     /// Layer counts for vLLM, TensorRT-LLM and llama.cpp (JSON)
     Layers,
+    /// Queues of a cold start, for an executor with a thread for each bus and device (JSON)
+    Schedule,
     /// Graph by device for Graphviz
     Dot,
     /// One row for each op and device
@@ -265,6 +269,15 @@ pub(crate) enum LinksName {
     InTurn,
 }
 
+/// What reads in place cost under cold-start.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ContentionName {
+    /// They take their turn on the bus and hold it
+    Bus,
+    /// As SortingHat has it: they hold no bus and take a multiple of their time, as copies between devices do
+    Paper,
+}
+
 /// How many stages a pipeline may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stages {
@@ -311,6 +324,12 @@ pub(crate) struct ProblemArgs {
     /// Links as mere delays, or used in turn (latency) [default: delay]
     #[arg(long, value_enum)]
     pub(crate) links: Option<LinksName>,
+    /// What reads in place and copies between devices cost (cold-start) [default: bus]
+    #[arg(long, value_enum)]
+    pub(crate) contention: Option<ContentionName>,
+    /// Percent of every weight that is already on the device where it lands (cold-start) [default: 0]
+    #[arg(long, allow_negative_numbers = true, value_name = "PERCENT")]
+    pub(crate) resident: Option<u32>,
     /// Times of the same ops from another file
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<String>,
@@ -643,6 +662,18 @@ pub(crate) struct ReproduceArgs {
     /// No progress and no notes
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CombineArgs {
+    /// Model or problem files, two or more; the same one twice gives two copies
+    #[arg(required = true, num_args = 2..)]
+    pub(crate) files: Vec<String>,
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
+    /// Write to this file (.gz packs it) instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

@@ -8,11 +8,15 @@ use divvy_core::costs::{ClassCosts, Profile};
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::HardwareSpec;
 use divvy_core::input_error::{Code, InputErrors};
-use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
+use divvy_core::problem::{
+    ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec,
+};
 use divvy_io::plan_file::{ReadingOptions, Source};
 use divvy_io::{file, import, presets};
 
-use crate::args::{GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs, Stages};
+use crate::args::{
+    ContentionName, GranularityName, LinksName, ObjectiveName, ProblemArgs, ReadingArgs, Stages,
+};
 use crate::failure::Failure;
 
 /// A problem and the files it came from.
@@ -170,11 +174,19 @@ fn objective(
         Some(LinksName::Delay) => Some(LinkUse::Delay),
         Some(LinksName::InTurn) => Some(LinkUse::InTurn),
     };
+    let contention = args.contention.map(|name| match name {
+        ContentionName::Bus => Contention::Bus,
+        ContentionName::Paper => Contention::Paper,
+    });
     let asked = args.objective.or(args.stages.map(|_| ObjectiveName::Pipeline));
     let objective = match (asked, own) {
         (None, Some(Objective::Latency { links: own })) => Objective::Latency { links: links.unwrap_or(own) },
         (None, Some(Objective::Batch { inputs })) => {
             Objective::Batch { inputs: args.inputs.unwrap_or(inputs) }
+        }
+        (None, Some(Objective::ColdStart { contention: own, resident })) => {
+            let contention = contention.unwrap_or(own);
+            Objective::ColdStart { contention, resident: args.resident.unwrap_or(resident) }
         }
         (None, Some(own)) => own,
         (None | Some(ObjectiveName::Latency), _) => Objective::Latency { links: links.unwrap_or_default() },
@@ -187,12 +199,17 @@ fn objective(
         }
         (Some(ObjectiveName::Pipeline), _) => pipeline(args, hardware)?,
         (Some(ObjectiveName::Stream), _) => Objective::Stream,
-        (Some(ObjectiveName::ColdStart), _) => Objective::ColdStart,
+        (Some(ObjectiveName::ColdStart), _) => {
+            let contention = contention.unwrap_or_default();
+            Objective::ColdStart { contention, resident: args.resident.unwrap_or(0) }
+        }
     };
     let misplaced = [
         ("--inputs", args.inputs.is_some(), "batch"),
         ("--stages", args.stages.is_some(), "pipeline"),
         ("--links", args.links.is_some(), "latency"),
+        ("--contention", args.contention.is_some(), "cold-start"),
+        ("--resident", args.resident.is_some(), "cold-start"),
     ];
     for (option, given, wanted) in misplaced {
         if given && objective.name() != wanted {

@@ -3,7 +3,7 @@
 use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::costs::{CalibratedShare, Origin};
 use divvy_core::outcome::{Outcome, Status};
-use divvy_core::problem::{LinkUse, Objective, Problem};
+use divvy_core::problem::{Contention, LinkUse, Objective, Problem};
 use divvy_core::units::{Time, show_count, show_number};
 use divvy_io::plan_file::ReadingOptions;
 use divvy_search::{Baseline, Solved};
@@ -210,7 +210,12 @@ pub(crate) fn objective(problem: &Problem) -> String {
         Objective::Pipeline { stages: 1 } => "pipeline of a single stage".to_owned(),
         Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
         Objective::Stream => "stream".to_owned(),
-        Objective::ColdStart => "cold-start".to_owned(),
+        Objective::ColdStart { contention, resident } => {
+            let paper = if contention == Contention::Paper { ", contention as in the paper" } else { "" };
+            let resident =
+                if resident > 0 { format!(", {resident} % of the weights resident") } else { String::new() };
+            format!("cold-start{paper}{resident}")
+        }
     }
 }
 

@@ -168,7 +168,7 @@ pub fn check(problem: &Problem, plan: &Plan) -> Result<Score, Vec<Violation>> {
         (Objective::Batch { inputs }, Plan::Batch(plan)) => batch::check(problem, inputs, plan),
         (Objective::Pipeline { stages }, Plan::Pipeline(plan)) => pipeline::check(problem, stages, plan),
         (Objective::Stream, Plan::Stream(plan)) => stream::check(problem, plan),
-        (Objective::ColdStart, Plan::ColdStart(plan)) => cold_start::check(problem, plan),
+        (Objective::ColdStart { .. }, Plan::ColdStart(plan)) => cold_start::check(problem, plan),
         (objective, plan) => {
             let message = format!("it is for {}, the problem is {}", plan.objective_name(), objective.name());
             Err(vec![Violation { rule: Rule::PlanKind, place: "plan".into(), message }])

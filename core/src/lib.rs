@@ -13,6 +13,7 @@ pub mod certificate;
 pub mod check;
 pub mod closest;
 pub mod coarsen;
+pub mod combine;
 pub mod costs;
 pub mod generate;
 pub mod graph;

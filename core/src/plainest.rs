@@ -41,7 +41,7 @@ pub fn plan_in_order(
             Plan::Pipeline(PipelinePlan { stages: stages.collect() })
         }
         Objective::Stream => Plan::Stream(StreamPlan { device_of: device_of.to_vec() }),
-        Objective::ColdStart => Plan::ColdStart(cold_start(problem, device_of, sequence, order)),
+        Objective::ColdStart { .. } => Plan::ColdStart(cold_start(problem, device_of, sequence, order)),
     })
 }
 

@@ -78,7 +78,7 @@ pub enum Lane {
 }
 
 /// What a span is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// An op, for some number of inputs.
     Op(OpId, u32),

@@ -96,7 +96,7 @@ fn check_plan(case: &Case, plan: &Plan) -> Option<u64> {
 fn check_loads(case: &Case, plan: &Plan, score: &Score) {
     let links_in_turn = match case.problem.objective {
         Objective::Latency { links } => links == LinkUse::InTurn,
-        Objective::ColdStart | Objective::Stream => true,
+        Objective::ColdStart { .. } | Objective::Stream => true,
         Objective::Batch { .. } | Objective::Pipeline { .. } => false,
     };
     let links = score.link_busy.iter().filter(|_| links_in_turn);

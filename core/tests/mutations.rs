@@ -157,6 +157,12 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     for (count, wrap) in [
         (model.devices, (|weights| Evidence::Area { weights }) as fn(Vec<u64>) -> Evidence),
         (links, |weights| Evidence::Bus { weights }),
+        (links, |weights| Evidence::LastLoads {
+            weights,
+            left_ps: Time::ZERO,
+            shares: Vec::new(),
+            steps: Vec::new(),
+        }),
     ] {
         all.push(wrap(vec![0; count]));
         all.push(wrap(vec![1; count + 1]));
@@ -164,6 +170,13 @@ fn malformed(case: &Case) -> Vec<Evidence> {
         all.extend((count > 0).then(|| wrap(vec![u64::MAX; count])));
         all.extend((count > 0).then(|| wrap([&[u64::MAX][..], &vec![0; count - 1]].concat())));
     }
+    let segments = |links: Vec<u64>, kernels, chain| Evidence::Segments { links, kernels, chain };
+    all.push(segments(vec![1; links], 1, Vec::new()));
+    all.push(segments(vec![0; links], 0, vec![OpId(0)]));
+    all.push(segments(vec![1; links + 1], 1, vec![OpId(0)]));
+    all.push(segments(vec![1; links], u64::MAX, vec![OpId(0)]));
+    all.push(segments(vec![1; links], 1, vec![OpId(model.ops as u32)]));
+    all.push(segments(vec![1; links], 1, vec![OpId(0), OpId(0)]));
     let search = |weights: Vec<u64>, width, limit_ps| Evidence::Frontier {
         weights: vec![weights],
         steps: vec![ProofStep::Whole { width, limit_ps, levels: 9 }],

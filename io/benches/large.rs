@@ -264,7 +264,7 @@ fn check_batch(bencher: Bencher<'_, '_>, ops: u32) {
 
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn check_cold_start(bencher: Bencher<'_, '_>, ops: u32) {
-    score_and_check(bencher, ops, Objective::ColdStart);
+    score_and_check(bencher, ops, Objective::COLD_START);
 }
 
 #[divan::bench(args = SIZES, sample_count = 5)]

@@ -135,8 +135,10 @@ fn strength(problem: &Problem, trace: &Trace, earlier: &Task, later: &Task) -> O
     if data {
         return Some(2);
     }
-    let links_wait =
-        matches!(problem.objective, Objective::Latency { links: LinkUse::InTurn } | Objective::ColdStart);
+    let links_wait = matches!(
+        problem.objective,
+        Objective::Latency { links: LinkUse::InTurn } | Objective::ColdStart { .. }
+    );
     let held = |span: &Span| links_wait || matches!(span.lane, Lane::Device(_));
     let lanes = |task: &Task| -> Vec<Lane> {
         task.spans.iter().map(|&i| trace.spans[i]).filter(held).map(|span| span.lane).collect()

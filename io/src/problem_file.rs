@@ -61,8 +61,11 @@ fn read_objective(item: &Item<'_, '_>) -> Option<Objective> {
     let objective = typed(item)?;
     // Objectives without parameters would let any field pass.
     match objective {
-        Objective::Stream | Objective::ColdStart => item.only(&["kind"]),
-        Objective::Latency { .. } | Objective::Batch { .. } | Objective::Pipeline { .. } => {}
+        Objective::Stream => item.only(&["kind"]),
+        Objective::Latency { .. }
+        | Objective::Batch { .. }
+        | Objective::Pipeline { .. }
+        | Objective::ColdStart { .. } => {}
     }
     Some(objective)
 }

@@ -81,7 +81,7 @@ fn the_critical_path_is_a_chain_from_the_start_to_the_end() {
         Objective::Latency { links: LinkUse::Delay },
         Objective::Latency { links: LinkUse::InTurn },
         Objective::Batch { inputs: 1 },
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     for (seed, objective) in (0..).zip(objectives.into_iter().cycle().take(8)) {
         let (problem, plan) = scattered(objective, seed);
@@ -121,6 +121,26 @@ fn plans_of_every_objective_have_a_report_and_it_is_always_the_same() {
         assert_eq!(data["moves"]["ops"].as_array().unwrap().len(), plan.problem.graph.op_count(), "{name}");
         assert_eq!(data["stages"].is_array(), name == "pipeline", "{name}");
         assert_eq!(data["params"].is_object(), name == "cold-start", "{name}");
+        assert_eq!(data["routes"].is_array(), name == "cold-start", "{name}");
+        if let divvy_core::plan::Plan::ColdStart(cold) = &plan.plan {
+            let routes = data["routes"].as_array().unwrap();
+            assert_eq!(routes.len(), cold.bus.len());
+            let starts: Vec<u64> = routes.iter().map(|route| route[3].as_u64().unwrap()).collect();
+            assert!(starts.is_sorted());
+            for (i, landing) in cold.landings.iter().enumerate() {
+                // Every landing is on the way of some load: read where it lands, or forwarded.
+                let serves = |route: &&Value| {
+                    route[0] == landing.param.0
+                        && route[1] == landing.via.0
+                        && if landing.via == landing.reader {
+                            route[6] == true
+                        } else {
+                            route[5].as_array().unwrap().contains(&landing.reader.0.into())
+                        }
+                };
+                assert_eq!(routes.iter().filter(serves).count(), 1, "landing {i}");
+            }
+        }
     }
 }
 

@@ -197,7 +197,7 @@ fn plan_files_of_every_objective_are_valid_and_so_are_their_problems() {
         Objective::Batch { inputs: 8 },
         Objective::Pipeline { stages: 2 },
         Objective::Stream,
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     for objective in objectives {
         let problem = build(ProblemSpec { objective: Some(objective), ..spec.clone() }).unwrap();
@@ -234,6 +234,13 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1, 0] },
+        Evidence::LastLoads {
+            weights: vec![1, 0],
+            left_ps: Time(5),
+            shares: vec![vec![1, 2]],
+            steps: vec![ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 }],
+        },
+        Evidence::Segments { links: vec![1, 0], kernels: 3, chain: vec![OpId(0), OpId(1)] },
         Evidence::Frontier {
             weights: vec![vec![1, 2]],
             steps: vec![

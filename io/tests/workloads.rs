@@ -164,7 +164,7 @@ fn a_measured_machine_is_hardware() {
 fn reading_in_place_takes_what_was_measured() {
     let path = repository().join("models/gpt2-large-1x32.json.gz");
     let Imported::Problem { spec, .. } = read(&path) else { panic!("a network") };
-    let problem = problem(&spec, "h200-cpu", Objective::ColdStart);
+    let problem = problem(&spec, "h200-cpu", Objective::COLD_START);
     let gpu = problem.hardware.device_named("gpu").unwrap();
     let head = problem.graph.op_named("linear").unwrap();
     let (time, _) = problem.in_place_time(head, gpu).unwrap();

@@ -19,11 +19,13 @@ use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSp
 use divvy_core::input_error::InputErrors;
 use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::problem::{
-    ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
+    ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
 };
 use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, solve};
 use serde::{Deserialize, Serialize};
+
+use crate::sortinghat::runs;
 
 /// Seed of everything random inside a method.
 pub(crate) const SEED: u64 = 1;
@@ -44,6 +46,17 @@ pub enum Instance {
         sha256: String,
         /// Name of built-in hardware.
         hardware: &'static str,
+    },
+    /// The first request to a model file whose weights are in host memory, on built-in hardware.
+    ColdStart {
+        /// Where it is.
+        path: PathBuf,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// Name of built-in hardware.
+        hardware: &'static str,
+        /// Percent of every weight that is resident.
+        resident: u32,
     },
     /// A generated GPT by its published name, on built-in hardware.
     Gpt(&'static str, &'static str),
@@ -194,6 +207,9 @@ impl Instance {
                 o.communication_factor
             ),
             Instance::File { sha256, hardware, .. } => format!("file {sha256} on {hardware}"),
+            Instance::ColdStart { sha256, hardware, resident, .. } => {
+                format!("cold start of file {sha256} on {hardware} with {resident} % resident")
+            }
             Instance::Gpt(name, hardware) => format!("gpt {name} on {hardware}"),
             Instance::Llama(name, hardware) => format!("llama {name} on {hardware}"),
             Instance::Regal(o, stages) => {
@@ -219,7 +235,7 @@ impl Instance {
             Instance::Rwnn(o) => {
                 format!("{}{} {}{} x{}", o.model.name(), o.nodes, o.wiring.name(), o.channels, o.modules)
             }
-            Instance::File { path, hardware, .. } => {
+            Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
                 let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
                 format!("{name} on {hardware}")
             }
@@ -253,7 +269,9 @@ impl Instance {
         }
         let (spec, hardware) = match self {
             Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
-            Instance::File { path, hardware, .. } => (read(path)?, Some(*hardware)),
+            Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
+                (read(path)?, Some(*hardware))
+            }
             Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
             Instance::Regal(options, _) => (regal(options).map_err(plain)?, None),
@@ -267,6 +285,9 @@ impl Instance {
         let objective = match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
             Instance::Edge(_) => Objective::Stream,
+            &Instance::ColdStart { resident, .. } => {
+                Objective::ColdStart { contention: Contention::Bus, resident }
+            }
             _ => Objective::Latency { links: LinkUse::Delay },
         };
         if let Instance::Edge(network) = self {
@@ -346,6 +367,14 @@ pub enum Work {
     Bound(&'static str),
     /// Add up the times of all ops on a device by name.
     Sum(&'static str),
+    /// Add up the times to load all weights to a device by name.
+    Loads(&'static str),
+    /// The longest chain of ops on a device by name, the weights of each loaded right before it.
+    LoadedChain(&'static str),
+    /// Plan with a planner by name, and keep when every device and bus is busy.
+    Timeline(&'static str),
+    /// The schedule of `efficient-mip` for the first two GPUs, with a GPU by name in place of the second.
+    PairWith(&'static str),
 }
 
 impl Work {
@@ -356,6 +385,10 @@ impl Work {
             Work::PlanApart(name, criterion) => format!("plan {name} by {criterion}"),
             Work::Bound(name) => format!("bound {name}"),
             Work::Sum(device) => format!("sum {device}"),
+            Work::Loads(device) => format!("loads {device}"),
+            Work::LoadedChain(device) => format!("loaded chain {device}"),
+            Work::Timeline(name) => format!("timeline {name}"),
+            Work::PairWith(device) => format!("pair with {device}"),
         }
     }
 }
@@ -377,7 +410,7 @@ impl Cell {
         let (instance, work) = (self.instance.key(), self.work.key());
         match self.work {
             // The clock has no say in a sum.
-            Work::Sum(_) => format!("{instance} | {work}"),
+            Work::Sum(_) | Work::Loads(_) | Work::LoadedChain(_) => format!("{instance} | {work}"),
             _ => format!("{instance} | {work} | {:?} | seed {SEED}", self.limit),
         }
     }
@@ -411,7 +444,12 @@ impl Cell {
         let problem = self.instance.problem()?;
         let request = match self.work {
             Work::Sum(device) => return sum(&problem, device),
-            Work::Plan(name) => Request { planner: Some(name.to_owned()), ..Request::default() },
+            Work::Loads(device) => return runs::loads(&problem, device),
+            Work::LoadedChain(device) => return runs::loaded_chain(&problem, device),
+            Work::PairWith(device) => return runs::pair(&problem, device, &self.budget(cancelled)),
+            Work::Plan(name) | Work::Timeline(name) => {
+                Request { planner: Some(name.to_owned()), ..Request::default() }
+            }
             Work::PlanWith(name, bound) => Request {
                 planner: Some(name.to_owned()),
                 bounds: Some(vec![bound.to_owned()]),
@@ -426,13 +464,21 @@ impl Cell {
                 Request { bounds: Some(vec![name.to_owned()]), bound_only: true, ..Request::default() }
             }
         };
-        let budget = Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) };
-        let solved = solve(&problem, &request, &budget, &mut |_| {}).map_err(|refused| refused.message)?;
+        let solved = solve(&problem, &request, &self.budget(cancelled), &mut |_| {})
+            .map_err(|refused| refused.message)?;
         let one_device_ps = match solved.baseline {
             Baseline::Device { value, .. } => Some(value.0),
             Baseline::None { .. } => None,
         };
-        Ok(Figures { one_device_ps, ..Figures::of(&problem, &solved.outcome) })
+        let lanes = match (&self.work, &solved.outcome.best) {
+            (Work::Timeline(_), Some((plan, score))) => runs::lanes(&problem, plan, score),
+            _ => Vec::new(),
+        };
+        Ok(Figures { one_device_ps, lanes, ..Figures::of(&problem, &solved.outcome) })
+    }
+
+    fn budget(&self, cancelled: &Arc<AtomicBool>) -> Budget {
+        Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) }
     }
 }
 
@@ -523,8 +569,28 @@ pub struct Figures {
     pub estimated: f64,
     /// Value and bound over time.
     pub history: Vec<Moment>,
+    /// When devices and buses are busy, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneUse>,
     /// Why there is no value or bound, where there is none.
     pub reason: Option<String>,
+}
+
+/// What a device or bus does in a plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LaneUse {
+    /// Its name.
+    pub name: String,
+    /// Whether it is a device.
+    pub is_device: bool,
+    /// How long it is busy.
+    pub busy_ps: u64,
+    /// Bytes of weights that are loaded to it.
+    pub landed_bytes: u64,
+    /// Bytes of them that peers read, once for each.
+    pub forwarded_bytes: u64,
+    /// From when to when it is busy, but for short gaps.
+    pub busy: Vec<(u64, u64)>,
 }
 
 impl Figures {
@@ -559,6 +625,7 @@ impl Figures {
             scaled: share.scaled,
             estimated: share.estimated,
             history: outcome.history.iter().map(moment).collect(),
+            lanes: Vec::new(),
             reason: outcome.infeasible.first().cloned(),
         }
     }

@@ -18,12 +18,13 @@ pub mod plot;
 mod real_models;
 pub mod region;
 mod run;
+mod sortinghat;
 mod store;
 
 use std::path::Path;
 use std::time::Duration;
 
-pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, Moment, Work};
+pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, LaneUse, Moment, Work};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
@@ -121,6 +122,11 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &edge::figure6::Figure6,
     &edge::table2::Table2,
     &edge::figure8::Figure8,
+    &sortinghat::Figure1,
+    &sortinghat::topology::Figure4,
+    &sortinghat::Figure9,
+    &sortinghat::topology::Figure10,
+    &sortinghat::ablations::Ablations,
     &real_models::RealModels,
     &growth::Growth,
     &batch_growth::BatchGrowth,

@@ -37,6 +37,11 @@ impl Model {
         Instance::File { path: self.path.clone(), sha256: self.sha256.clone(), hardware }
     }
 
+    /// The first request to the model on built-in hardware, so many percent of its weights being there.
+    pub(crate) fn cold_start(&self, hardware: &'static str, resident: u32) -> Instance {
+        Instance::ColdStart { path: self.path.clone(), sha256: self.sha256.clone(), hardware, resident }
+    }
+
     /// A pipeline of the model.
     pub(crate) fn in_stages(&self, stages: u32) -> Instance {
         Instance::Staged { path: self.path.clone(), sha256: self.sha256.clone(), stages }

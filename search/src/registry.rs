@@ -60,7 +60,7 @@ pub trait Bound: Sync {
 pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
     match problem.objective {
         Objective::Batch { .. } => makespan::BATCH_PLANNERS,
-        Objective::Latency { .. } | Objective::ColdStart => makespan::PLANNERS,
+        Objective::Latency { .. } | Objective::ColdStart { .. } => makespan::PLANNERS,
         Objective::Pipeline { .. } | Objective::Stream => period::PLANNERS,
     }
 }

@@ -8,7 +8,7 @@ mod oracle;
 
 use std::time::Duration;
 
-use divvy_core::outcome::{Budget, Status};
+use divvy_core::outcome::{Budget, Status, StopReason};
 use divvy_core::units::Time;
 use divvy_search::{Request, bounds, planners, solve};
 use oracle::random::Kind;
@@ -47,6 +47,38 @@ fn nothing_beats_a_bound_and_every_plan_is_valid() {
             }
         });
     }
+}
+
+#[test]
+fn auto_finds_the_best_of_nearly_all_small_cold_starts() {
+    let (mut solvable, mut best_found) = (0, 0);
+    oracle::for_cases(Kind::ColdStart, 600, |case| {
+        let (Some(best), true) = brute_force(case) else { return };
+        let solved = solve(&case.problem, &Request::default(), &budget(), &mut |_| {}).unwrap();
+        solvable += 1;
+        best_found += usize::from(solved.outcome.value() == Some(best));
+    });
+    eprintln!("auto finds the best of {best_found} of {solvable} small cold starts");
+    assert!(100 * best_found >= 90 * solvable, "{best_found} of {solvable}");
+}
+
+#[test]
+fn the_exhaustive_search_equals_brute_force_on_small_cold_starts() {
+    let (mut equal, mut proved) = (0, 0);
+    oracle::for_cases(Kind::ColdStart, 400, |case| {
+        let (best, true) = brute_force(case) else { return };
+        let request = Request { planner: Some("exhaustive".into()), ..Request::default() };
+        let budget = Budget { nodes: Some(20_000), ..Budget::new(Duration::from_secs(600)) };
+        let solved = solve(&case.problem, &request, &budget, &mut |_| {}).unwrap();
+        if solved.outcome.stop != StopReason::Finished {
+            return;
+        }
+        assert_eq!(solved.outcome.value(), best, "seed {}", case.seed);
+        equal += 1;
+        proved += usize::from(solved.outcome.status() == Status::Optimal);
+    });
+    eprintln!("the exhaustive search equals brute force {equal} times, and proves {proved} of them");
+    assert!(equal >= 200 && proved >= 150, "{equal} and {proved}");
 }
 
 #[test]

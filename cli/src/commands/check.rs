@@ -8,7 +8,7 @@ use divvy_io::plan_file::{PlanFile, Verdict};
 use serde_json::json;
 
 use crate::Done;
-use crate::args::{CheckArgs, LinksName, ObjectiveName, ProblemArgs, Stages};
+use crate::args::{CheckArgs, ContentionName, LinksName, ObjectiveName, ProblemArgs, Stages};
 use crate::assemble::{assemble, read_once, same_reading};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -59,7 +59,14 @@ fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
             question.stages = Some(Stages::AtMost(stages));
         }
         Objective::Stream => question.objective = Some(ObjectiveName::Stream),
-        Objective::ColdStart => question.objective = Some(ObjectiveName::ColdStart),
+        Objective::ColdStart { contention, resident } => {
+            question.objective = Some(ObjectiveName::ColdStart);
+            question.contention = Some(match contention {
+                divvy_core::problem::Contention::Bus => ContentionName::Bus,
+                divvy_core::problem::Contention::Paper => ContentionName::Paper,
+            });
+            question.resident = Some(resident);
+        }
     }
     question
 }

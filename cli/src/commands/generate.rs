@@ -1,5 +1,7 @@
 //! `divvy generate`.
 
+use std::path::Path;
+
 use divvy_core::ProblemSpec;
 use divvy_core::generate::{
     RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt,
@@ -15,21 +17,22 @@ use crate::failure::Failure;
 pub(crate) fn run(args: &GenerateArgs) -> Result<String, Failure> {
     let about = |errors| Failure::Input("command line".to_owned(), errors);
     let spec = generate(&args.what).map_err(about)?;
+    write(spec, args.output.as_deref())
+}
+
+/// Writes a problem file, or gives its text where no path is named.
+pub(super) fn write(spec: ProblemSpec, output: Option<&Path>) -> Result<String, Failure> {
     let text = problem_file::write(&spec).to_string();
-    match &args.output {
-        None => Ok(text + "\n"),
-        Some(path) => {
-            file::write(path, &text)?;
-            let graph = Graph::new(spec.graph).map_err(about)?;
-            Ok(format!(
-                "{}: {} ops, {} tensors, written to {}\n",
-                graph.name(),
-                graph.op_count(),
-                graph.tensor_count(),
-                path.display()
-            ))
-        }
-    }
+    let Some(path) = output else { return Ok(text + "\n") };
+    file::write(path, &text)?;
+    let graph = Graph::new(spec.graph).map_err(|errors| Failure::Input("command line".to_owned(), errors))?;
+    Ok(format!(
+        "{}: {} ops, {} tensors, written to {}\n",
+        graph.name(),
+        graph.op_count(),
+        graph.tensor_count(),
+        path.display()
+    ))
 }
 
 fn generate(what: &Generator) -> Result<ProblemSpec, InputErrors> {

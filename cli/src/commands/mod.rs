@@ -2,6 +2,7 @@
 
 pub(crate) mod bound;
 pub(crate) mod check;
+pub(crate) mod combine;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod generate;

@@ -8,13 +8,13 @@
 use super::area::MOST_WEIGHT;
 use crate::hardware::Route;
 use crate::ids::DeviceId;
-use crate::problem::{Objective, Problem};
+use crate::problem::{Contention, Objective, Problem};
 use crate::units::Time;
 
 pub(super) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String> {
-    if problem.objective != Objective::ColdStart {
+    let Objective::ColdStart { contention, .. } = problem.objective else {
         return Err("weights are resident except under cold-start".to_owned());
-    }
+    };
     let links = problem.hardware.links().len();
     if weights.len() != links || weights.iter().any(|&w| w > MOST_WEIGHT) {
         return Err(format!("it needs one weight up to {MOST_WEIGHT} for each of {links} links"));
@@ -36,7 +36,9 @@ pub(super) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String>
         }
         let in_place = problem.devices_for(op).filter_map(|device| {
             let (time, _) = problem.in_place_time(op, device)?;
-            Some(u128::from(time.0) * weight_to[device.index()]?)
+            // In the paper's reading it holds no bus.
+            let held = if contention == Contention::Paper { 0 } else { u128::from(time.0) };
+            Some(held * weight_to[device.index()]?)
         });
         let own = graph.params_of(op).iter().filter(|&&param| graph.readers(param).first() == Some(&op));
         let loads = own.map(|&param| {

@@ -15,6 +15,8 @@ use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::divisions::{self, Flow};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
+use crate::makespan::relaxations::last_loads::{self, LastLoads};
+use crate::makespan::relaxations::segments::{self, Prices, Segments};
 use crate::period::relaxations::cover::{self, Group};
 use crate::period::relaxations::united::{self, Union};
 use crate::problem::Problem;
@@ -65,6 +67,28 @@ pub enum Evidence {
     Bus {
         /// One weight per link or bus.
         weights: Vec<u64>,
+    },
+    /// As `Bus`, for the parameters that must have landed by the time when so much is left to do (`cold-start`).
+    LastLoads {
+        /// One weight per link or bus.
+        weights: Vec<u64>,
+        /// How long before the end.
+        left_ps: Time,
+        /// Weights for the devices, by which work is divided in searches.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shares: Vec<Vec<u64>>,
+        /// Searches that say how much is behind each op, in this order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        steps: Vec<ProofStep>,
+    },
+    /// Prices for links and kernels, and a chain of ops between which the network is searched (`cold-start`).
+    Segments {
+        /// One price per link or bus.
+        links: Vec<u64>,
+        /// The price of kernels.
+        kernels: u64,
+        /// The chain.
+        chain: Vec<OpId>,
     },
     /// Searches of partial schedules, to be followed again: `latency`.
     Frontier {
@@ -161,6 +185,26 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: interval.evidence(rows) }))
     }
 
+    /// What an argument about last loads proves; it must be the one that the evidence describes.
+    pub fn by_last_loads(
+        bound: &str,
+        argument: &LastLoads<'_>,
+        weights: Vec<u64>,
+        left_ps: Time,
+    ) -> Option<Proven> {
+        let value_ps = argument.proven(&weights, left_ps).ok()?;
+        let evidence = argument.evidence(weights, left_ps);
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
+    }
+
+    /// What prices prove of segments; none if they prove nothing.
+    pub fn by_segments(bound: &str, segments: &Segments<'_>, prices: &Prices) -> Option<Proven> {
+        let value_ps = segments.proven(prices).ok()?;
+        let (links, kernels) = (prices.links.clone(), prices.kernels);
+        let evidence = Evidence::Segments { links, kernels, chain: segments.chain().to_vec() };
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
+    }
+
     /// All that `evidence` proves; none if it is not evidence, or an attestation.
     pub fn by(problem: &Problem, bound: &str, evidence: Evidence) -> Option<Proven> {
         let value_ps = proven(problem, &evidence).ok().flatten()?;
@@ -192,6 +236,13 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::DeviceLoad { device } => load::of_device(problem, *device),
         Evidence::LinkLoad { link } => load::of_link(problem, *link),
         Evidence::Bus { weights } => bus::proven(problem, weights),
+        Evidence::LastLoads { weights, left_ps, shares, steps } => {
+            last_loads::proven(problem, weights, *left_ps, shares, steps)
+        }
+        Evidence::Segments { links, kernels, chain } => {
+            let prices = Prices { links: links.clone(), kernels: *kernels };
+            segments::proven(problem, chain, &prices)
+        }
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Divisions { weights, flows } => divisions::proven(problem, weights, flows),

@@ -62,7 +62,7 @@ fn end(problem: &Problem, op: OpId, device: DeviceId, start: Option<Time>) -> Op
                 sizes.filter_map(|&size| problem.cost(op, device, size)).map(|cost| cost.time).min()?;
             Some(start + shortest)
         }
-        Objective::ColdStart => {
+        Objective::ColdStart { .. } => {
             let loaded = landed(problem, op, device).map(|landed| start.max(landed));
             let loaded = Option::zip(loaded, problem.time(op, device)).map(|(start, time)| start + time);
             let in_place = problem.in_place_time(op, device).map(|(time, _)| start + time);

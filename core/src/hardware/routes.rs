@@ -34,6 +34,11 @@ impl Route {
         links.filter(|(i, link)| !self.links[..*i].contains(link)).map(|(_, &link)| link)
     }
 
+    /// Whether some link or bus is on both ways.
+    pub fn shares_medium(&self, other: &Route) -> bool {
+        self.links.iter().any(|link| other.links.contains(link))
+    }
+
     /// Latency plus `bytes` at the bandwidth, rounded up once; `None` out of range.
     pub fn checked_time(&self, bytes: u64) -> Option<Time> {
         match self.bandwidth {

@@ -8,6 +8,10 @@
 //! the time of the first op on the device that needs them, and load no link (the paper's choice). A device in host
 //! memory finds the weights there. The value is the finish of the last op, or the last arrival at `output_at`.
 //!
+//! Where a share of the weights is resident, that share of every parameter already lies wherever it lands, and only
+//! the rest is loaded and forwarded. With contention as the paper reads it, an op that reads in place holds no bus, and
+//! times in place and copies are multiplied by the factors of its section 3.4.
+//!
 //! Memory is the paper's (11): parameters that land on a device or are forwarded to it, and tensors that its ops read
 //! or make, each once.
 
@@ -18,7 +22,7 @@ use super::schedule::Schedule;
 use crate::check::{Rule, Violation, Violations, check_memory, no_route, placement_of};
 use crate::ids::{DeviceId, OpId, ParamId, TensorId};
 use crate::plan::{BusItem, ColdStartPlan};
-use crate::problem::{MemoryRule, Problem};
+use crate::problem::{Contention, MemoryRule, Objective, Problem};
 use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::Time;
 
@@ -198,11 +202,9 @@ fn durations(
             else {
                 continue;
             };
-            match problem.hardware.route(from, here) {
+            match problem.peer_copy_time(graph.tensor_bytes(tensor), from, here) {
                 None => no_route(problem, graph.tensor_name(tensor), from, here, &mut violations),
-                Some(route) if tensors_here.insert((tensor, here)) => {
-                    time += route.time(graph.tensor_bytes(tensor));
-                }
+                Some(copy) if tensors_here.insert((tensor, here)) => time += copy,
                 Some(_) => {}
             }
         }
@@ -210,8 +212,7 @@ fn durations(
             for &param in graph.params_of(op) {
                 let via = decisions.via[&(param, here)];
                 if via != here && params_here.insert((param, here)) {
-                    let route = problem.hardware.route(via, here).expect("checked: there is a way");
-                    time += route.time(graph.param_bytes(param));
+                    time += problem.forward_time(param, via, here).expect("checked: there is a way");
                 }
             }
         }
@@ -219,6 +220,11 @@ fn durations(
     }
     violations.stop()?;
     Ok(durations)
+}
+
+/// Whether reads in place hold no bus, as the paper has it.
+fn reads_pass_freely(problem: &Problem) -> bool {
+    matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. })
 }
 
 fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result<Score, Vec<Violation>> {
@@ -237,6 +243,7 @@ fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result
                 load_task.insert((param, to), task);
                 (task, route)
             }
+            BusItem::Read { .. } if reads_pass_freely(problem) => continue,
             BusItem::Read { op } => {
                 let device = decisions.device_of[op.index()];
                 (op.0, problem.hardware.host_route(device).expect("checked: it has a bus"))
@@ -301,8 +308,8 @@ fn collect(
         score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
         for &tensor in graph.outputs(op).iter().filter(|&&t| graph.is_output(t)) {
             let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { continue };
-            match problem.hardware.route(device, to) {
-                Some(route) => score.value = score.value.max(end + route.time(graph.tensor_bytes(tensor))),
+            match problem.peer_copy_time(graph.tensor_bytes(tensor), device, to) {
+                Some(copy) => score.value = score.value.max(end + copy),
                 None => no_route(problem, graph.tensor_name(tensor), device, to, &mut violations),
             }
         }
@@ -310,8 +317,8 @@ fn collect(
     for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
         let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
         let Some((from, to)) = ends.filter(|(from, to)| from != to) else { continue };
-        match problem.hardware.route(from, to) {
-            Some(route) => score.value = score.value.max(route.time(graph.tensor_bytes(tensor))),
+        match problem.peer_copy_time(graph.tensor_bytes(tensor), from, to) {
+            Some(copy) => score.value = score.value.max(copy),
             None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
         }
     }
@@ -319,6 +326,7 @@ fn collect(
     for item in &plan.bus {
         let (task, what, device) = match *item {
             BusItem::Load { param, to } => (load_task[&(param, to)], Activity::Param(param, to), to),
+            BusItem::Read { .. } if reads_pass_freely(problem) => continue,
             BusItem::Read { op } => (op.0, Activity::Op(op, 1), decisions.device_of[op.index()]),
         };
         let start = starts[task as usize];

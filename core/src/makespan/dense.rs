@@ -45,6 +45,15 @@ impl Dense {
         let Objective::Latency { .. } = problem.objective else {
             return Err(format!("it works on `latency`, not on `{}`", problem.objective.name()));
         };
+        Dense::of_kernels(problem)
+    }
+
+    /// The tables as if all weights were resident and links mere delays: a relaxation of `cold-start` too, where copies
+    /// are part of the time of the first op that needs them, and so end no later before it than they would as delays.
+    pub fn of_kernels(problem: &Problem) -> Result<Dense, String> {
+        if !matches!(problem.objective, Objective::Latency { .. } | Objective::ColdStart { .. }) {
+            return Err(format!("it works on one request, not on `{}`", problem.objective.name()));
+        }
         let graph = &problem.graph;
         let devices = problem.hardware.device_count();
         let mut times = vec![NEVER; graph.op_count() * devices];

@@ -46,7 +46,7 @@ fn least_memory(problem: &Problem, ops: &[OpId]) -> u64 {
         Objective::Latency { .. } | Objective::Stream => graph.activation_bytes(*op),
         // At least one input of the op runs on any device that it runs on.
         Objective::Batch { .. } => graph.activation_bytes(*op),
-        Objective::ColdStart => graph.outputs(*op).iter().map(|&t| graph.tensor_bytes(t)).sum(),
+        Objective::ColdStart { .. } => graph.outputs(*op).iter().map(|&t| graph.tensor_bytes(t)).sum(),
         Objective::Pipeline { .. } => 0,
     };
     let activations = match problem.objective {
@@ -56,7 +56,7 @@ fn least_memory(problem: &Problem, ops: &[OpId]) -> u64 {
     };
     match problem.objective {
         // Weights may be read in place.
-        Objective::ColdStart => {
+        Objective::ColdStart { .. } => {
             if all {
                 activations
             } else {
@@ -68,7 +68,7 @@ fn least_memory(problem: &Problem, ops: &[OpId]) -> u64 {
 }
 
 fn network_too_large(problem: &Problem) -> Option<String> {
-    if problem.objective == Objective::ColdStart {
+    if matches!(problem.objective, Objective::ColdStart { .. }) {
         return None;
     }
     let room =

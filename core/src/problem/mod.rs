@@ -15,7 +15,10 @@ use crate::input_error::{Code, InputErrors};
 use crate::units::{Bandwidth, Time};
 
 pub use constraints::Constraints;
-pub use spec::{ConstraintsSpec, LinkUse, MemoryRule, Objective, OwnHardware, ProblemSpec, uniform_hardware};
+pub use spec::{
+    ConstraintsSpec, Contention, LinkUse, MemoryRule, Objective, OwnHardware, ProblemSpec, paper_factors,
+    uniform_hardware,
+};
 
 /// A validated problem.
 #[derive(Clone, Debug)]
@@ -126,8 +129,8 @@ impl Problem {
         self.times_of(op).map(|(_, time)| time).min().unwrap_or(Time::ZERO)
     }
 
-    /// The time of an op that reads its parameters in place from host memory, and the way they take. None if the
-    /// device cannot run the op or has no way from host memory.
+    /// The time of an op that reads its parameters in place from host memory, and the way they take; in the paper's
+    /// reading of contention, a multiple of it. None if the device cannot run the op or has no way from host memory.
     pub fn in_place_time(&self, op: OpId, device: DeviceId) -> Option<(Time, &Route)> {
         let route = self.hardware.host_route(device)?;
         let bytes = self.graph.op(op).in_place_bytes.unwrap_or_else(|| self.graph.weight_bytes(op));
@@ -137,13 +140,58 @@ impl Problem {
                 Time::of_bytes(bytes, bandwidth).expect("a validated problem keeps reads in range")
             }
         };
-        Some((self.time(op, device)? + reading, route))
+        let alone = self.time(op, device)? + reading;
+        let factor = if self.contends_as_in_paper() {
+            let beside = |other| self.hardware.host_route(other).is_some_and(|way| way.shares_medium(route));
+            let devices = self.hardware.devices().filter(|&other| other == device || beside(other)).count();
+            paper_factors::IN_PLACE_PER_DEVICE_ON_BUS * devices as u64
+        } else {
+            1
+        };
+        Some((Time(alone.0 * factor), route))
     }
 
-    /// The time a parameter takes from host memory to a device, and the way it takes.
+    /// The time a parameter takes from host memory to a device, less what is resident there, and the way it takes.
     pub fn load_time(&self, param: ParamId, device: DeviceId) -> Option<(Time, &Route)> {
         let route = self.hardware.host_route(device)?;
-        Some((route.time(self.graph.param_bytes(param)), route))
+        let time = self.missing_bytes(param).map_or(Time::ZERO, |bytes| route.time(bytes));
+        Some((time, route))
+    }
+
+    /// The time to forward a parameter from the device where it landed to one that reads it; none without a way.
+    pub fn forward_time(&self, param: ParamId, from: DeviceId, to: DeviceId) -> Option<Time> {
+        match self.missing_bytes(param) {
+            Some(bytes) => self.peer_copy_time(bytes, from, to),
+            None => self.hardware.route(from, to).map(|_| Time::ZERO),
+        }
+    }
+
+    /// The time of a copy from one device to another under `cold-start`; none without a way.
+    pub fn peer_copy_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> Option<Time> {
+        let route = self.hardware.route(from, to)?;
+        let time = route.time(bytes);
+        if from == to || !self.contends_as_in_paper() {
+            return Some(time);
+        }
+        let through_host = self.hardware.host_route(to).is_some_and(|way| way.shares_medium(route));
+        let (factor, part) = if through_host {
+            let devices = self.hardware.devices().filter(|&d| self.hardware.host_route(d).is_some()).count();
+            (paper_factors::COPY_BY_OTHER_WAYS_PER_DEVICE * devices as u64, 1)
+        } else {
+            paper_factors::COPY_OVER_DIRECT_LINK
+        };
+        Some(Time((time.0 * factor).div_ceil(part)))
+    }
+
+    /// Bytes of a parameter that are not resident where it lands; none if it is there as a whole.
+    fn missing_bytes(&self, param: ParamId) -> Option<u64> {
+        let Objective::ColdStart { resident, .. } = self.objective else { return None };
+        let missing = u64::from(100u32.checked_sub(resident).filter(|&missing| missing > 0)?);
+        Some((self.graph.param_bytes(param) * missing).div_ceil(100))
+    }
+
+    fn contends_as_in_paper(&self) -> bool {
+        matches!(self.objective, Objective::ColdStart { contention: Contention::Paper, .. })
     }
 
     /// Bytes that a plan may put on a device; none: no limit.
@@ -236,7 +284,12 @@ impl Problem {
         let params =
             graph.params().map(|p| sent(graph.param_bytes(p), graph.readers(p).len() as u128 + devices));
         let reads = graph.ops().filter_map(|op| graph.op(op).in_place_bytes).map(|bytes| sent(bytes, 0));
+        let contended = match self.objective {
+            Objective::ColdStart { contention: Contention::Paper, .. } => 2 * devices.max(2),
+            _ => 1,
+        };
         let horizon = tensors.chain(params).chain(reads).fold(work.saturating_mul(2), u128::saturating_add);
+        let horizon = horizon.saturating_mul(contended);
         if horizon > u128::from(u64::MAX / 2) {
             errors.add(
                 Code::Horizon,
@@ -300,7 +353,11 @@ fn check_objective(objective: Objective, hardware: &Hardware, errors: &mut Input
             let message = format!("{stages} stages, but the hardware has {devices} devices");
             errors.add(Code::Range, "--stages", message, "each stage needs a device of its own");
         }
-        Objective::ColdStart if hardware.devices().all(|d| hardware.host_route(d).is_none()) => {
+        Objective::ColdStart { resident, .. } if resident > 100 => {
+            let message = format!("{resident} % of the weights cannot be resident");
+            errors.add(Code::Range, "--resident", message, "give a share from 0 to 100 %");
+        }
+        Objective::ColdStart { .. } if hardware.devices().all(|d| hardware.host_route(d).is_none()) => {
             let message = "cold-start needs host memory, and no device has a way from one";
             let fix = "describe a [[node]] and links from it to the devices, or choose other hardware";
             errors.add(Code::Missing, "hardware.node", message, fix);

@@ -59,10 +59,24 @@ pub enum Objective {
     /// The busiest device or link of a stream.
     Stream,
     /// The finish of one request whose weights are still in host memory.
-    ColdStart,
+    ColdStart {
+        /// What reads in place and copies between devices cost others.
+        #[serde(default, skip_serializing_if = "Contention::is_bus")]
+        contention: Contention,
+        /// Of every parameter, the share in percent that already lies wherever a plan has it land.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        resident: u32,
+    },
+}
+
+fn is_zero(percent: &u32) -> bool {
+    *percent == 0
 }
 
 impl Objective {
+    /// `cold-start` as divvy defines it, with nothing resident.
+    pub const COLD_START: Objective = Objective::ColdStart { contention: Contention::Bus, resident: 0 };
+
     /// The names as the command line and the files have them.
     pub const NAMES: [&'static str; 5] = ["latency", "batch", "pipeline", "stream", "cold-start"];
 
@@ -73,7 +87,7 @@ impl Objective {
             Objective::Batch { .. } => "batch",
             Objective::Pipeline { .. } => "pipeline",
             Objective::Stream => "stream",
-            Objective::ColdStart => "cold-start",
+            Objective::ColdStart { .. } => "cold-start",
         }
     }
 
@@ -100,6 +114,33 @@ pub enum LinkUse {
     Delay,
     /// Every link and bus carries one transfer at a time, in the plan's order.
     InTurn,
+}
+
+/// How reads in place and copies between devices get in each other's way under `cold-start`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contention {
+    /// An op that reads in place takes its turn on the bus and holds it; copies take their time.
+    #[default]
+    Bus,
+    /// As SortingHat reads it: a read in place holds no bus, but takes a multiple of its time; so do copies.
+    Paper,
+}
+
+impl Contention {
+    fn is_bus(&self) -> bool {
+        *self == Contention::Bus
+    }
+}
+
+/// SortingHat's factors (section 3.4) for [`Contention::Paper`].
+pub mod paper_factors {
+    /// Times in place are multiplied by this for each device on the same bus.
+    pub const IN_PLACE_PER_DEVICE_ON_BUS: u64 = 2;
+    /// Copies over a link between the two devices are multiplied by this fraction.
+    pub const COPY_OVER_DIRECT_LINK: (u64, u64) = (3, 2);
+    /// Other copies are multiplied by this for each device that has a way from host memory.
+    pub const COPY_BY_OTHER_WAYS_PER_DEVICE: u64 = 1;
 }
 
 /// What counts against a device's memory.

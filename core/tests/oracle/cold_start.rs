@@ -3,7 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use divvy_core::Objective;
 use divvy_core::plan::{BusItem, ColdStartPlan, Landing};
+
+use divvy_core::problem::Contention;
 
 use super::model::Model;
 use super::routes::Way;
@@ -43,7 +46,12 @@ pub(crate) fn score(model: &Model, plan: &ColdStartPlan) -> Option<u64> {
         jobs.push(job);
     }
     for &(param, to) in &sorted.loads {
-        let duration = model.host_ways[to].as_ref()?.time(model.params[param].bytes);
+        let missing = missing_bytes(model, param);
+        let duration = if missing == Some(0) {
+            0
+        } else {
+            model.host_ways[to].as_ref()?.time(missing.unwrap_or(model.params[param].bytes))
+        };
         jobs.push(Job { duration, ..Job::default() });
     }
     let mut queues: Vec<Vec<usize>> =
@@ -54,7 +62,7 @@ pub(crate) fn score(model: &Model, plan: &ColdStartPlan) -> Option<u64> {
     for tensor in model.tensors.iter().filter(|t| t.output) {
         let made = tensor.maker.map_or(0, |op| ends[op]);
         if let (Some(from), Some(to)) = (model.origin(tensor, &sorted.device_of), model.output_at) {
-            last = last.max(made + model.travel(from, to, tensor.bytes)?);
+            last = last.max(made + copy(model, from, to, tensor.bytes)?);
         }
     }
     Some(last)
@@ -143,22 +151,65 @@ fn duration(model: &Model, plan: &ColdStartPlan, sorted: &Sorted<'_>, op: usize)
         plan.order[here].iter().map(|op| op.index()).take_while(|&other| other != op).collect();
     let mut time = model.time(op, here)?;
     if sorted.in_place[op] {
-        time += model.host_ways[here].as_ref()?.time_without_latency(model.in_place_bytes[op]);
+        let way = model.host_ways[here].as_ref()?;
+        time += way.time_without_latency(model.in_place_bytes[op]);
+        if paper(model) {
+            let meets = |other: &Way| other.links.iter().any(|link| way.links.contains(link));
+            let on_bus = model.host_ways.iter().flatten().filter(|other| meets(other)).count();
+            time *= 2 * on_bus as u64;
+        }
     }
     for tensor in model.tensors.iter().filter(|t| t.readers.contains(&op)) {
         let copied = before.iter().any(|other| tensor.readers.contains(other));
         if let Some(from) = model.origin(tensor, &sorted.device_of) {
-            let way = model.travel(from, here, tensor.bytes)?;
+            let way = copy(model, from, here, tensor.bytes)?;
             time += if copied { 0 } else { way };
         }
     }
     for param in landed_params(model, sorted, op) {
         let copied = before.iter().any(|&other| landed_params(model, sorted, other).any(|p| p == param));
         if !copied {
-            time += model.travel(sorted.via(param, here)?, here, model.params[param].bytes)?;
+            let via = sorted.via(param, here)?;
+            time += match missing_bytes(model, param) {
+                Some(0) => 0,
+                missing => copy(model, via, here, missing.unwrap_or(model.params[param].bytes))?,
+            };
         }
     }
     Some(time)
+}
+
+fn paper(model: &Model) -> bool {
+    matches!(model.objective, Objective::ColdStart { contention: Contention::Paper, .. })
+}
+
+/// What is left to load of a parameter, where a share is resident: nothing (0) or the rest, rounded up.
+fn missing_bytes(model: &Model, param: usize) -> Option<u64> {
+    let Objective::ColdStart { resident, .. } = model.objective else { return None };
+    let whole = model.params[param].bytes;
+    match resident {
+        0 => None,
+        100 => Some(0),
+        // A byte more than nothing stands for the rest of an empty parameter, which still takes its latency.
+        share => Some((whole - whole * u64::from(share) / 100).max(u64::from(whole > 0))),
+    }
+    .filter(|&missing| missing > 0 || resident == 100)
+}
+
+/// A copy between devices; in the paper's reading it takes longer.
+fn copy(model: &Model, from: usize, to: usize, bytes: u64) -> Option<u64> {
+    let time = model.travel(from, to, bytes)?;
+    if from == to || !paper(model) {
+        return Some(time);
+    }
+    let way = model.ways[from][to].as_ref()?;
+    let through_host =
+        (model.host_ways[to].iter()).any(|host| way.links.iter().any(|l| host.links.contains(l)));
+    if through_host {
+        Some(time * model.host_ways.iter().flatten().count() as u64)
+    } else {
+        Some((time * 3).div_ceil(2))
+    }
 }
 
 /// The jobs that a link or bus serves, in the plan's order.
@@ -167,6 +218,7 @@ fn bus_queue(model: &Model, plan: &ColdStartPlan, sorted: &Sorted<'_>, link: usi
     let mut loads = 0;
     for item in &plan.bus {
         let (job, device) = match *item {
+            BusItem::Read { .. } if paper(model) => continue,
             BusItem::Read { op } => (op.index(), sorted.device_of[op.index()]),
             BusItem::Load { to, .. } => {
                 loads += 1;

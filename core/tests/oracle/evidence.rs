@@ -19,6 +19,22 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
     all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
+    for weights in weights(model.link_widths.len(), rng) {
+        let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
+        for left in left {
+            let (mut shares, mut steps) = (Vec::new(), Vec::new());
+            if let Evidence::Frontier { weights, steps: searches } = recipe(model, rng)
+                && rng.chance(0.3)
+            {
+                (shares, steps) = (weights, searches);
+            }
+            all.push(Evidence::LastLoads { weights: weights.clone(), left_ps: Time(left), shares, steps });
+        }
+    }
+    for chain in chains(model) {
+        let links = (0..model.link_widths.len()).map(|_| rng.between(0, 4)).collect();
+        all.push(Evidence::Segments { links, kernels: rng.between(0, 4), chain });
+    }
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));

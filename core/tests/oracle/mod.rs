@@ -65,7 +65,7 @@ pub(crate) fn score(model: &Model, plan: &Plan) -> Option<u64> {
         (Objective::Batch { inputs }, Plan::Batch(plan)) => batch::score(model, inputs, plan),
         (Objective::Pipeline { stages }, Plan::Pipeline(plan)) => pipeline::score(model, stages, plan),
         (Objective::Stream, Plan::Stream(plan)) => stream::score(model, plan),
-        (Objective::ColdStart, Plan::ColdStart(plan)) => cold_start::score(model, plan),
+        (Objective::ColdStart { .. }, Plan::ColdStart(plan)) => cold_start::score(model, plan),
         _ => None,
     }
 }

@@ -22,7 +22,7 @@ fn build(model: &Model, choices: &mut Choices) -> Plan {
         Objective::Batch { inputs } => Plan::Batch(batch(model, inputs, choices)),
         Objective::Pipeline { .. } => Plan::Pipeline(pipeline(model, choices)),
         Objective::Stream => Plan::Stream(StreamPlan { device_of: placement(model, choices, false) }),
-        Objective::ColdStart => Plan::ColdStart(cold_start(model, choices)),
+        Objective::ColdStart { .. } => Plan::ColdStart(cold_start(model, choices)),
     }
 }
 

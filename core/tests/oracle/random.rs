@@ -4,7 +4,7 @@ use divvy_core::Objective;
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::hardware::HardwareSpec;
-use divvy_core::problem::{ConstraintsSpec, LinkUse, MemoryRule};
+use divvy_core::problem::{ConstraintsSpec, Contention, LinkUse, MemoryRule};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
@@ -64,7 +64,10 @@ pub(crate) fn draw_on(kind: Kind, rng: &mut Rng, ops: usize, hardware: HardwareS
             Objective::Pipeline { stages: rng.between(1, hardware.devices.len() as u64) as u32 }
         }
         Kind::Stream => Objective::Stream,
-        Kind::ColdStart => Objective::ColdStart,
+        Kind::ColdStart => Objective::ColdStart {
+            contention: if rng.chance(0.2) { Contention::Paper } else { Contention::Bus },
+            resident: if rng.chance(0.2) { rng.between(0, 100) as u32 } else { 0 },
+        },
     };
     let profile = profile(rng, ops, &hardware, kind);
     let constraints = constraints(rng, ops, &hardware, kind);

@@ -8,6 +8,7 @@
 //! * [`dot()`]: the graph by device, for Graphviz.
 //! * [`svg()`]: a picture of the timeline or of the loads.
 //! * [`device_map()`]: module by module, for Hugging Face Accelerate.
+//! * [`schedule()`]: the queues of a cold start, for an executor with a thread for each bus and device.
 //! * [`layers()`]: layer counts for vLLM, TensorRT-LLM and llama.cpp.
 //!
 //! ONNX models are cut by [`crate::onnx::cut`], which needs the model itself.
@@ -19,6 +20,7 @@ pub mod layering;
 mod layers;
 #[cfg(test)]
 pub(crate) mod samples;
+pub(crate) mod schedule;
 mod svg;
 mod trace;
 
@@ -27,6 +29,7 @@ pub use csv::csv;
 pub use device_map::device_map;
 pub use dot::dot;
 pub use layers::layers;
+pub use schedule::schedule;
 pub use svg::svg;
 pub use trace::trace;
 

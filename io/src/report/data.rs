@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use divvy_core::certificate::Evidence;
 use divvy_core::costs::CalibratedShare;
 use divvy_core::hardware::DeviceKind;
-use divvy_core::ids::{DeviceId, LinkId, OpId};
-use divvy_core::plan::Plan;
+use divvy_core::ids::{DeviceId, LinkId, OpId, ParamId};
+use divvy_core::plan::{BusItem, Plan};
 use divvy_core::problem::{LinkUse, Objective};
 use divvy_core::score::{Activity, Lane, Trace};
 use divvy_core::units::Time;
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::moves::Moved;
 use super::{OneDevice, Report, moves, words};
 use crate::critical;
+use crate::export::schedule::bus_of;
 
 /// Names of merged ops are left out beyond this many bytes, or they would make up most of the file.
 const MOST_MEMBER_BYTES: usize = 1 << 20;
@@ -55,6 +56,7 @@ pub(super) fn of(report: &Report<'_>) -> Value {
         "ops": ops(report),
         "tensors": tensors(report),
         "params": params(report),
+        "routes": routes(report, &links),
         "spans": spans(report, &report.score.trace, &links),
         "measured": report.measured.map(|trace| spans(report, trace, &links)),
         "path": path,
@@ -76,7 +78,7 @@ fn objective(objective: Objective) -> Value {
         Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
         Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
         Objective::Stream => "stream of requests".to_owned(),
-        Objective::ColdStart => "cold start: one request, weights in host memory".to_owned(),
+        Objective::ColdStart { .. } => "cold start: one request, weights in host memory".to_owned(),
     };
     json!({
         "name": objective.name(), "what": what, "period": objective.is_period(), "inputs": objective.inputs(),
@@ -205,6 +207,45 @@ fn params(report: &Report<'_>) -> Option<Value> {
             "bytes": graph.params().map(|param| graph.param_bytes(param)).collect::<Vec<_>>(),
         })
     })
+}
+
+/// How weights reach their readers, in the order of their starts. A load: parameter, device, bus, start, end, readers that
+/// it is forwarded to, whether the device reads it too. A read in place: null, op, bus, start, end.
+fn routes(report: &Report<'_>, links: &[LinkId]) -> Option<Vec<Value>> {
+    let Plan::ColdStart(plan) = report.plan else { return None };
+    let mut times: HashMap<Activity, (Time, Time)> = HashMap::new();
+    let mut device_of: HashMap<OpId, DeviceId> = HashMap::new();
+    for span in &report.score.trace.spans {
+        times.entry(span.what).or_insert((span.start, span.end));
+        if let (Lane::Device(device), Activity::Op(op, _)) = (span.lane, span.what) {
+            device_of.insert(op, device);
+        }
+    }
+    let mut forwarded: HashMap<(ParamId, DeviceId), Vec<DeviceId>> = HashMap::new();
+    for landing in &plan.landings {
+        forwarded.entry((landing.param, landing.via)).or_default().push(landing.reader);
+    }
+    let bus = |device: DeviceId| {
+        let bus = bus_of(report.problem, device)?;
+        links.iter().position(|&link| link == bus)
+    };
+    let mut row = |item: &BusItem| match *item {
+        BusItem::Load { param, to } => {
+            // What is resident as a whole takes no time, and has no span.
+            let (start, end) = times.get(&Activity::Param(param, to)).copied().unwrap_or_default();
+            let readers = forwarded.remove(&(param, to)).unwrap_or_default();
+            let (own, others): (Vec<DeviceId>, Vec<DeviceId>) = readers.into_iter().partition(|&r| r == to);
+            Some((start, json!([param, to, bus(to), start, end, others, !own.is_empty()])))
+        }
+        BusItem::Read { op } => {
+            let (start, end) = *times.get(&Activity::Op(op, 1))?;
+            let bus = device_of.get(&op).and_then(|&device| bus(device));
+            Some((start, json!([null, op, bus, start, end])))
+        }
+    };
+    let mut rows: Vec<(Time, Value)> = plan.bus.iter().filter_map(&mut row).collect();
+    rows.sort_by_key(|(start, _)| *start);
+    Some(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Six numbers for each span: lane, what it is, its id, start, duration, batch size or target. Lanes are devices, then

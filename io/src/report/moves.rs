@@ -92,7 +92,7 @@ fn effort(objective: Objective) -> usize {
     match objective {
         Objective::Latency { links: LinkUse::Delay } | Objective::Stream | Objective::Pipeline { .. } => 1,
         Objective::Latency { links: LinkUse::InTurn } | Objective::Batch { .. } => 2,
-        Objective::ColdStart => 4,
+        Objective::ColdStart { .. } => 4,
     }
 }
 

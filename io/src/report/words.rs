@@ -40,7 +40,7 @@ fn value(report: &Report<'_>) -> String {
         Objective::Pipeline { .. } | Objective::Stream => {
             format!("One request every {shown} ({} per second)", rate(1.0))
         }
-        Objective::ColdStart => {
+        Objective::ColdStart { .. } => {
             format!("The first request, weights still in host memory, finishes in {shown}")
         }
     }
@@ -118,6 +118,12 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::DeviceLoad { .. } => "One device must do what may run nowhere else.".to_owned(),
         Evidence::LinkLoad { .. } => "One link must carry what has no other way.".to_owned(),
         Evidence::Bus { .. } => "All weights must come over the buses, loaded or read in place.".to_owned(),
+        Evidence::LastLoads { .. } => {
+            "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
+        }
+        Evidence::Segments { .. } => {
+            "Buses and kernels at prices: between ops that everything passes, nothing costs less.".to_owned()
+        }
         Evidence::Frontier { .. } => {
             "A search of all partial schedules, followed again step by step.".to_owned()
         }

@@ -78,7 +78,7 @@ fn try_objectives(graph: &Graph, spec: &ProblemSpec, hardware: &HardwareSpec) ->
         Objective::Batch { inputs: INPUTS },
         Objective::Pipeline { stages },
         Objective::Stream,
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     let catalogue = presets::catalogue();
     let attempt = |objective| {
@@ -125,6 +125,17 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
         Evidence::DeviceLoad { device: DeviceId(0) },
         Evidence::LinkLoad { link: LinkId(0) },
         Evidence::Bus { weights: vec![1; problem.hardware.links().len()] },
+        Evidence::LastLoads {
+            weights: vec![1; problem.hardware.links().len()],
+            left_ps: Time::ZERO,
+            shares: Vec::new(),
+            steps: Vec::new(),
+        },
+        Evidence::Segments {
+            links: vec![1; problem.hardware.links().len()],
+            kernels: 1,
+            chain: some_chain(problem),
+        },
         Evidence::Cover {
             merged: true,
             threshold_ps: Time(0),

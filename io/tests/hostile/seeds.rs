@@ -229,7 +229,7 @@ pub(crate) fn problems() -> Vec<Problem> {
         Objective::Batch { inputs: 4 },
         Objective::Pipeline { stages: 2 },
         Objective::Stream,
-        Objective::ColdStart,
+        Objective::COLD_START,
     ];
     let problem = |objective| {
         let graph = Graph::new(spec.graph.clone()).expect("a seed is sound");

@@ -1,4 +1,4 @@
-//! Charts as SVG text: lines over linear or logarithmic axes, grouped bars, heat maps.
+//! Charts as SVG text: lines over linear or logarithmic axes, grouped bars, heat maps, timelines.
 //!
 //! A chart is plain data with one method, `svg`, that draws it. The picture stands by itself: no script, no font and no
 //! file beside it, and colours that follow the reader's light or dark scheme, also where it is shown as an image. What
@@ -17,9 +17,11 @@ mod axis;
 mod bars;
 mod canvas;
 mod heat;
+mod lanes;
 mod lines;
 
 pub use axis::Axis;
 pub use bars::BarChart;
 pub use heat::{HeatMap, RatioLine};
+pub use lanes::{BusyLane, LaneChart};
 pub use lines::{LineChart, Series};

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bounds;
+mod cold_start;
 mod inner;
 mod lists;
 mod milp;

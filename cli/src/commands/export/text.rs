@@ -2,7 +2,7 @@
 
 use divvy_core::check::check;
 use divvy_core::input_error::Code;
-use divvy_io::export::{csv, device_map, dot, layers, svg, trace};
+use divvy_io::export::{csv, device_map, dot, layers, schedule, svg, trace};
 use divvy_io::file;
 use divvy_io::plan_file::PlanFile;
 
@@ -26,6 +26,7 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
         ExportFormat::Svg => Ok(svg(problem, plan, &score)),
         ExportFormat::DeviceMap => device_map(problem, plan),
         ExportFormat::Layers => layers(problem, plan),
+        ExportFormat::Schedule => schedule(problem, plan, &score),
         ExportFormat::Onnx | ExportFormat::OnnxAnnotated => unreachable!("these are models"),
     };
     let text =
@@ -36,6 +37,7 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
         ExportFormat::Trace => "open it in https://ui.perfetto.dev or chrome://tracing",
         ExportFormat::Csv => "one row for each op and device",
         ExportFormat::Dot => "draw it with `dot -Tsvg`",
+        ExportFormat::Schedule => "one queue for each bus and each device",
         ExportFormat::Svg => "open it in a browser",
         ExportFormat::DeviceMap => "pass it to Accelerate or `from_pretrained` as `device_map`",
         _ => "settings for vLLM, TensorRT-LLM and llama.cpp",

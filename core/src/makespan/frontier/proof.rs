@@ -58,12 +58,23 @@ pub struct Prover {
     alike: Vec<Vec<u32>>,
     /// From the beginning of everything to the end of each op on each device, at least.
     heads: Tails,
+    /// Whether only ops that several others wait for are searched: what follows a single consumer is in its own tail.
+    only_forks: bool,
 }
 
 impl Prover {
     /// Starts from tails by chains and by areas under the given weights; each list has one weight for each device.
     pub fn new(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
-        let dense = Dense::new(problem)?;
+        Prover::of(problem, Dense::new(problem)?, weights)
+    }
+
+    /// As [`Prover::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too. Ops are
+    /// searched only where branches part, since those networks have thousands of ops in chains.
+    pub fn of_kernels(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
+        Ok(Prover { only_forks: true, ..Prover::of(problem, Dense::of_kernels(problem)?, weights)? })
+    }
+
+    fn of(problem: &Problem, dense: Dense, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
         let heaviest = dense.heaviest_weights();
         for weights in &weights {
             if weights.len() != dense.device_count() {
@@ -76,8 +87,9 @@ impl Prover {
         let tails = Tails::new(&dense, &weights);
         let heads = Tails::new(&dense.reversed(), &weights);
         let alike = alike(problem);
+        let (steps, best) = (Vec::new(), Vec::new());
         let mut prover =
-            Prover { dense, tails, weights, steps: Vec::new(), lower: 0, best: Vec::new(), alike, heads };
+            Prover { dense, tails, weights, steps, lower: 0, best, alike, heads, only_forks: false };
         prover.take_tails();
         Ok(prover)
     }
@@ -141,6 +153,9 @@ impl Prover {
         for (done, &op) in order.iter().enumerate() {
             let before = self.tails.all_of(op as usize).to_vec();
             self.tails.refresh(&self.dense, op as usize);
+            if self.only_forks && self.dense.outputs(op as usize).len() < 2 {
+                continue;
+            }
             let ops = self.following(op, window as usize);
             for devices in &alike {
                 if self.dense.time(op as usize, devices[0] as usize) >= NEVER {
@@ -243,10 +258,14 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
 
 /// Follows a recipe.
 pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Prover, String> {
+    follow_with(Prover::new(problem, weights.to_vec())?, steps)
+}
+
+/// Follows a recipe from where a prover is.
+pub(crate) fn follow_with(mut prover: Prover, steps: &[ProofStep]) -> Result<Prover, String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("a recipe of more than {MOST_STEPS} steps"));
     }
-    let mut prover = Prover::new(problem, weights.to_vec())?;
     for step in steps {
         let (ProofStep::Tails { width, limit_ps, .. } | ProofStep::Whole { width, limit_ps, .. }) = step;
         if !(1..=MOST_ROWS).contains(width) || limit_ps.0 > NEVER {

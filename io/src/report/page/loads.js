@@ -58,6 +58,55 @@ function loadsCard() {
   );
 }
 
+/** How the weights of a cold start reach their readers: over which bus, when, forwarded or read in place. */
+function routesCard() {
+  const routes = data.routes.map(([param, target, bus, start, end, forwarded, own]) =>
+    param === null
+      ? { op: target, device: opDevice(target), bus, start, end, bytes: data.ops.weights[target] }
+      : { param, device: target, bus, start, end, forwarded, own, bytes: data.params.bytes[param] });
+  if (routes.length === 0) return null;
+  const most = Math.max(data.value, 1);
+  const sum = (list) => list.reduce((bytes, route) => bytes + route.bytes, 0);
+  const isForwarded = (route) => route.op === undefined && route.forwarded.length > 0;
+  const buses = data.links.map((link, i) => ({ link, routes: routes.filter((route) => route.bus === i) })).filter((bus) => bus.routes.length);
+  const bus = ({ link, routes: own }) => {
+    const read = own.filter((route) => route.op !== undefined);
+    const parts = [["for the GPU it leads to", sum(own.filter((route) => route.op === undefined && !isForwarded(route)))], ["forwarded to a peer", sum(own.filter(isForwarded))]];
+    const text = parts.filter(([, bytes]) => bytes > 0).map(([name, bytes]) => `${showBytes(bytes)} ${name}`);
+    if (read.length) text.push(`${plural(read.length, "op")} reading in place`);
+    return [
+      make("span", { class: "name" }, link.name),
+      make("div", { class: "track" }, own.map((route) => partBar(route.start, route.end - route.start, most, route.op !== undefined ? "part-over" : isForwarded(route) ? "part-in" : "", route.device, wayOf(route)))),
+      make("span", { class: "figure" }, `${showTime(link.busy)} · ${showShare(link.busy / most)}`),
+      make("span", { class: "argument" }, text.join(" · ")),
+    ];
+  };
+  const row = (route) => [
+    make("span", { class: "name" }, route.op === undefined ? data.params.name[route.param] : opButton(route.op)),
+    make("div", { class: "track" }, partBar(route.start, route.end - route.start, most, "", route.device)),
+    make("span", { class: "figure" }, `${showTime(route.start)} to ${showTime(route.end)}`),
+    make("span", { class: "argument" }, `${showBytes(route.bytes)} · ${wayOf(route)}`),
+  ];
+  const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}`, style: { backgroundColor: "var(--d0)" } }), text);
+  return card(
+    "weights",
+    "Ways of the weights",
+    null,
+    make("p", { class: "note" }, "Weights begin in host memory. Each bus carries one thing at a time, in this order; a bar has the colour of the GPU it goes to."),
+    make("div", { style: { marginTop: "0.8rem" } }, make("h3", {}, "Buses"), showAll(buses, 16, bus)),
+    make("div", { class: "legend" }, swatch("part-work", "loaded"), swatch("part-in", "loaded, then forwarded to a peer"), swatch("part-over", "read in place")),
+    make("div", { style: { marginTop: "1rem" } }, make("h3", {}, "Weight by weight"), showAll(routes, 12, row)),
+  );
+}
+
+/** The way of one weight in words. */
+function wayOf(route) {
+  const over = route.bus === null ? "" : `over ${data.links[route.bus].name} `;
+  if (route.op !== undefined) return `${over}read in place on ${deviceName(route.device)}`;
+  const forwarded = route.forwarded.map(deviceName).join(", ");
+  return `${over}to ${deviceName(route.device)}${forwarded ? `, forwarded to ${forwarded}${route.own ? " and read there too" : ""}` : ""}`;
+}
+
 /** The name of the first op and of the last. */
 const ends = (ops) => (ops.length === 1 ? [opButton(ops[0])] : [opButton(ops[0]), " … ", opButton(ops[ops.length - 1])]);
 

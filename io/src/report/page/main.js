@@ -27,7 +27,8 @@ function start() {
   schemes();
   const graph = graphCard();
   const pieces = data.objective.name === "pipeline" ? stagesCard() : data.objective.name === "stream" ? runsCard() : null;
-  const parts = [verdictCard(), pieces, timelineCard(), qualityCard(), graph.card, loadsCard(), historyCard(), aboutCard()].filter(Boolean);
+  const routes = data.routes ? routesCard() : null;
+  const parts = [verdictCard(), pieces, timelineCard(), routes, qualityCard(), graph.card, loadsCard(), historyCard(), aboutCard()].filter(Boolean);
   document.getElementById("main").append(...parts);
   const why = opCard(graph.reveal);
   document.getElementById("side").append(why);

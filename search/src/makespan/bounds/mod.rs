@@ -1,11 +1,14 @@
 //! Bounds for objectives whose value is a finish.
 
+mod bus_capacity;
 mod critical_path;
 mod divisions;
 mod frontier;
 mod interval_lp;
+mod last_loads;
 mod lbound;
 mod milp;
+mod segments;
 mod transfers;
 
 pub(super) use frontier::bound_name;
@@ -23,6 +26,10 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &Pinned,
     // One pass over parameters and tensors.
     &transfers::Transfers,
+    // One pass over the graph backward, then one over the parameters for each moment.
+    &last_loads::LastLoads,
+    // A linear program for each of a few moments.
+    &bus_capacity::BusCapacity,
     // One pass over the graph for each pair of devices.
     &critical_path::CriticalPath,
     // Some dozens of passes over the ops.
@@ -34,6 +41,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // A second or two, and worth more with a plan at hand: `batch`.
     &divisions::DivisionLp,
     // From here on, by name: searches that take the time they are given.
+    &segments::Segments,
+    &last_loads::SearchedLoads,
     &frontier::ModuleTails,
     &frontier::Beam,
     // Dozens of linear programs, one after the other.

@@ -32,7 +32,7 @@ impl Bound for Transfers {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        if run.problem.objective == Objective::ColdStart {
+        if matches!(run.problem.objective, Objective::ColdStart { .. }) {
             for weights in bus_weights(run.problem) {
                 run.prove(self.name(), Evidence::Bus { weights });
             }
@@ -49,7 +49,7 @@ impl Bound for Transfers {
 }
 
 /// Weights worth trying for the links from host memory.
-fn bus_weights(problem: &Problem) -> Vec<Vec<u64>> {
+pub(super) fn bus_weights(problem: &Problem) -> Vec<Vec<u64>> {
     let links = problem.hardware.links();
     let mut narrow: Vec<usize> = Vec::new();
     for route in problem.hardware.devices().filter_map(|d| problem.hardware.host_route(d)) {

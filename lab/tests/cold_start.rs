@@ -1,0 +1,123 @@
+//! Cold starts of a real model on the paper's servers: what a good plan looks like, and what the planners promise.
+
+use std::time::Duration;
+
+use divvy_core::ProblemSpec;
+use divvy_core::check::check;
+use divvy_core::generate::{TransformerOptions, llama};
+use divvy_core::graph::Graph;
+use divvy_core::ids::DeviceId;
+use divvy_core::outcome::Budget;
+use divvy_core::plan::{ColdStartPlan, Plan};
+use divvy_core::problem::{Objective, Problem};
+use divvy_core::score::Score;
+use divvy_io::{file, import, presets};
+use divvy_search::{Request, solve};
+
+fn problem(hardware: &str, objective: Objective) -> Problem {
+    let path = format!("{}/../models/gpt2-large-1x32.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let spec = import::import_problem(&file::load(&path).expect("a bundled model")).expect("it can be read");
+    on(hardware, spec, objective)
+}
+
+fn on(hardware: &str, spec: ProblemSpec, objective: Objective) -> Problem {
+    let graph = Graph::new(spec.graph).expect("it is sound");
+    let (hardware, _) = presets::find(hardware).expect("built-in hardware");
+    let catalogue = presets::catalogue();
+    Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints).expect("a problem")
+}
+
+/// The plan of a planner, with so many hundreds of evaluations and no clock.
+fn plan(problem: &Problem, planner: &str, nodes: u64) -> (ColdStartPlan, Score, Option<f64>) {
+    let request = Request { planner: Some(planner.to_owned()), ..Request::default() };
+    let budget = Budget { nodes: Some(nodes), ..Budget::new(Duration::from_secs(3600)) };
+    let solved = solve(problem, &request, &budget, &mut |_| {}).expect("it plans cold starts");
+    let gap = solved.outcome.gap();
+    let Some((Plan::ColdStart(plan), score)) = solved.outcome.best else { panic!("{planner} has no plan") };
+    (plan, score, gap)
+}
+
+fn device(problem: &Problem, name: &str) -> DeviceId {
+    problem.hardware.device_named(name).expect("it is there")
+}
+
+#[test]
+fn slow_gpus_of_the_mixed_server_carry_weights_rather_than_kernels() {
+    // A long prompt, so that kernels matter; with a short one they hide behind the loads wherever they run.
+    let size = TransformerOptions {
+        layers: Some(6),
+        hidden: Some(3200),
+        heads: Some(32),
+        sequence: 2048,
+        ..TransformerOptions::default()
+    };
+    let spec = llama(&size).expect("a network");
+    let problem = on("dgx-v100-mixed", spec, Objective::COLD_START);
+    let (plan, score, _) = plan(&problem, "interleave", 300);
+    let slow = ["gpu2", "gpu3"].map(|name| device(&problem, name));
+    let kernels: usize = slow.iter().map(|d| plan.order[d.index()].len()).sum();
+    assert!(10 * kernels < problem.graph.op_count(), "slow GPUs run {kernels} ops");
+    let carried = plan.landings.iter().filter(|l| slow.contains(&l.via) && !slow.contains(&l.reader)).count();
+    assert!(carried > kernels, "they forward {carried} weights, and run {kernels} ops");
+    // Both buses are used to the end, whichever GPUs the weights land on.
+    let buses: Vec<u64> = score.link_busy.iter().map(|busy| busy.0).filter(|&busy| busy > 0).collect();
+    assert!(buses.iter().filter(|&&busy| 10 * busy > 8 * score.value.0).count() >= 2, "{buses:?}");
+}
+
+#[test]
+fn the_pair_with_nvlink_is_preferred() {
+    let problem = problem("a6000-3", Objective::COLD_START);
+    let (plan, score, _) = plan(&problem, "interleave", 300);
+    let alone = device(&problem, "gpu1");
+    // Copies between the pair are fast: it exchanges more bytes than either does with the GPU that has no NVLink.
+    let mut device_of = vec![alone; problem.graph.op_count()];
+    for (d, ops) in plan.order.iter().enumerate() {
+        ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(d));
+    }
+    let (mut pair, mut others) = (0, 0);
+    for landing in plan.landings.iter().filter(|landing| landing.via != landing.reader) {
+        let bytes = problem.graph.param_bytes(landing.param);
+        if [landing.via, landing.reader].contains(&alone) { others += bytes } else { pair += bytes }
+    }
+    assert!(pair >= others, "{pair} bytes forwarded within the pair, {others} beyond it");
+    let busy = |name: &str| score.device_busy[device(&problem, name).index()].0;
+    assert!(busy("gpu2") + busy("gpu3") > busy("gpu1"), "most kernels run on the pair");
+}
+
+#[test]
+fn auto_is_no_worse_than_any_other_planner_and_near_its_bound() {
+    for server in ["dgx-v100", "a6000-3"] {
+        let problem = problem(server, Objective::COLD_START);
+        let (_, auto, gap) = plan(&problem, "auto", 300);
+        for other in ["one-gpu", "one-gpu-overlapped", "deepplan"] {
+            let (_, score, _) = plan(&problem, other, 300);
+            assert!(auto.value <= score.value, "{other} is better on {server}");
+        }
+        assert!(gap.is_some_and(|gap| gap < 0.05), "{server}: {gap:?}");
+    }
+}
+
+#[test]
+fn one_gpu_without_overlap_takes_as_long_as_all_loads_and_all_kernels() {
+    let problem = problem("dgx-v100", Objective::COLD_START);
+    let (plan, score, _) = plan(&problem, "one-gpu", 1);
+    let used: Vec<usize> = (0..plan.order.len()).filter(|&d| !plan.order[d].is_empty()).collect();
+    let [gpu] = used[..] else { panic!("it uses {used:?}") };
+    let gpu = DeviceId::new(gpu);
+    let loads: u64 =
+        problem.graph.params().filter_map(|p| problem.load_time(p, gpu)).map(|(time, _)| time.0).sum();
+    let kernels: u64 = problem.graph.ops().filter_map(|op| problem.time(op, gpu)).map(|time| time.0).sum();
+    assert_eq!(score.value.0, loads + kernels);
+}
+
+#[test]
+fn weights_that_are_all_resident_leave_the_kernels() {
+    let resident = Objective::ColdStart { contention: divvy_core::problem::Contention::Bus, resident: 100 };
+    let problem = problem("dgx-v100", resident);
+    let (plan, score, _) = plan(&problem, "one-gpu-overlapped", 1);
+    let again = check(&problem, &Plan::ColdStart(plan)).expect("a valid plan");
+    assert_eq!(again.value, score.value);
+    let gpu = device(&problem, "gpu1");
+    let kernels: u64 = problem.graph.ops().filter_map(|op| problem.time(op, gpu)).map(|time| time.0).sum();
+    assert_eq!(score.value.0, kernels);
+}

@@ -1,0 +1,318 @@
+//! `interleave`: loads and kernels of a cold start interleaved, by beam and annealing.
+//!
+//! The network is taken in pieces (see `cold_start`). A choice is, for every piece, its device, where its weights land
+//! first, and whether its first op reads in place; and an order of the pieces. Beams of growing width and the plain
+//! choices give starts; each is annealed: a piece or a run of pieces moves with or without its weights, weights take
+//! another way, an op reads in place or no longer, two pieces swap, a piece moves in the order. The best choices become
+//! a plan, op by op, with every bus in the order of tails. It goes on, from ever lower temperatures, for as long as
+//! there is time. A node of the budget is a hundred evaluations.
+
+use divvy_core::outcome::StopReason;
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+use divvy_core::rng::Rng;
+
+use crate::makespan::cold_start::pieces::NEVER;
+use crate::makespan::cold_start::{self, Choice, Choices, Pieces, State, beam, plan};
+use crate::registry::Planner;
+use crate::run::Run;
+
+/// Widths of the beams.
+const WIDTHS: [usize; 3] = [4, 24, 120];
+/// The share of the time for the widest beam.
+const BEAM_SHARE: f64 = 0.15;
+/// Evaluations in one annealing from one temperature down to its end, for each piece.
+const STEPS_PER_PIECE: usize = 120;
+/// Temperatures at the start of an annealing, in parts of the value.
+const TEMPERATURES: [f64; 4] = [1e-3, 3e-3, 3e-4, 1e-2];
+/// An annealing ends at this part of its first temperature.
+const COOLED: f64 = 1e-3;
+/// Annealings without improvement after which there is nothing left to find; small networks get there soon.
+const PATIENCE: usize = 60;
+/// How many pieces in a row move together at most.
+const LONGEST_RUN: usize = 40;
+
+pub(crate) struct Interleave;
+
+impl Planner for Interleave {
+    fn name(&self) -> &'static str {
+        "interleave"
+    }
+
+    fn about(&self) -> &'static str {
+        "loads, forwarding, reads in place and kernels of a cold start, by beam and annealing"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        cold_start::supports(problem)
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let pieces = Pieces::new(run.problem);
+        let sequence = pieces.sequence();
+        let mut starts: Vec<(f64, Choices)> = Vec::new();
+        let mut state = State::new(&pieces);
+        let begin = run.budget.start.elapsed();
+        let left = run.budget.time.saturating_sub(begin);
+        let until = begin + left.mul_f64(BEAM_SHARE);
+        for choices in plain(&pieces, &sequence) {
+            let value = state.run(&pieces, &choices);
+            starts.push((value, choices));
+        }
+        // A plan that is there already is where to go on; what a beam gives was then tried before.
+        let known = run.outcome().best.as_ref().and_then(|(best, score)| match best {
+            Plan::ColdStart(best) => Some(plan::choices(run.problem, &pieces, best, score)),
+            _ => None,
+        });
+        let again = run.outcome().found_by.as_deref() == Some(self.name());
+        starts.extend(known.map(|choices| (state.run(&pieces, &choices), choices)));
+        for &width in WIDTHS.iter().filter(|_| !again) {
+            let budget = run.budget;
+            let stop = || budget.is_cancelled() || budget.start.elapsed() > until;
+            if let Some(choices) = beam::search(&pieces, &sequence, width, &stop) {
+                plan::offer(run, &pieces, &choices);
+                starts.push((state.run(&pieces, &choices), choices));
+            }
+        }
+        starts.retain(|(value, _)| *value < NEVER);
+        starts.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, first)) = starts.first().cloned() else { return StopReason::Finished };
+        plan::offer(run, &pieces, &first);
+        let mut rng = Rng::new(run.budget.seed);
+        let mut best = first;
+        let mut best_value = starts[0].0;
+        let mut nodes = 0;
+        let mut stale = 0;
+        for round in 0.. {
+            // Later rounds go on from the best; the first ones give other starts a chance.
+            let start = match starts.get(round).filter(|_| round < 3) {
+                Some((_, choices)) => choices.clone(),
+                None => best.clone(),
+            };
+            let cooler = 0.5f64.powi((round / (3 * TEMPERATURES.len())) as i32).max(0.05);
+            let temperature = TEMPERATURES[round % TEMPERATURES.len()] * cooler * best_value;
+            let longer = 1 + round / 8;
+            let mut annealing = Annealing::new(&pieces, start);
+            let steps = STEPS_PER_PIECE * pieces.pieces.len() * longer.min(16);
+            let over = annealing.run(run, steps, temperature, &mut rng, &mut nodes);
+            stale += 1;
+            if annealing.best_value < best_value {
+                stale = 0;
+                (best_value, best) = (annealing.best_value, annealing.best);
+                plan::offer(run, &pieces, &best);
+            }
+            if over || run.is_solved() {
+                break;
+            }
+            if stale == PATIENCE {
+                return StopReason::Finished;
+            }
+        }
+        if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::OutOfBudget }
+    }
+}
+
+/// Everything on one device, over its own bus, or each bundle over the bus that is free first.
+fn plain(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
+    let mut all = Vec::new();
+    for device in 0..pieces.devices {
+        let may = |piece: usize| pieces.pieces[piece].devices.contains(&device);
+        let of: Option<Vec<Choice>> = (0..pieces.pieces.len())
+            .map(|piece| {
+                let near = pieces.options(piece);
+                near.iter().copied().find(|c| !may(piece) || c.device as usize == device)
+            })
+            .collect();
+        all.extend(of.map(|of| Choices { sequence: sequence.to_vec(), of }));
+    }
+    all
+}
+
+/// One annealing.
+struct Annealing<'a> {
+    pieces: &'a Pieces,
+    state: State,
+    now: Choices,
+    value: f64,
+    best: Choices,
+    best_value: f64,
+    /// Where each piece is in the sequence.
+    position: Vec<usize>,
+    changed: Vec<(usize, Choice)>,
+}
+
+impl<'a> Annealing<'a> {
+    fn new(pieces: &'a Pieces, start: Choices) -> Annealing<'a> {
+        let mut state = State::new(pieces);
+        let value = state.run(pieces, &start);
+        let mut position = vec![0; pieces.pieces.len()];
+        start.sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
+        let best = start.clone();
+        Annealing { pieces, state, now: start, value, best, best_value: value, position, changed: Vec::new() }
+    }
+
+    /// Whether the budget is spent.
+    fn run(&mut self, run: &Run<'_>, steps: usize, temperature: f64, rng: &mut Rng, nodes: &mut u64) -> bool {
+        let cooling = COOLED.powf(1.0 / steps.max(1) as f64);
+        let mut temperature = temperature;
+        for step in 0..steps {
+            if step % 100 == 0 {
+                *nodes += 1;
+                if run.budget.is_spent() || run.budget.nodes.is_some_and(|most| *nodes > most) {
+                    return true;
+                }
+            }
+            temperature *= cooling;
+            self.step(temperature, rng);
+        }
+        false
+    }
+
+    fn step(&mut self, temperature: f64, rng: &mut Rng) {
+        self.changed.clear();
+        let shifted = if rng.chance(0.12) { self.shift(rng) } else { None };
+        if shifted.is_none() && !self.change(rng) {
+            return;
+        }
+        let value = self.state.run(self.pieces, &self.now);
+        let worse = value - self.value;
+        if worse <= 0.0 || rng.unit() < (-worse / temperature).exp() {
+            self.value = value;
+            if value < self.best_value {
+                self.best_value = value;
+                self.best.clone_from(&self.now);
+            }
+            return;
+        }
+        for &(piece, choice) in self.changed.iter().rev() {
+            self.now.of[piece] = choice;
+        }
+        if let Some((from, to)) = shifted {
+            self.relocate(to, from);
+        }
+    }
+
+    fn set(&mut self, piece: usize, choice: Choice) {
+        self.changed.push((piece, self.now.of[piece]));
+        self.now.of[piece] = choice;
+    }
+
+    /// Changes devices or ways; false if nothing could be changed.
+    fn change(&mut self, rng: &mut Rng) -> bool {
+        let pieces = self.pieces;
+        let count = pieces.pieces.len();
+        let at = rng.below(count);
+        let piece = self.now.sequence[at];
+        match rng.below(10) {
+            // One piece elsewhere.
+            0..=2 => {
+                let device = *rng.pick(&pieces.pieces[piece].devices);
+                let with_weights = rng.chance(0.6);
+                self.place(piece, device, with_weights, rng);
+            }
+            // A run of pieces elsewhere.
+            3 | 4 => {
+                let length = 2 + rng.below(LONGEST_RUN.min(count));
+                let device = *rng.pick(&pieces.pieces[piece].devices);
+                let with_weights = rng.chance(0.7);
+                for next in at..(at + length).min(count) {
+                    self.place(self.now.sequence[next], device, with_weights, rng);
+                }
+            }
+            // Weights by another way.
+            5 | 6 => {
+                let choice = self.now.of[piece];
+                let ways = pieces.ways_to(choice.device as usize);
+                if ways.len() < 2 || choice.in_place && pieces.pieces[piece].other_bundles.is_empty() {
+                    return false;
+                }
+                self.set(piece, Choice { via: *rng.pick(&ways) as u16, ..choice });
+            }
+            // In place, or no longer.
+            7 => {
+                let choice = self.now.of[piece];
+                let possible = pieces.pieces[piece].in_place[choice.device as usize].is_some()
+                    && !pieces.pieces[piece].first_bundles.is_empty();
+                if !possible {
+                    return false;
+                }
+                self.set(piece, Choice { in_place: !choice.in_place, ..choice });
+            }
+            // Two pieces, near each other, swap devices and ways.
+            8 => {
+                let near = (at + 1 + rng.below(LONGEST_RUN)).min(count - 1);
+                let other = self.now.sequence[near];
+                let (a, b) = (self.now.of[piece], self.now.of[other]);
+                if (a.device, a.via) == (b.device, b.via) {
+                    return false;
+                }
+                self.place(piece, b.device as usize, true, rng);
+                self.place(other, a.device as usize, true, rng);
+            }
+            // Two pieces, near each other, swap the ways of their weights.
+            _ => {
+                let near = (at + 1 + rng.below(LONGEST_RUN)).min(count - 1);
+                let other = self.now.sequence[near];
+                let (a, b) = (self.now.of[piece], self.now.of[other]);
+                let possible = |reader: u16, via: u16| {
+                    pieces.has_bus[via as usize]
+                        && pieces.copies[via as usize * pieces.devices + reader as usize].0 < NEVER
+                };
+                if a.via == b.via || !possible(a.device, b.via) || !possible(b.device, a.via) {
+                    return false;
+                }
+                self.set(piece, Choice { via: b.via, ..a });
+                self.set(other, Choice { via: a.via, ..b });
+            }
+        }
+        !self.changed.is_empty()
+    }
+
+    /// Puts a piece, and those that must be with it, on a device if they may be there.
+    fn place(&mut self, piece: usize, device: usize, with_weights: bool, rng: &mut Rng) {
+        let pieces = self.pieces;
+        if !pieces.pieces[piece].devices.contains(&device) {
+            return;
+        }
+        for &member in &pieces.pieces[piece].together {
+            let choice = self.now.of[member];
+            let reaches =
+                |via: usize| pieces.has_bus[via] && pieces.copies[via * pieces.devices + device].0 < NEVER;
+            let via = if with_weights && pieces.has_bus[device] {
+                device
+            } else if reaches(choice.via as usize) {
+                choice.via as usize
+            } else {
+                let ways = pieces.ways_to(device);
+                if ways.is_empty() { device } else { *rng.pick(&ways) }
+            };
+            let in_place = choice.in_place && pieces.pieces[member].in_place[device].is_some();
+            let choice = Choice { device: device as u16, via: via as u16, in_place };
+            if choice != self.now.of[member] {
+                self.set(member, choice);
+            }
+        }
+    }
+
+    /// Moves a piece in the order, as far as what it waits for and what waits for it allow.
+    fn shift(&mut self, rng: &mut Rng) -> Option<(usize, usize)> {
+        let from = rng.below(self.now.sequence.len());
+        let piece = &self.pieces.pieces[self.now.sequence[from]];
+        let first = piece.before.iter().map(|&p| self.position[p] + 1).max().unwrap_or(0);
+        let last = piece.after.iter().map(|&p| self.position[p] - 1).min().unwrap_or(self.position.len() - 1);
+        let (first, last) = (first.max(from.saturating_sub(LONGEST_RUN)), last.min(from + LONGEST_RUN));
+        let to = first + rng.below(last - first + 1);
+        (to != from).then(|| {
+            self.relocate(from, to);
+            (from, to)
+        })
+    }
+
+    fn relocate(&mut self, from: usize, to: usize) {
+        let piece = self.now.sequence.remove(from);
+        self.now.sequence.insert(to, piece);
+        for i in from.min(to)..=from.max(to) {
+            self.position[self.now.sequence[i]] = i;
+        }
+    }
+}
