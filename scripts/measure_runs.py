@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what running plans costs and gains on two cores of this machine, and writes docs/results/running.md.
+"""Measures what running plans costs and gains on two cores of this machine, and writes a page of it.
 
     cargo build --release && cargo build --release --package divvy-exec --example plain
-    measure_runs.py --divvy target/release/divvy --plain target/release/examples/plain -o docs/results/running.md
+    measure_runs.py --divvy target/release/divvy --plain target/release/examples/plain -o running.md
 
 Everything that is compared is run in turns, so that what else the machine does falls on all of it. `--only part` runs one of
 overhead, gain, prediction and soak; a page needs all four.
