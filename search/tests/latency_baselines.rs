@@ -225,14 +225,13 @@ fn memory_greedy_fills_graphics_processors_in_order_and_the_host_last() {
 
 #[test]
 fn baselines_refuse_what_is_not_latency_and_auto_leaves_most_of_them_out() {
-    for kind in [Kind::Batch, Kind::ColdStart] {
-        oracle::for_cases(kind, 3, |case| {
-            for planner in planners(&case.problem).iter().filter(|p| BASELINES.contains(&p.name())) {
-                let reason = planner.supports(&case.problem).expect_err("it is not latency");
-                assert!(reason.contains("`latency`"), "{reason}");
-            }
-        });
-    }
+    // Groups of inputs have methods of the same names of their own.
+    oracle::for_cases(Kind::ColdStart, 3, |case| {
+        for planner in planners(&case.problem).iter().filter(|p| BASELINES.contains(&p.name())) {
+            let reason = planner.supports(&case.problem).expect_err("it is not latency");
+            assert!(reason.contains("`latency`"), "{reason}");
+        }
+    });
     oracle::for_cases(Kind::Latency, 1, |case| {
         let known: Vec<&str> = planners(&case.problem).iter().map(|p| p.name()).collect();
         assert!(BASELINES.iter().all(|name| known.contains(name)), "{known:?}");
