@@ -32,6 +32,8 @@ const FEW_UNITS: usize = 12;
 const ORDERS_SHARE: f64 = 0.3;
 /// The network is searched as it is, ops apart, where that makes no more units than this times as many.
 const FEW_UNITED: f64 = 1.5;
+/// With fewer units than this in a stage, orders close to the canonical one are by far the best to begin with.
+const FEWEST_UNITS: usize = 4;
 /// Orders that are kept in mind where orders are evolved, and for how long, before it begins anew.
 const ORDERS: Settings = Settings { population: 100, generations: 100 };
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
@@ -177,7 +179,8 @@ fn search_orders(
     let net = shared.net;
     let mut rng = Rng::new(seed);
     let whole = Net::new(net.dense);
-    if (whole.len() as f64) < FEW_UNITED * net.len() as f64 {
+    let is_few = whole.len() < FEWEST_UNITS * net.dense.stages();
+    if !is_few && (whole.len() as f64) < FEW_UNITED * net.len() as f64 {
         evolve_orders(shared, &whole, Vec::new(), share, &mut rng, pace, offer);
     }
     let mut canonical = vec![0.0; net.len()];
