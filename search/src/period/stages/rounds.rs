@@ -32,7 +32,8 @@ const FEW_UNITS: usize = 12;
 const ORDERS_SHARE: f64 = 0.3;
 /// The network is searched as it is, ops apart, where that makes no more units than this times as many.
 const FEW_UNITED: f64 = 1.5;
-/// With fewer units than this in a stage, orders close to the canonical one are by far the best to begin with.
+/// With fewer units than this in a stage all the time goes to orders that start from the canonical one too: so it was found
+/// on one network (stochastic blocks, 183 ops in 64 stages).
 const FEWEST_UNITS: usize = 4;
 /// Orders that are kept in mind where orders are evolved, and for how long, before it begins anew.
 const ORDERS: Settings = Settings { population: 100, generations: 100 };
@@ -167,8 +168,8 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
 
 /// Evolves orders and slices each, until that share of the budget is spent. Returns the best.
 ///
-/// It begins as `brkga` does from the same seed, so that given time it finds what that finds; from then on the canonical
-/// order is among those that it starts from.
+/// Unless stages hold very few units, it begins as `brkga` does from the same seed, so that given time it finds what that finds;
+/// from then on the canonical order is among those that it starts from.
 fn search_orders(
     shared: &Shared<'_>,
     share: f64,
