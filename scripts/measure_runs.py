@@ -56,6 +56,8 @@ class Bench:
         self.folder = pathlib.Path(folder)
         self.hardware = self.folder / "pair.toml"
         self.hardware.write_text(HARDWARE)
+        # The same with what cuts were measured to cost.
+        self.measured = self.folder / "measured.toml"
         self.environment = dict(os.environ)
         package = pathlib.Path(onnxruntime.__file__).parent / "capi"
         self.environment.setdefault("ORT_DYLIB_PATH", str(next(package.glob("libonnxruntime.so.*"))))
@@ -84,12 +86,13 @@ class Bench:
     def plan(self, model, objective, profile, plan, *more):
         # More splits than that cost more copies between layouts than any balance gains.
         limit = ["--max-splits", "3"] if objective == "stream" else []
-        question = ["--on", self.hardware, "--objective", objective, "--time", "3s", "--quiet", "--json", *limit]
+        question = ["--on", self.measured if profile else self.hardware, "--objective", objective, "--time", "3s", "--quiet", "--json", *limit]
         times = ["--profile", profile] if profile else []
         return json.loads(self.divvy("plan", model, *question, *times, "-o", plan, *more))
 
     def profile(self, model, profile):
-        return self.divvy("profile", model, "--on", self.hardware, "--repeat", self.repeat, "--quiet", "-o", profile)
+        what = ["--on", self.hardware, "--repeat", self.repeat, "--hardware", self.measured, "--quiet", "-o", profile]
+        return self.divvy("profile", model, *what)
 
     def run(self, plan, *more):
         return json.loads(self.divvy("run", plan, "--json", *more))

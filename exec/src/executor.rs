@@ -25,7 +25,7 @@ use crate::tensor::Tensor;
 const LOOK: Duration = Duration::from_millis(50);
 /// A device that has nothing to do while items are under way looks for work so long before it sleeps: waking up costs
 /// more than a hand-over may. Not where another device uses the same core, which would lose the time.
-const SPIN: Duration = Duration::from_millis(2);
+const SPIN: Duration = Duration::from_millis(50);
 /// The most timings that are kept of one stage; the oldest go first.
 const MOST_TIMINGS: usize = 1 << 14;
 

@@ -1,12 +1,13 @@
 //! `divvy profile`: the time of every op on every class of devices, measured on this machine.
 //!
-//! The whole model runs on the cores of a device of each class, at each batch size, in turns plainly and with every kernel
-//! timed. Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since
+//! The whole model runs on the cores of all devices of a class at once, as they do when a plan keeps them busy, at each batch
+//! size, in turns plainly and with every kernel timed. Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since
 //! they would take longer apart. Timing kernels costs time of its own, so the ops' medians are scaled to add up to the plain
 //! run's median. `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
 //!
 //! What is done is kept beside the profile until all is, so that a run that was stopped goes on.
 
+mod cuts;
 mod kept;
 mod transfers;
 
@@ -92,7 +93,8 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let largest = u64::from(args.batch.iter().copied().max().unwrap_or(1));
     let values = (0..largest).map(|i| random_inputs(&inputs, args.seed + i, args.int_below));
     let values = values.collect::<Result<_, _>>()?;
-    let subject = Subject { problem: &problem, model: &model, names, values, runtime: &runtime, args };
+    let dims = &reading.dims;
+    let subject = Subject { problem: &problem, model: &model, names, values, runtime: &runtime, args, dims };
     let key = format!(
         "{} {:?} {:?} {} {:?}",
         loaded.sha256, reading.dims, reading.granularity, args.repeat, args.cores
@@ -101,17 +103,17 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let cancelled =
         cancel_on_interrupt_saying("stopping; what is done is kept (Ctrl-C again to quit at once)");
     let classes = classes(&problem, &devices);
-    let steps = Steps::start(args.quiet, classes.len() * args.batch.len() + 1);
+    let steps = Steps::start(args.quiet, classes.len() * args.batch.len() + 2);
     let mut done = kept.read(problem.graph.op_count());
     let stopped = || {
         let text = format!("stopped; the same command goes on with what is in {}\n", kept.path.display());
         Ok(Done { text, passed: false })
     };
-    for (class, device) in &classes {
+    for (class, devices) in &classes {
         for &batch in &args.batch {
             steps.show(&format!("{class}, batches of {batch}"));
             if !done.iter().any(|measured| measured.class == *class && measured.batch == batch) {
-                let measured = subject.measure(class, batch, device, &cancelled)?;
+                let measured = subject.measure(class, batch, devices, &cancelled)?;
                 if cancelled.load(Ordering::Relaxed) {
                     return stopped();
                 }
@@ -121,6 +123,15 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
             steps.step();
         }
     }
+    steps.show("cuts");
+    let mut cuts = Vec::new();
+    for measured in done.iter().filter(|measured| measured.batch == 1) {
+        let devices = classes.iter().find(|(class, _)| *class == measured.class);
+        if let Some(device) = devices.and_then(|(_, devices)| devices.first()) {
+            cuts.extend(subject.cuts(measured, device, &cancelled)?);
+        }
+    }
+    steps.step();
     steps.show("transfers");
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
     let transfers = transfers::measure(&problem, &devices, &backend, args.repeat, &cancelled)?;
@@ -130,18 +141,18 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     }
     done.retain(|measured| args.batch.contains(&measured.batch));
     let mut text = describe(&done);
-    for transfer in &transfers {
-        let (from, to, latency) = (&transfer.from, &transfer.to, transfer.latency);
-        let beyond = transfer
-            .bandwidth
-            .map_or("nothing is copied".to_owned(), |bandwidth| format!("then {:.2} GB/s", bandwidth / 1e9));
-        let spread = 100.0 * transfer.spread;
+    for cuts in &cuts {
+        let (class, pieces, extra, bytes) =
+            (&cuts.class, cuts.pieces, cuts.extra / 1e3, cuts.bytes as f64 / 1e6);
         text.push_str(&format!(
-            "{from} -> {to}: {latency:.1} us, {beyond}; timings scatter by {spread:.1} %\n"
+            "{class}: {pieces} pieces take {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
         ));
     }
+    for transfer in &transfers {
+        text.push_str(&transfer.describe());
+    }
     if let Some(path) = &args.hardware {
-        transfers::write_hardware(path, &problem, &transfers)?;
+        transfers::write_hardware(path, &problem, &transfers, &cuts)?;
         text.push_str(&format!("  hardware with its links as measured in {}\n", path.display()));
     }
     text.push_str(&write(args, &problem, &done)?);
@@ -224,12 +235,15 @@ fn devices(
     Ok(specs)
 }
 
-/// A device of each class.
-fn classes(problem: &Problem, devices: &[DeviceSpec]) -> Vec<(String, DeviceSpec)> {
-    let mut classes: BTreeMap<String, DeviceSpec> = BTreeMap::new();
+/// The devices of each class. One that shares cores with another of its class is left out: they would be timed in turns.
+fn classes(problem: &Problem, devices: &[DeviceSpec]) -> Vec<(String, Vec<DeviceSpec>)> {
+    let mut classes: BTreeMap<String, Vec<DeviceSpec>> = BTreeMap::new();
     for spec in devices {
         if let Some(device) = problem.hardware.device_named(&spec.name) {
-            classes.entry(problem.hardware.class(device).name.clone()).or_insert_with(|| spec.clone());
+            let same = classes.entry(problem.hardware.class(device).name.clone()).or_default();
+            if same.iter().all(|other| !other.cores.overlap(&spec.cores)) {
+                same.push(spec.clone());
+            }
         }
     }
     classes.into_iter().collect()
@@ -244,6 +258,8 @@ struct Subject<'a> {
     values: Vec<Vec<HostTensor>>,
     runtime: &'a OnnxRuntime,
     args: &'a ProfileArgs,
+    /// Sizes of named dimensions.
+    dims: &'a BTreeMap<String, u64>,
 }
 
 impl Subject<'_> {
@@ -317,32 +333,35 @@ impl Subject<'_> {
         &self,
         class: &str,
         batch: u32,
-        device: &DeviceSpec,
+        devices: &[DeviceSpec],
         cancelled: &AtomicBool,
     ) -> Result<Measured, Failure> {
-        let args = self.args;
-        let (model, values) = self.batched(batch, device)?;
+        let (model, values) = self.batched(batch, &devices[0])?;
         let plain: Arc<dyn Backend> = Arc::new(self.runtime.clone());
         let fed = feeds(&[values], &*plain)?;
-        let mut running = start(self.program(&model, device), &plain, 1)?;
         let scratch = Scratch::new()?;
         let timing: Arc<dyn Backend> = Arc::new(self.runtime.clone().profiling(scratch.0.clone()));
-        let mut timed = start(self.program(&marked(model), device), &timing, 1)?;
-        for running in [&mut running, &mut timed] {
-            warm_up(running, &fed, args.warm_up, cancelled)?;
+        let marked = marked(model.clone());
+        let mut pairs = Vec::new();
+        for device in devices {
+            let running = start(self.program(&model, device), &plain, 1)?;
+            pairs.push((running, start(self.program(&marked, device), &timing, 1)?));
         }
-        let mut wholes = Vec::new();
-        for turn in 0..TURNS {
-            let count = (turn + 1) * args.repeat / TURNS - turn * args.repeat / TURNS;
-            repeat(&mut running, &fed, count, cancelled, &mut wholes)?;
-            repeat(&mut timed, &fed, count, cancelled, &mut Vec::new())?;
-        }
-        let runs = timed.kernels(0).map_err(|error| Failure::Environment(error.to_string()))?;
+        let taken = std::thread::scope(|scope| {
+            let turns = |(running, timed)| self.turns(running, timed, &fed, cancelled);
+            let threads = pairs.into_iter().map(|pair| scope.spawn(move || turns(pair)));
+            let threads: Vec<_> = threads.collect();
+            let died = |_| Err(Failure::Environment("a thread that measures died".into()));
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(died))
+                .collect::<Result<Vec<_>, _>>()
+        })?;
+        let (wholes, runs): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
+        let (wholes, runs) = (Timings::new(wholes.concat()), runs.concat());
         let empty = Graph::default();
         let owners = Owners::new(self.problem, self.model.graph.as_ref().unwrap_or(&empty));
-        let counted = runs.get(args.warm_up as usize..).unwrap_or_default();
-        let times = Times::new(counted, &owners, self.problem.graph.op_count());
-        let wholes = Timings::new(wholes);
+        let times = Times::new(&runs, &owners, self.problem.graph.op_count());
         let sum: f64 = times.ops.iter().sum();
         let factor = if sum > 0.0 { wholes.median() / sum } else { 0.0 };
         Ok(Measured {
@@ -353,6 +372,29 @@ impl Subject<'_> {
             spread: wholes.spread(),
             fused: times.fused,
         })
+    }
+
+    /// Times of the whole model, and the kernels of runs that time them.
+    fn turns(
+        &self,
+        mut running: Running,
+        mut timed: Running,
+        fed: &[Vec<Tensor>],
+        cancelled: &AtomicBool,
+    ) -> Result<(Vec<f64>, Vec<Vec<Kernel>>), Failure> {
+        let args = self.args;
+        for running in [&mut running, &mut timed] {
+            warm_up(running, fed, args.warm_up, cancelled)?;
+        }
+        let mut wholes = Vec::new();
+        for turn in 0..TURNS {
+            let count = (turn + 1) * args.repeat / TURNS - turn * args.repeat / TURNS;
+            repeat(&mut running, fed, count, cancelled, &mut wholes)?;
+            repeat(&mut timed, fed, count, cancelled, &mut Vec::new())?;
+        }
+        let mut runs = timed.kernels(0).map_err(|error| Failure::Environment(error.to_string()))?;
+        runs.drain(..runs.len().min(args.warm_up as usize));
+        Ok((wholes, runs))
     }
 }
 

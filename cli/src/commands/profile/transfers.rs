@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use divvy_core::hardware;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_exec::backend::{Backend, StageModel};
@@ -17,13 +18,17 @@ use divvy_io::onnx::proto::{
 };
 use prost::Message;
 
+use super::super::run::prepare::in_one_memory;
 use super::super::run::{feeds, start, warm_up};
+use super::cuts::Cuts;
 use crate::failure::Failure;
 
 /// Elements of the values that are sent: few, for the time before the first byte, and many, for what bytes add.
 const FEW: usize = 16;
 const MANY: usize = 1 << 20;
 const WARM_UP: u64 = 20;
+/// Bytes per second of a link that costs nothing but its latency.
+const FASTEST: f64 = 1e12;
 /// All pairs of more devices are not measured.
 const MOST_DEVICES: usize = 6;
 
@@ -33,9 +38,22 @@ pub(super) struct Transfer {
     pub(super) to: String,
     /// From the end of a stage to the start of the one that it feeds, in microseconds, for a few bytes.
     pub(super) latency: f64,
+    /// What a stage takes that does next to nothing, in microseconds.
+    launch: f64,
     /// Bytes per second beyond that; none within one memory, where nothing is copied.
     pub(super) bandwidth: Option<f64>,
     pub(super) spread: f64,
+}
+
+impl Transfer {
+    pub(super) fn describe(&self) -> String {
+        let Transfer { from, to, latency, .. } = self;
+        let beyond = self
+            .bandwidth
+            .map_or("nothing is copied".to_owned(), |bandwidth| format!("then {:.2} GB/s", bandwidth / 1e9));
+        let spread = 100.0 * self.spread;
+        format!("{from} -> {to}: {latency:.1} us, {beyond}; timings scatter by {spread:.1} %\n")
+    }
 }
 
 /// Measures every ordered pair of devices.
@@ -53,14 +71,21 @@ pub(super) fn measure(
             let end = |device: &DeviceSpec| problem.hardware.device_named(&device.name);
             let route = Option::zip(end(from), end(to)).and_then(|(a, b)| problem.hardware.route(a, b));
             let Some(route) = route else { continue };
-            let linked = route.bandwidth.is_some();
+            let together = Option::zip(end(from), end(to)).is_some_and(|(a, b)| in_one_memory(problem, a, b));
+            let linked = route.bandwidth.is_some() && !together;
             let ends = [from.clone(), to.clone()];
-            let few = gaps(&ends, linked, FEW, backend, repeat, cancelled)?;
+            let (few, launch) = gaps(&ends, linked, FEW, backend, repeat, cancelled)?;
             let (name, to) = (from.name.clone(), to.name.clone());
-            let mut transfer =
-                Transfer { from: name, to, latency: few.median(), bandwidth: None, spread: few.spread() };
+            let mut transfer = Transfer {
+                from: name,
+                to,
+                latency: few.median(),
+                launch,
+                bandwidth: None,
+                spread: few.spread(),
+            };
             if linked {
-                let many = gaps(&ends, linked, MANY, backend, repeat, cancelled)?;
+                let (many, _) = gaps(&ends, linked, MANY, backend, repeat, cancelled)?;
                 let added = (many.median() - few.median()).max(1.0);
                 transfer.bandwidth = Some(((MANY - FEW) * size_of::<f32>()) as f64 / (added / 1e6));
                 transfer.spread = transfer.spread.max(many.spread());
@@ -71,7 +96,7 @@ pub(super) fn measure(
     Ok(transfers)
 }
 
-/// Times from the end of one stage to the start of the next, on another device.
+/// Times from the end of one stage to the start of the next, on another device, and what a stage takes.
 fn gaps(
     ends: &[DeviceSpec; 2],
     linked: bool,
@@ -79,7 +104,7 @@ fn gaps(
     backend: &Arc<dyn Backend>,
     repeat: u64,
     cancelled: &AtomicBool,
-) -> Result<Timings, Failure> {
+) -> Result<(Timings, f64), Failure> {
     let stage = |device: usize, from: &str, to: &str| {
         let model = StageModel {
             name: format!("copy of {from}"),
@@ -111,7 +136,7 @@ fn gaps(
         let second = of(1).find(|second| second.item == first.item)?;
         Some(second.start_us - first.end_us)
     };
-    Ok(Timings::new(of(0).filter_map(gap).collect()))
+    Ok((Timings::new(of(0).filter_map(gap).collect()), report.stages[1].median()))
 }
 
 /// A model that hands on what it is given.
@@ -141,10 +166,14 @@ fn identity(from: &str, to: &str, elements: usize) -> Model {
 }
 
 /// Writes the hardware with its links as measured; links that join other ends stay as they are.
+///
+/// Where all devices work in one memory, links between them take the place of free hand-overs, and stand for what a cut
+/// costs: starting a piece, and the change of layout on both sides.
 pub(super) fn write_hardware(
     path: &std::path::Path,
     problem: &Problem,
     transfers: &[Transfer],
+    cuts: &[Cuts],
 ) -> Result<(), Failure> {
     let mut spec = problem.hardware.spec().clone();
     for link in &mut spec.links {
@@ -153,6 +182,30 @@ pub(super) fn write_hardware(
         if let Some(Transfer { latency, bandwidth: Some(bandwidth), .. }) = found {
             link.latency = Time((latency * 1e6) as u64);
             link.bandwidth = *bandwidth as u64;
+        }
+    }
+    if spec.links.is_empty() && spec.devices.iter().all(|device| device.on_host) && !cuts.is_empty() {
+        let of_class = |name: &str| {
+            let device = spec.devices.iter().find(|device| device.name == name)?;
+            cuts.iter().find(|cuts| cuts.class == device.class)
+        };
+        let mut links: Vec<hardware::LinkSpec> = Vec::new();
+        for transfer in transfers {
+            let between = [transfer.from.clone(), transfer.to.clone()];
+            if links.iter().any(|link| between.iter().all(|end| link.between.contains(end))) {
+                continue;
+            }
+            let rates: Vec<f64> =
+                between.iter().filter_map(|end| Some(of_class(end)?.per_byte(transfer.launch))).collect();
+            let per_byte = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
+            let bandwidth = if per_byte > 0.0 { (1e6 / per_byte).min(FASTEST) } else { FASTEST };
+            let latency = Time(((transfer.latency + transfer.launch) * 1e6) as u64);
+            let bandwidth = bandwidth as u64;
+            links.push(hardware::LinkSpec { between, bandwidth, latency, half_duplex: false, bus: None });
+        }
+        spec.links = links;
+        for device in &mut spec.devices {
+            device.on_host = false;
         }
     }
     Ok(file::write(path, &detect::to_toml(&spec))?)

@@ -1,7 +1,8 @@
 //! `--learn`: op times that agree with what was measured, for planning again.
 //!
 //! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
-//! for the piece that waited for it. Ops that were not run where a class has times keep them.
+//! for the piece that waited for it. What the plan counts for cuts besides ops is left out, as it will be counted again.
+//! Ops that were not run where a class has times keep them.
 
 use std::path::Path;
 
@@ -17,6 +18,7 @@ use crate::failure::Failure;
 
 pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result<String, Failure> {
     let mut classes = known(&prepared.problem);
+    let shares = shares_of_ops(prepared);
     for stage in 0..prepared.spec.stages.len() {
         let device = prepared.devices[prepared.spec.stages[stage].device];
         let class = prepared.problem.hardware.class_of(device).index();
@@ -29,6 +31,7 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
             report.stages[stage].median() + waited
         };
         if let Some(index) = classes[class].batch_sizes.iter().position(|&known| known == size) {
+            let took = took * shares[prepared.spec.stages[stage].device];
             stretch(&mut classes[class].costs[index], &prepared.ops[stage], took);
         }
     }
@@ -47,6 +50,30 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
     spec.constraints.colocate = together.iter().map(|group| group.iter().map(name).collect()).collect();
     file::write(path, &format!("{}\n", problem_file::write(&spec)))?;
     Ok(format!("op times as measured in {}; plan again with --profile", path.display()))
+}
+
+/// For each device of the program, which share of what the plan counts for it is for ops rather than for cuts. A cut is a
+/// part of the pieces' own times where devices have one memory: nothing else is done there.
+fn shares_of_ops(prepared: &Prepared) -> Vec<f64> {
+    let score = &prepared.score;
+    let mut ops = vec![0.0; prepared.devices.len()];
+    for (stage, spec) in prepared.spec.stages.iter().enumerate() {
+        let device = prepared.devices[spec.device];
+        let size = prepared.groups[prepared.group_of[stage]].size();
+        let times = prepared.ops[stage].iter().filter_map(|&op| prepared.problem.cost(op, device, size));
+        ops[spec.device] += times.map(|cost| cost.time.as_us()).sum::<f64>();
+    }
+    let in_one_memory = prepared.spec.links.is_empty();
+    let moved: f64 = score.link_busy.iter().map(|time| time.as_us()).sum();
+    // Under `latency` links carry what cuts cost; a stage of a pipeline has it in its own cost.
+    let of_links = if in_one_memory && !prepared.is_stream { moved / ops.len().max(1) as f64 } else { 0.0 };
+    let counted = |device: usize| {
+        let busy = score.device_busy[prepared.devices[device].index()].as_us();
+        let cuts = if in_one_memory { (busy - ops[device]).max(0.0) } else { 0.0 };
+        ops[device] + cuts + of_links
+    };
+    let share = |device: usize| if ops[device] > 0.0 { ops[device] / counted(device) } else { 1.0 };
+    (0..ops.len()).map(share).collect()
 }
 
 /// The times that the problem has, by class.

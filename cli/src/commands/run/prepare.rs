@@ -278,11 +278,22 @@ fn warn_of_shared_cores(specs: &[DeviceSpec], warnings: &mut Vec<String>) {
     }
 }
 
+/// Whether two devices are CPUs of one node: nothing has to be copied between them, whatever a cut there costs.
+pub(in crate::commands) fn in_one_memory(problem: &Problem, a: DeviceId, b: DeviceId) -> bool {
+    let hardware = &problem.hardware;
+    let is_cpu = |device| hardware.class(device).kind == DeviceKind::Cpu;
+    let node = &hardware.device(a).node;
+    is_cpu(a) && is_cpu(b) && node.is_some() && *node == hardware.device(b).node
+}
+
 /// A link for each pair of devices that do not share a memory.
 fn links(problem: &Problem, devices: &[DeviceId]) -> Vec<LinkSpec> {
     let mut links = Vec::new();
     for (from, &one) in devices.iter().enumerate() {
         for (to, &other) in devices.iter().enumerate().filter(|(to, _)| *to != from) {
+            if in_one_memory(problem, one, other) {
+                continue;
+            }
             let route = problem.hardware.route(one, other).filter(|route| route.bandwidth.is_some());
             if let Some(&link) = route.and_then(|route| route.links.first()) {
                 let name = problem.hardware.links()[link.index()].name.clone();
