@@ -46,23 +46,38 @@ pub(in crate::period) struct Packed {
 impl Packing {
     /// None where times are too long to be added exactly.
     pub(in crate::period) fn new(tables: &Tables) -> Option<Packing> {
-        let (units, devices) = (tables.units(), tables.devices);
+        let units = tables.units();
         let time_of = |unit: &[usize], device: usize| {
-            let times = unit.iter().map(|&op| tables.time(op, device));
-            times.fold(0u64, |sum, time| if time == NEVER { NEVER } else { sum.saturating_add(time) })
+            let mut times = unit.iter().map(|&op| tables.time(op, device));
+            times
+                .try_fold(0u64, |sum, time| if time == NEVER { None } else { Some(sum.saturating_add(time)) })
         };
-        let mut time = Vec::with_capacity(units.len() * devices);
-        let mut total = 0u64;
-        for unit in &units {
-            let times: Vec<u64> = (0..devices).map(|device| time_of(unit, device)).collect();
-            total =
-                total.saturating_add(times.iter().copied().filter(|&time| time != NEVER).max().unwrap_or(0));
-            time.extend(times.iter().map(|&time| if time == NEVER { f64::INFINITY } else { time as f64 }));
-        }
+        let times: Vec<_> =
+            units.iter().map(|unit| (0..tables.devices).map(|d| time_of(unit, d)).collect()).collect();
+        Some(Packing { ops: tables.ops, units, ..Packing::of_times(&times, tables.devices)? })
+    }
+
+    /// Of units with a time on each device, where they may run there. They are made of no ops.
+    pub(in crate::period) fn of_times(times: &[Vec<Option<u64>>], devices: usize) -> Option<Packing> {
+        let longest = |times: &Vec<Option<u64>>| times.iter().copied().flatten().max().unwrap_or(0);
+        let total = times.iter().map(longest).fold(0u64, u64::saturating_add);
+        let time: Vec<f64> =
+            times.iter().flatten().map(|time| time.map_or(f64::INFINITY, |time| time as f64)).collect();
         let column = |device: usize| time.iter().skip(device).step_by(devices);
         let first = |device| (0..device).find(|&other| column(other).eq(column(device))).unwrap_or(device);
         let alike = (0..devices).map(first).collect();
-        (total < LONGEST).then_some(Packing { ops: tables.ops, units, devices, alike, time })
+        let units = vec![Vec::new(); times.len()];
+        (total < LONGEST).then_some(Packing { ops: 0, units, devices, alike, time })
+    }
+
+    fn root(&self) -> Node {
+        Node {
+            loads: vec![0.0; self.devices],
+            open: (0..self.units.len() as u32).collect(),
+            allowed: vec![u64::MAX; self.units.len()],
+            prices: vec![1.0 / self.devices as f64; self.devices],
+            device_of: vec![0; self.units.len()],
+        }
     }
 
     /// Looks for placements whose loads are at most `limit`, and then for ever better ones, which are told with their
@@ -85,14 +100,7 @@ impl Packing {
             loads: vec![0.0; self.devices],
             pick: Vec::new(),
         };
-        let root = Node {
-            loads: vec![0.0; self.devices],
-            open: (0..self.units.len() as u32).collect(),
-            allowed: vec![u64::MAX; self.units.len()],
-            prices: vec![1.0 / self.devices as f64; self.devices],
-            device_of: vec![0; self.units.len()],
-        };
-        let is_refuted = search.branch(root);
+        let is_refuted = search.branch(self.root());
         // Below zero there is nothing, which a limit of zero cannot say.
         let limit = search.limit.max(0.0) as u64;
         Packed { limit, is_refuted: is_refuted && search.limit >= 0.0, nodes: search.nodes }
@@ -100,6 +108,58 @@ impl Packing {
 
     fn times(&self, unit: usize) -> &[f64] {
         &self.time[unit * self.devices..][..self.devices]
+    }
+}
+
+/// The linear relaxation alone, again and again.
+pub(in crate::period) struct Relaxed {
+    node: Node,
+    mixture: Mixture,
+    loads: Vec<f64>,
+    pick: Vec<u8>,
+}
+
+impl Relaxed {
+    pub(in crate::period) fn new(packing: &Packing) -> Relaxed {
+        let devices = packing.devices;
+        Relaxed {
+            node: packing.root(),
+            mixture: Mixture::default(),
+            loads: vec![0.0; devices],
+            pick: Vec::new(),
+        }
+    }
+
+    /// Prices that bound the loads from below as well as prices can, or beyond the limit. Units that are not open are in
+    /// `loads`; open ones may go to `places`. Begins at the prices of the last time.
+    pub(in crate::period) fn prices(
+        &mut self,
+        packing: &Packing,
+        limit: u64,
+        loads: impl Iterator<Item = f64>,
+        open: impl Iterator<Item = u32>,
+        places: &[u64],
+    ) -> &[f64] {
+        let node = &mut self.node;
+        node.loads.clear();
+        node.loads.extend(loads);
+        node.open.clear();
+        node.open.extend(open);
+        node.allowed.copy_from_slice(places);
+        let mut search = Search {
+            packing,
+            limit: limit.min(LONGEST) as f64,
+            nodes: 0,
+            most_nodes: u64::MAX,
+            is_over: &mut || false,
+            found: &mut |_, _| {},
+            mixture: Mixture::default(),
+            loads: std::mem::take(&mut self.loads),
+            pick: std::mem::take(&mut self.pick),
+        };
+        self.mixture.solve(&mut search, node);
+        (self.loads, self.pick) = (search.loads, search.pick);
+        &self.node.prices
     }
 }
 

@@ -5,7 +5,8 @@
 //! * the times of a device's units add up to at most T, and their bytes to at most its memory;
 //! * the bytes over a link add up to at most what it carries within T; where every way passes one medium (Wi-Fi), a tensor
 //!   whose producer and reader can no longer share a device counts as soon as that is known;
-//! * the work that is left fits what the devices may still take, with weights as in the area bound;
+//! * the work that is left fits what the devices may still take, with weights as in the area bound and with the prices of
+//!   the linear relaxation at each decision (a linear program explained by clauses, as in CP-SAT);
 //! * equal devices are opened in their order.
 //!
 //! From each contradiction a clause is learnt (first unique implication point), and the search goes on where that clause
@@ -14,6 +15,7 @@
 
 mod clauses;
 mod model;
+mod relaxation;
 mod rules;
 
 use divvy_core::rng::Rng;
@@ -21,6 +23,7 @@ use divvy_core::rng::Rng;
 use super::tables::Tables;
 use clauses::Clauses;
 use model::Model;
+use relaxation::Relaxation;
 
 /// A variable that is true (even) or false (odd).
 type Literal = usize;
@@ -71,6 +74,7 @@ const RANDOM: f64 = 0.01;
 /// A search, with all it has learnt.
 pub(in crate::period) struct Conflicts<'t> {
     model: Model<'t>,
+    relaxation: Option<Relaxation>,
     clauses: Clauses,
     rng: Rng,
     /// By literal: whether it holds.
@@ -113,6 +117,7 @@ impl<'t> Conflicts<'t> {
             phase[model.unit_of[op]] = device;
         }
         let activity = model.sizes();
+        let relaxation = Relaxation::new(&model);
         let mut search = Conflicts {
             clauses: Clauses::new(2 * variables),
             rng: Rng::new(seed),
@@ -131,6 +136,7 @@ impl<'t> Conflicts<'t> {
             restarts: 0,
             is_refuted: false,
             conflicts: 0,
+            relaxation,
             model,
         };
         search.begin();

@@ -48,11 +48,10 @@ pub(super) struct Model<'t> {
     /// The link that every way passes once, if there is one.
     pub(super) shared: Option<usize>,
     pub(super) capacity: Vec<u64>,
-    /// Weights of devices, the least of each unit, and the sum of those.
+    /// Weights of devices.
     pub(super) weights: Vec<u64>,
     /// How long each device can be busy at most.
     pub(super) longest: Vec<u64>,
-    pub(super) least: Vec<u128>,
     /// Where units are, and where they may be.
     pub(super) at: Vec<Option<usize>>,
     pub(super) places: Vec<u64>,
@@ -164,11 +163,6 @@ impl<'t> Model<'t> {
             all
         };
         let by_time: Vec<Vec<usize>> = (0..devices).map(sorted).collect();
-        let weighted = |unit: usize| {
-            let times = (0..devices).map(|d| (time[unit * devices + d], weights[d]));
-            times.filter(|&(t, _)| t != NEVER).map(|(t, w)| u128::from(t) * u128::from(w)).min().unwrap_or(0)
-        };
-        let least: Vec<u128> = (0..units).map(weighted).collect();
         let potential = (0..devices)
             .map(|device| by_time[device].iter().map(|u| time[u * devices + device]).sum())
             .collect();
@@ -194,7 +188,6 @@ impl<'t> Model<'t> {
             capacity: vec![0; links + 1],
             weights: weights.to_vec(),
             longest: longest.to_vec(),
-            least,
             at: vec![None; units],
             places: vec![if devices == 64 { u64::MAX } else { (1 << devices) - 1 }; units],
             device_load: vec![0; devices],

@@ -56,13 +56,22 @@ impl Conflicts<'_> {
             if self.trail.len() > length {
                 continue;
             }
-            if let Some(conflict) = self.work() {
+            let weights = self.model.weights.clone();
+            if let Some(conflict) = self.work(&weights) {
                 return Some(conflict);
             }
             if let Some(link) = self.model.shared
                 && let Some(conflict) = self.shared(link)
             {
                 return Some(conflict);
+            }
+            if self.trail.len() == length
+                && let Some(relaxation) = &mut self.relaxation
+            {
+                let weights = relaxation.weights(&self.model);
+                if let Some(conflict) = self.work(&weights) {
+                    return Some(conflict);
+                }
             }
             if self.trail.len() == length {
                 return None;
@@ -175,25 +184,30 @@ impl Conflicts<'_> {
 
     /// The work of all units, with weights, against what devices can take at most; and units that would be too much more
     /// than their least somewhere.
-    fn work(&mut self) -> Option<Vec<Literal>> {
+    fn work(&mut self, weights: &[u64]) -> Option<Vec<Literal>> {
         let model = &self.model;
         let cap = |d: usize| model.threshold.min(model.longest[d]);
         let most = |d: usize| (model.device_load[d] + model.potential[d]).min(cap(d));
-        let taken: u128 =
-            (0..model.devices).map(|d| u128::from(model.weights[d]) * u128::from(most(d))).sum();
+        let taken: u128 = (0..model.devices).map(|d| u128::from(weights[d]) * u128::from(most(d))).sum();
         let weighed = |unit: usize, d: usize| {
-            u128::from(model.weights[d]) * u128::from(model.time(unit, d).unwrap_or(0))
+            model.time(unit, d).map_or(u128::MAX, |time| u128::from(weights[d]) * u128::from(time))
         };
-        let excess = |unit: usize| model.at[unit].map_or(0, |d| weighed(unit, d) - model.least[unit]);
-        let needed: u128 = (0..model.units).map(|unit| model.least[unit] + excess(unit)).sum();
+        // The least that a unit takes where it may be.
+        let places = |unit: usize| model.at[unit].map_or(model.places[unit], |device| 1 << device);
+        let least = |unit: usize| {
+            let places = places(unit);
+            (0..model.devices).filter(|d| places >> d & 1 == 1).map(|d| weighed(unit, d)).min().unwrap_or(0)
+        };
+        let least: Vec<u128> = (0..model.units).map(least).collect();
+        let needed: u128 = least.iter().sum();
         let room = taken.checked_sub(needed);
-        let mut gone: Vec<(u128, Literal)> = Vec::new();
+        let mut gone: Vec<(u128, usize, Literal)> = Vec::new();
         if let Some(room) = room {
             for unit in (0..model.units).filter(|&unit| model.at[unit].is_none()) {
                 for device in (0..model.devices).filter(|&d| model.places[unit] >> d & 1 == 1) {
-                    let more = weighed(unit, device) - model.least[unit].min(weighed(unit, device));
+                    let more = weighed(unit, device) - least[unit];
                     if more > room && model.time(unit, device).is_some() {
-                        gone.push((more - room - 1, model.literal(unit, device)));
+                        gone.push((more - room - 1, unit, model.literal(unit, device)));
                     }
                 }
             }
@@ -201,36 +215,58 @@ impl Conflicts<'_> {
                 return None;
             }
         }
-        let mut reasons: Vec<(u128, Literal)> = Vec::new();
-        for unit in 0..model.units {
-            if let Some(device) = model.at[unit].filter(|_| excess(unit) > 0) {
-                reasons.push((excess(unit), model.literal(unit, device)));
+        // What makes it more than it would be anyway, of which unit, and why.
+        let mut reasons: Vec<(u128, usize, Vec<Literal>)> = Vec::new();
+        for (unit, &least) in least.iter().enumerate() {
+            let cheaper = |d: &usize| weighed(unit, *d) < least;
+            let first = (0..model.devices).map(|d| weighed(unit, d)).min().unwrap_or(0);
+            if first < least {
+                let why = match model.at[unit] {
+                    Some(device) => vec![model.literal(unit, device)],
+                    None => {
+                        let cheaper = (0..model.devices).filter(cheaper);
+                        cheaper.map(|d| negated(model.literal(unit, d))).collect()
+                    }
+                };
+                reasons.push((least - first, unit, why));
             }
         }
         for device in (0..model.devices).filter(|&d| model.device_load[d] + model.potential[d] < cap(d)) {
             let ruled_out = |unit: &usize| model.places[*unit] >> device & 1 == 0;
             let ruled_out = model.by_time[device].iter().copied().filter(ruled_out);
-            reasons
-                .extend(ruled_out.map(|unit| (weighed(unit, device), negated(model.literal(unit, device)))));
+            reasons.extend(
+                ruled_out.map(|unit| {
+                    (weighed(unit, device), usize::MAX, vec![negated(model.literal(unit, device))])
+                }),
+            );
         }
         // The small ones first are left out, as long as the rest is enough.
         reasons.sort_unstable();
-        let enough = |mut spare: u128| -> Vec<Literal> {
-            let is_needed = |&&(weight, _): &&(u128, Literal)| match spare.checked_sub(weight) {
-                Some(left) => {
-                    spare = left;
-                    false
+        let enough = |mut spare: u128, without: usize| -> Vec<Literal> {
+            let is_needed = |&&(weight, unit, _): &&(u128, usize, Vec<Literal>)| {
+                if unit == without {
+                    return false;
                 }
-                None => true,
+                match spare.checked_sub(weight) {
+                    Some(left) => {
+                        spare = left;
+                        false
+                    }
+                    None => true,
+                }
             };
-            reasons.iter().filter(is_needed).map(|&(_, literal)| literal).collect()
+            let needed = reasons.iter().filter(is_needed);
+            let mut literals: Vec<Literal> = needed.flat_map(|(_, _, why)| why).copied().collect();
+            literals.sort_unstable();
+            literals.dedup();
+            literals
         };
         if room.is_none() {
-            return Some(enough(needed - taken - 1));
+            return Some(enough(needed - taken - 1, usize::MAX - 1));
         }
-        for (spare, literal) in gone {
+        for (spare, unit, literal) in gone {
             if !self.holds[literal] && !self.holds[negated(literal)] {
-                let reason = enough(spare);
+                let reason = enough(spare, unit);
                 let reason = self.store(reason);
                 self.set(negated(literal), reason);
             }
