@@ -290,17 +290,28 @@ impl<'p> Clusters<'p> {
     /// may be there. Times are rounded down to steps of which the sums that can come about are listed, and what rounding
     /// left out is added.
     pub fn longest_loads(&self) -> Vec<u64> {
-        self.problem.hardware.devices().map(|device| self.longest_load(device)).collect()
+        // Devices alike have the same; one list of sums does for them.
+        let mut known: Vec<(Vec<u64>, u64)> = Vec::new();
+        let longest = |device: DeviceId| {
+            let here = self.leaders().filter(|&op| self.places(op).contains(&device));
+            let times: Vec<u64> = here.map(|op| self.time(op, device)).collect();
+            if let Some((_, longest)) = known.iter().find(|(other, _)| *other == times) {
+                return *longest;
+            }
+            let longest = self.longest_load(&times);
+            known.push((times, longest));
+            longest
+        };
+        self.problem.hardware.devices().map(longest).collect()
     }
 
-    fn longest_load(&self, device: DeviceId) -> u64 {
+    fn longest_load(&self, times: &[u64]) -> u64 {
         let step = self.threshold.0.div_ceil(STEPS).max(1);
         let most = self.threshold.0 / step;
         let mut reached = vec![0u64; most as usize / 64 + 1];
         reached[0] = 1;
         let mut rounded_off = 0u64;
-        for op in self.leaders().filter(|&op| self.places(op).contains(&device)) {
-            let time = self.time(op, device);
+        for &time in times {
             rounded_off = rounded_off.saturating_add(time % step);
             shift_and_add(&mut reached, time / step);
         }

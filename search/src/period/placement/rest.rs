@@ -64,19 +64,19 @@ impl Rest {
         room * (1.0 + MARGIN) >= self.work[partial.placed]
     }
 
-    /// No completion takes less than this, nor less than what is placed.
-    pub(in crate::period) fn least(&self, tables: &Tables, partial: &Partial) -> u64 {
+    /// No completion takes less than this. `value` is what is placed already takes.
+    pub(in crate::period) fn least(&self, tables: &Tables, partial: &Partial, value: u64) -> u64 {
         let mut rooms = Vec::with_capacity(tables.devices);
         let mut high =
             self.work[partial.placed] + partial.device_loads(tables).iter().max().map_or(0.0, |&l| l as f64);
-        let mut low = 0.0;
+        let mut low = value as f64;
         if self.has_room(tables, partial, low, &mut rooms) {
-            return 0;
+            return value;
         }
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(low, high);
             if self.has_room(tables, partial, middle, &mut rooms) { high = middle } else { low = middle }
         }
-        low as u64
+        value.max(low as u64)
     }
 }

@@ -136,7 +136,7 @@ impl<'t> Sweeps<'t> {
         if value >= limit || !self.rest.fits(tables, &child, limit - 1) {
             return None;
         }
-        let bound = value.max(self.rest.least(tables, &child));
+        let bound = self.rest.least(tables, &child, value);
         let sum = child.device_loads(tables).iter().sum();
         Some(Ranked { bound, link, sum, partial: child })
     }

@@ -18,8 +18,8 @@ const FIRST_WIDTH: usize = 64;
 const WIDER: usize = 4;
 /// Placements kept at once; more would take more memory than they are worth.
 const MOST_WIDTH: usize = 1 << 20;
-/// Moves of annealing for each placement that a sweep may keep.
-const MOVES_PER_WIDTH: u64 = 800;
+/// Moves of annealing for each placement that a sweep looked at.
+const MOVES_PER_NODE: u64 = 1;
 
 pub(super) struct Dominance;
 
@@ -46,7 +46,9 @@ impl Planner for Dominance {
             let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
             let budget = run.budget;
             let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
-            let inseparable = if limit <= Time::LONGEST_INPUT.0 && limit > 0 {
+            // Plans are too far from the best before the first sweep for anything to follow from them.
+            let is_first = width == FIRST_WIDTH;
+            let inseparable = if limit <= Time::LONGEST_INPUT.0 && limit > 0 && !is_first {
                 United::new(run.problem, Time(limit - 1), &mut || budget.is_spent())
             } else {
                 None
@@ -63,7 +65,8 @@ impl Planner for Dominance {
             let rest = Rest::new(&united);
             let mut sweeps = Sweeps::new(&united, &rest, nodes);
             let swept = sweeps.sweep(limit, width, &mut is_over);
-            run.count(sweeps.nodes - nodes);
+            let looked_at = sweeps.nodes - nodes;
+            run.count(looked_at);
             nodes = sweeps.nodes;
             let Some(swept) = swept else {
                 return if run.budget.is_cancelled() {
@@ -83,7 +86,7 @@ impl Planner for Dominance {
             if swept.bound.is_none() {
                 return StopReason::Finished;
             }
-            improve(run, &tables, MOVES_PER_WIDTH * width as u64, &mut rng);
+            improve(run, &tables, MOVES_PER_NODE * looked_at, &mut rng);
             if width >= MOST_WIDTH {
                 return StopReason::OutOfBudget;
             }
