@@ -219,7 +219,9 @@ def page(results, bench):
         "## A two-stage pipeline against two processes and against two threads",
         "",
         "Items per second, medians over rounds in which the three take turns; the share is that of the pipeline in what two"
-        " processes of ONNX Runtime reach together, round by round. The prediction is that of a plan made from the round before.",
+        " processes of ONNX Runtime reach together, round by round. The prediction is that of a plan made from the round before."
+        " A stage cannot take a part of an op: one normalisation of Inception v1 takes more than a third of its time, and `divvy plan`"
+        " proves that no two stages divide it more evenly than these.",
         "",
         "| model | two processes | pipeline | two threads | share | prediction off by |",
         "|---|---|---|---|---|---|",
@@ -237,7 +239,8 @@ def page(results, bench):
         "`stream` with at most three splits. *From the profile* is the error of the first plan, made from op times of the whole"
         " model; *settled* the median error of the plans after that, each made from what the run before it measured (`--learn`)."
         f" Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} % settled; the worst settled one is"
-        f" {worst[0]}, {worst[1]}, {percent(worst[6])}.",
+        f" {worst[0]}, {worst[1]}, {percent(worst[6])}. Plans of many pieces are off the most: what a cut costs depends on the layouts on both"
+        " sides of it, which times of ops do not tell, and short pieces scatter most.",
         "",
         "| model | plan | stages | predicted | measured | from the profile | settled |",
         "|---|---|---|---|---|---|---|",
