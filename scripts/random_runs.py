@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs random plans with `divvy run --verify`, which compares every item with the whole model.
 
-    random_runs.py --divvy target/release/divvy --cuts 5
+    random_runs.py --divvy target/release/divvy --cuts 6
 
 The models are the nine networks in the package onnx, with random weights (light_models.py), and those in models/, whose
 weights divvy makes up. For each of them and each seed, ops are pinned to three devices in random runs, as in
-random_cuts.py; objectives and granularities take turns. Networks whose results hardly depend on the input are failures:
+random_cuts.py; objectives and granularities take turns. For `batch`, inputs are divided anew at nearly every op, by random
+times for every number of them. Networks whose results hardly depend on the input are failures:
 nothing wrong would show. The last line is `N passed, N failed`, counted in plans.
 
 Needs the packages onnx and onnxruntime (scripts/python.sh).
@@ -42,11 +43,37 @@ def models(folder, only):
     yield from (path for path in sorted(bundled.glob("*.onnx")) if only in path.name)
 
 
+TURNS = [*random_cuts.TURNS, ("batch", "fused")]
+INPUTS = 4
+
+
+def batch_plan(subject, granularity, rng):
+    """A plan for several inputs, made from random times."""
+    subject.plan_with("latency", granularity, [])
+    problem = json.loads(subject.plan.read_text())["problem"]
+    ops = len(problem["graph"]["ops"]["name"])
+    sizes = list(range(1, INPUTS + 1))
+    times = [[rng.randint(500, 1500) for _ in range(ops)] for _ in sizes]
+    names = {device["class"] for device in problem["hardware"]["device"]}
+    classes = {name: {"batch_sizes": sizes, "times": times} for name in names}
+    profile = {key: problem[key] for key in ("divvy", "version", "name", "graph")}
+    profile["costs"] = {"time_unit": "us", "classes": classes}
+    written = subject.folder / "times.json"
+    written.write_text(json.dumps(profile))
+    question = ["plan", str(subject.whole.path), "--on", f"uniform-{random_cuts.DEVICES}", "--objective", "batch"]
+    question += ["--granularity", granularity, "--planner", "b-met", "--inputs", str(INPUTS), "--quiet"]
+    subject.divvy(*question, "--profile", str(written), "-o", str(subject.plan))
+
+
 def one_run(subject, seed, number):
     """Plans, runs and returns the largest difference."""
-    objective, granularity = random_cuts.TURNS[number % len(random_cuts.TURNS)]
-    ops = subject.names(granularity)
-    subject.plan_with(objective, granularity, random_cuts.random_pins(ops, objective, random.Random(seed)))
+    objective, granularity = TURNS[number % len(TURNS)]
+    rng = random.Random(seed)
+    if objective == "batch":
+        batch_plan(subject, granularity, rng)
+    else:
+        ops = subject.names(granularity)
+        subject.plan_with(objective, granularity, random_cuts.random_pins(ops, objective, rng))
     command = [subject.program, "run", str(subject.plan), "--verify", "--repeat", "3", "--warm-up", "0", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
@@ -60,19 +87,20 @@ def one_run(subject, seed, number):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--divvy", required=True, help="the program")
-    parser.add_argument("--cuts", type=int, default=5, help="random plans of each model")
+    parser.add_argument("--cuts", type=int, default=6, help="random plans of each model")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--only", default="", help="models whose name holds this")
     options = parser.parse_args()
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for path in models(folder, options.only):
+        for place, path in enumerate(models(folder, options.only)):
             worst, stages = 0.0, []
             whole = types.SimpleNamespace(path=path, planned={})
             subject = random_cuts.Subject(options.divvy, whole, pathlib.Path(folder))
             for number in range(options.seed, options.seed + options.cuts):
                 try:
-                    _, count, difference = one_run(subject, number, number)
+                    # Models begin at different turns, so that one plan of each sees every turn.
+                    _, count, difference = one_run(subject, number, number + place)
                     worst, passed = max(worst, difference), passed + 1
                     stages.append(count)
                 except Exception as error:  # noqa: BLE001: whatever goes wrong is a failure of the plan

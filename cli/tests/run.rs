@@ -128,32 +128,107 @@ fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
     assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
     let results = divvy_exec::npy::read(&folder.join("out.npz")).expect("it reads");
     assert_eq!(results[0].1.shape, [4, 1000]);
-    // The same inputs divided over two devices: 0 and 3 on one, 1 and 2 on the other.
+    // The same inputs divided over two devices.
+    divide(&folder, &[&[(0, &[[0, 0], [3, 3]]), (1, &[[1, 2]])]]);
+    let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "divided.npz"]);
+    assert_eq!(run["devices"].as_array().map(Vec::len), Some(2), "{run}");
+    assert_eq!(run["regroups"].as_array().map(Vec::len), Some(0), "{run}");
+    let far = difference(&folder, "out.npz", "divided.npz");
+    assert!(far < 1e-4, "{far}");
+}
+
+fn difference(folder: &Path, one: &str, other: &str) -> f64 {
+    let read = |name: &str| divvy_exec::npy::read(&folder.join(name)).expect("it reads");
+    divvy_exec::compare::difference(&read(one)[0].1, &read(other)[0].1).expect("they can be compared")
+}
+
+/// Some inputs on a device.
+type Division<'a> = &'a [(u32, &'a [[u32; 2]])];
+
+/// Changes the plan of a folder: equal shares of its ops, one after another, have their inputs divided as listed.
+fn divide(folder: &Path, divisions: &[Division<'_>]) {
     let path = folder.join("plan.json");
     let loaded = divvy_io::file::load(&path.to_string_lossy()).expect("it is there");
     let mut file = PlanFile::read(&loaded).expect("it reads");
-    let Plan::Batch(whole) = &file.plan else { panic!("a batch plan") };
-    let count = whole.batches.len() as u32;
-    let on = |device: u32, inputs: &[[u32; 2]]| {
-        let inputs = inputs.to_vec();
-        let moved =
-            move |batch: &Batch| Batch { op: batch.op, device: DeviceId(device), inputs: inputs.clone() };
-        whole.batches.iter().map(moved).collect::<Vec<Batch>>()
-    };
-    let batches = [on(0, &[[0, 0], [3, 3]]), on(1, &[[1, 2]])].concat();
-    let order: Vec<u32> = whole.order.concat();
-    let later = order.iter().map(|batch| batch + count).collect();
-    file.plan = Plan::Batch(BatchPlan { batches, order: vec![order, later] });
+    let ops = file.problem.graph.order().to_vec();
+    let mut plan = BatchPlan { batches: Vec::new(), order: vec![Vec::new(); 2] };
+    for (i, &op) in ops.iter().enumerate() {
+        for &(device, inputs) in divisions[i * divisions.len() / ops.len()] {
+            plan.order[device as usize].push(plan.batches.len() as u32);
+            plan.batches.push(Batch { op, device: DeviceId(device), inputs: inputs.to_vec() });
+        }
+    }
+    file.plan = Plan::Batch(plan);
     let score = divvy_core::check::check(&file.problem, &file.plan).expect("it is valid");
     file.claim = Claim { value_ps: score.value, starts_ps: score.starts };
     file.certificates.clear();
     file.history.clear();
     std::fs::write(&path, file.write()).expect("it can be written");
-    let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "divided.npz"]);
-    assert_eq!(run["devices"].as_array().map(Vec::len), Some(2), "{run}");
-    let divided = divvy_exec::npy::read(&folder.join("divided.npz")).expect("it reads");
-    let far = divvy_exec::compare::difference(&results[0].1, &divided[0].1).expect("they can be compared");
+}
+
+#[test]
+fn inputs_are_put_together_anew_on_the_way() {
+    let Some(folder) = planned("regroup", "batch") else { return };
+    run_json(&folder, &["--repeat", "1", "-o", "out.npz"]);
+    let pairs: Division<'_> = &[(0, &[[0, 1]]), (1, &[[2, 3]])];
+    let all: Division<'_> = &[(0, &[[0, 3]])];
+    let one_and_three: Division<'_> = &[(0, &[[1, 1]]), (1, &[[0, 0], [2, 3]])];
+    divide(&folder, &[pairs, all, one_and_three]);
+    let more = [
+        "--repeat",
+        "2",
+        "--verify",
+        "-o",
+        "regrouped.npz",
+        "--trace",
+        "trace.json",
+        "--learn",
+        "learned.json",
+    ];
+    let run = run_json(&folder, &more);
+    assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
+    // Five groups: one regrouping at least for each of the three that do not come first.
+    let regroups = run["regroups"].as_array().expect("they are listed");
+    assert!(regroups.len() >= 3, "{run}");
+    assert!(regroups.iter().all(|stage| stage["measured_us"].as_f64() > Some(0.0)), "{run}");
+    let predicted: f64 = run["devices"]
+        .as_array()
+        .expect("devices are listed")
+        .iter()
+        .filter_map(|device| device["predicted_us"].as_f64())
+        .sum();
+    let stages = run["stages"].as_array().expect("stages are listed");
+    let of_stages: f64 = stages.iter().filter_map(|stage| stage["predicted_us"].as_f64()).sum();
+    assert!((predicted - of_stages).abs() < 1e-6 * predicted, "every batch is in one stage: {run}");
+    let far = difference(&folder, "out.npz", "regrouped.npz");
     assert!(far < 1e-4, "{far}");
+    succeeds(&folder, &["report", "plan.json", "--measured", "trace.json", "-o", "report.html"]);
+}
+
+#[test]
+fn the_plan_that_divvy_makes_for_a_batch_runs() {
+    let Some(folder) = planned("batch-auto", "batch") else { return };
+    // Times that differ from op to op and size to size, so that no way to divide the inputs is good for all ops.
+    let text = std::fs::read_to_string(folder.join("plan.json")).expect("it is there");
+    let mut profile: Value = serde_json::from_str(&text).expect("it is JSON");
+    let mut profile = profile["problem"].take();
+    let ops = profile["graph"]["ops"]["name"].as_array().expect("ops have names").len();
+    let times = |size: usize| (0..ops).map(|op| 500 + 7919 * (op + 1) * size % 997).collect::<Vec<_>>();
+    let class =
+        serde_json::json!({"batch_sizes": [1, 2, 3, 4], "times": [times(1), times(2), times(3), times(4)]});
+    profile["costs"] = serde_json::json!({"time_unit": "us", "classes": {"core": class}});
+    let object = profile.as_object_mut().expect("it is an object");
+    object.retain(|key, _| key != "hardware" && key != "objective");
+    std::fs::write(folder.join("times.json"), profile.to_string()).expect("it can be written");
+    let question =
+        ["plan", &model(), "--on", "pair.toml", "--profile", "times.json", "--time", "2s", "--quiet"];
+    succeeds(
+        &folder,
+        &[&question[..], &["--objective", "batch", "--inputs", "4", "-o", "plan.json"]].concat(),
+    );
+    let run = run_json(&folder, &["--repeat", "2", "--verify"]);
+    assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
+    assert!(run["regroups"].as_array().is_some_and(|regroups| !regroups.is_empty()), "{run}");
 }
 
 #[test]

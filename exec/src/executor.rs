@@ -7,257 +7,45 @@
 //! back-pressure. Results are handed out in the order of the items.
 //!
 //! A stage that fails, and a thread that dies, end the run with [`Failure`]; whatever else is under way is dropped.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `shared` | items under way, and the queues |
+//! | `worker` | the thread of a device |
+//! | `link` | the thread of a link |
+//! | `report` | what a run leaves |
 
-use std::collections::{BTreeSet, BinaryHeap};
+mod link;
+mod report;
+mod shared;
+mod worker;
+
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Kernel, Stage, StageError};
+pub use report::{Failure, Happened, Report, Span};
+
+use self::link::carry;
+use self::report::{Measured, remember};
+use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
+use self::worker::Worker;
+use crate::backend::{Backend, Kernel, StageError};
 use crate::measure::Timings;
-use crate::program::{Program, Readers, Slot};
+use crate::program::Program;
 use crate::tensor::Tensor;
 
 /// How often a waiting run looks whether it was cancelled.
 const LOOK: Duration = Duration::from_millis(50);
-/// A device that has nothing to do while items are under way looks for work so long before it sleeps: waking up costs
-/// more than a hand-over may. Not where another device uses the same core, which would lose the time.
-const SPIN: Duration = Duration::from_millis(50);
-/// The most timings that are kept of one stage; the oldest go first.
-const MOST_TIMINGS: usize = 1 << 14;
-
-/// What a run ended with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stage `{stage}` on `{device}` failed{}{}: {cause}", at_op(.op), at_item(.item))]
-pub struct Failure {
-    /// The stage or link.
-    pub stage: String,
-    /// Its device.
-    pub device: String,
-    /// The node of the model, where the backend tells.
-    pub op: Option<String>,
-    /// The item; none while loading.
-    pub item: Option<u64>,
-    /// What went wrong.
-    pub cause: String,
-}
-
-fn at_op(op: &Option<String>) -> String {
-    op.as_ref().map_or(String::new(), |op| format!(" at `{op}`"))
-}
-
-fn at_item(item: &Option<u64>) -> String {
-    item.map_or(" while loading".to_owned(), |item| format!(" on item {item}"))
-}
-
-/// Something that happened: a stage of an item, or a value on a link.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Span {
-    /// What.
-    pub what: Happened,
-    /// The item.
-    pub item: u64,
-    /// Microseconds since the program was started.
-    pub start_us: f64,
-    /// Microseconds since the program was started.
-    pub end_us: f64,
-}
-
-/// What a [`Span`] is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// A stage ran.
-    Stage(usize),
-    /// An output of a stage went over a link.
-    Sent {
-        /// The stage that made it.
-        stage: usize,
-        /// Which of its outputs.
-        output: usize,
-        /// The link.
-        link: usize,
-    },
-}
-
-/// What was measured of a run.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// How many items came out.
-    pub items: u64,
-    /// Whether it was cancelled, so that some did not.
-    pub cancelled: bool,
-    /// From the first item's start to the last one's end.
-    pub wall: Duration,
-    /// From one item's end to the next one's, on average; none with fewer than two items.
-    pub period: Option<Duration>,
-    /// For each item that is remembered, the time from its admission to its end.
-    pub latency: Timings,
-    /// For each stage, how long it ran.
-    pub stages: Vec<Timings>,
-    /// For each device, how long it was busy.
-    pub busy: Vec<Duration>,
-    /// From the moment a stage was ready to its start, where its device had nothing else to do.
-    pub handover: Timings,
-    /// Spans of the items that were asked for.
-    pub spans: Vec<Span>,
-}
 
 /// Where the sink of a run may say that it cannot go on.
 pub type Sink<'a> = dyn FnMut(u64, Vec<Tensor>) -> Result<(), String> + 'a;
 /// Gives the inputs of each item, by its number from 0; none ends the run.
 pub type Source<'a> = dyn FnMut(u64) -> Option<Vec<Tensor>> + 'a;
-
-enum Message {
-    Ready { item: u64, stage: usize, at: Instant },
-    Kernels { stage: usize, reply: Sender<Result<Vec<Vec<Kernel>>, StageError>> },
-    Stop,
-}
-
-enum Cargo {
-    Value { item: u64, stage: usize, output: usize, value: Tensor },
-    Stop,
-}
-
-enum Event {
-    Loaded,
-    Done(u64, Instant),
-    Failed(Failure),
-}
-
-/// One of the items under way. Another takes its place when it has left.
-struct ItemState {
-    /// For each stage, how many of its inputs are missing.
-    waiting: Vec<AtomicU32>,
-    /// For each stage, its inputs so far.
-    feeds: Vec<Mutex<Vec<Option<Tensor>>>>,
-    results: Mutex<Vec<Option<Tensor>>>,
-    /// How many stages have not ended.
-    left: AtomicU32,
-}
-
-/// What one device measured. Only its own thread writes while a run is on.
-#[derive(Default)]
-struct Measured {
-    /// For each stage of the program, recent timings and where the next goes.
-    stages: Vec<(Vec<f64>, usize)>,
-    busy: Duration,
-    handover: (Vec<f64>, usize),
-    spans: Vec<Span>,
-}
-
-struct Shared {
-    program: Program,
-    window: u64,
-    items: Vec<ItemState>,
-    devices: Vec<Sender<Message>>,
-    links: Vec<Sender<Cargo>>,
-    events: Sender<Event>,
-    stopping: AtomicBool,
-    /// Whether items are under way.
-    active: AtomicBool,
-    measured: Vec<Mutex<Measured>>,
-    epoch: Instant,
-    /// Items below this number leave spans.
-    traced: AtomicU32,
-}
-
-/// A lock that outlives a thread that died with it: the run has failed by then.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What a thread that died had to say.
-fn death(panic: &(dyn std::any::Any + Send)) -> StageError {
-    let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    StageError::new(format!("its thread died: {said}"))
-}
-
-fn remember(list: &mut (Vec<f64>, usize), value: f64) {
-    let (values, next) = list;
-    if values.len() < MOST_TIMINGS {
-        values.push(value);
-    } else {
-        values[*next] = value;
-    }
-    *next = (*next + 1) % MOST_TIMINGS;
-}
-
-impl Shared {
-    fn state(&self, item: u64) -> &ItemState {
-        &self.items[(item % self.window) as usize]
-    }
-
-    fn since_start(&self, at: Instant) -> f64 {
-        at.duration_since(self.epoch).as_secs_f64() * 1e6
-    }
-
-    fn is_traced(&self, item: u64) -> bool {
-        item < u64::from(self.traced.load(Ordering::Relaxed))
-    }
-
-    /// Gives a value to an input of a stage, and puts the stage into its queue if that was the last it waited for.
-    fn feed(&self, item: u64, slot: Slot, value: Tensor) {
-        let state = self.state(item);
-        lock(&state.feeds[slot.stage])[slot.input] = Some(value);
-        if state.waiting[slot.stage].fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.ready(item, slot.stage);
-        }
-    }
-
-    fn ready(&self, item: u64, stage: usize) {
-        let device = self.program.spec.stages[stage].device;
-        // A device that has gone is a run that has failed, which is told elsewhere.
-        let _ = self.devices[device].send(Message::Ready { item, stage, at: Instant::now() });
-    }
-
-    fn hand_on(&self, item: u64, made_by: Option<(usize, usize)>, readers: &Readers, value: &Tensor) {
-        for &place in &readers.results {
-            lock(&self.state(item).results)[place] = Some(value.clone());
-        }
-        if let Some((stage, output)) = made_by {
-            for (link, _) in &readers.far {
-                let _ = self.links[*link].send(Cargo::Value { item, stage, output, value: value.clone() });
-            }
-        }
-        for &slot in &readers.near {
-            self.feed(item, slot, value.clone());
-        }
-    }
-
-    fn admit(&self, item: u64, inputs: &[Tensor]) {
-        let spec = &self.program.spec;
-        let state = self.state(item);
-        state.left.store(spec.stages.len() as u32, Ordering::Relaxed);
-        for (stage, spec) in spec.stages.iter().enumerate() {
-            state.waiting[stage].store(spec.model.inputs.len() as u32, Ordering::Relaxed);
-        }
-        for (readers, value) in self.program.of_input.iter().zip(inputs) {
-            self.hand_on(item, None, readers, value);
-        }
-        for (stage, _) in spec.stages.iter().enumerate().filter(|(_, stage)| stage.model.inputs.is_empty()) {
-            self.ready(item, stage);
-        }
-        if spec.stages.is_empty() {
-            let _ = self.events.send(Event::Done(item, Instant::now()));
-        }
-    }
-
-    fn fail(&self, stage: &str, device: &str, item: Option<u64>, error: StageError) {
-        self.stopping.store(true, Ordering::Release);
-        let (stage, device) = (stage.to_owned(), device.to_owned());
-        let _ = self.events.send(Event::Failed(Failure {
-            stage,
-            device,
-            op: error.op,
-            item,
-            cause: error.cause,
-        }));
-    }
-}
 
 /// A program whose devices have loaded their stages and wait for items.
 pub struct Running {
@@ -501,210 +289,6 @@ impl Drop for Running {
         }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
-        }
-    }
-}
-
-/// The thread of one device.
-struct Worker<'a> {
-    shared: &'a Shared,
-    device: usize,
-    queue: &'a Receiver<Message>,
-    /// Ready stages: the oldest item first, then the order of the program.
-    ready: BinaryHeap<std::cmp::Reverse<(u64, usize, Instant)>>,
-    /// The stages of this device, in the order of the program.
-    own: Vec<usize>,
-    /// Where the order must be kept: which of its stages comes next, of which item.
-    turn: (u64, usize),
-    /// Whether no other device uses its cores.
-    alone: bool,
-}
-
-impl<'a> Worker<'a> {
-    fn new(shared: &'a Shared, device: usize, queue: &'a Receiver<Message>) -> Worker<'a> {
-        let stages = shared.program.spec.stages.iter().enumerate();
-        let own = stages.filter(|(_, stage)| stage.device == device).map(|(i, _)| i).collect();
-        let devices = shared.program.spec.devices.iter().enumerate();
-        let cores = &shared.program.spec.devices[device].cores;
-        let alone = devices.filter(|(i, _)| *i != device).all(|(_, other)| !other.cores.overlap(cores));
-        Worker { shared, device, queue, ready: BinaryHeap::new(), own, turn: (0, 0), alone }
-    }
-
-    fn serve(mut self, backend: &dyn Backend) {
-        let spec = &self.shared.program.spec;
-        let device = &spec.devices[self.device];
-        let mut stages: Vec<Option<Box<dyn Stage>>> = spec.stages.iter().map(|_| None).collect();
-        let opened = match device.cores.pin_this_thread() {
-            Ok(()) => backend.open(&device.cores),
-            Err(cause) => Err(StageError::new(format!("cannot use the cores {}: {cause}", device.cores))),
-        };
-        let mut opened = match opened {
-            Ok(opened) => opened,
-            Err(error) => return self.shared.fail(&device.name, &device.name, None, error),
-        };
-        for &stage in &self.own {
-            let model = &spec.stages[stage].model;
-            match opened.load(model) {
-                Ok(loaded) => stages[stage] = Some(loaded),
-                Err(error) => return self.shared.fail(&model.name, &device.name, None, error),
-            }
-        }
-        let _ = self.shared.events.send(Event::Loaded);
-        loop {
-            let mut waited = false;
-            let next = loop {
-                if !self.take_messages(&mut stages) {
-                    return;
-                }
-                match self.next() {
-                    Some(next) => break next,
-                    None => waited = true,
-                }
-                let Some(message) = self.wait() else { return };
-                if !self.take(message, &mut stages) {
-                    return;
-                }
-            };
-            let (item, stage, at) = next;
-            let Some(loaded) = &mut stages[stage] else { continue };
-            if !self.run(item, stage, &mut **loaded, waited.then_some(at)) {
-                return;
-            }
-        }
-    }
-
-    /// Whether to go on.
-    fn take_messages(&mut self, stages: &mut [Option<Box<dyn Stage>>]) -> bool {
-        loop {
-            match self.queue.try_recv() {
-                Ok(message) => {
-                    if !self.take(message, stages) {
-                        return false;
-                    }
-                }
-                Err(TryRecvError::Empty) => return !self.shared.stopping.load(Ordering::Acquire),
-                Err(TryRecvError::Disconnected) => return false,
-            }
-        }
-    }
-
-    fn take(&mut self, message: Message, stages: &mut [Option<Box<dyn Stage>>]) -> bool {
-        match message {
-            Message::Ready { item, stage, at } => self.ready.push(std::cmp::Reverse((item, stage, at))),
-            Message::Kernels { stage, reply } => {
-                let none = || Err(StageError::new("it is on another device"));
-                let _ = reply.send(stages[stage].as_mut().map_or_else(none, |stage| stage.kernels()));
-            }
-            Message::Stop => return false,
-        }
-        true
-    }
-
-    /// What to run now, if anything.
-    fn next(&mut self) -> Option<(u64, usize, Instant)> {
-        let std::cmp::Reverse((item, stage, at)) = *self.ready.peek()?;
-        if self.shared.program.spec.in_order {
-            if (item, stage) != (self.turn.0, self.own[self.turn.1]) {
-                return None;
-            }
-            self.turn.1 += 1;
-            if self.turn.1 == self.own.len() {
-                self.turn = (item + 1, 0);
-            }
-        }
-        self.ready.pop();
-        Some((item, stage, at))
-    }
-
-    /// Looks for a message for a moment, then sleeps until there is one.
-    fn wait(&self) -> Option<Message> {
-        let start = Instant::now();
-        while self.alone && self.shared.active.load(Ordering::Relaxed) && start.elapsed() < SPIN {
-            match self.queue.try_recv() {
-                Ok(message) => return Some(message),
-                // Whoever else wants this core gets it; alone, this costs next to nothing.
-                Err(TryRecvError::Empty) => std::thread::yield_now(),
-                Err(TryRecvError::Disconnected) => return None,
-            }
-        }
-        self.queue.recv().ok()
-    }
-
-    /// Whether it went well. `idle_since` is when the stage got ready, if the device was waiting for it.
-    fn run(&self, item: u64, stage: usize, loaded: &mut dyn Stage, idle_since: Option<Instant>) -> bool {
-        let shared = self.shared;
-        let spec = &shared.program.spec;
-        let state = shared.state(item);
-        let inputs: Vec<Tensor> = lock(&state.feeds[stage]).iter_mut().filter_map(Option::take).collect();
-        let start = Instant::now();
-        let outputs = std::panic::catch_unwind(AssertUnwindSafe(|| loaded.run(&inputs)));
-        let end = Instant::now();
-        // Before outputs are handed on: whoever reads them last frees them, and inputs need not wait for that.
-        drop(inputs);
-        let outputs = outputs.unwrap_or_else(|panic| Err(death(&*panic)));
-        let outputs = outputs.and_then(|outputs| {
-            let wanted = spec.stages[stage].model.outputs.len();
-            let fault = || StageError::new(format!("{} outputs came, {wanted} were expected", outputs.len()));
-            if outputs.len() == wanted { Ok(outputs) } else { Err(fault()) }
-        });
-        let outputs = match outputs {
-            Ok(outputs) => outputs,
-            Err(error) => {
-                let device = &spec.devices[self.device].name;
-                shared.fail(&spec.stages[stage].model.name, device, Some(item), error);
-                return false;
-            }
-        };
-        let mut measured = lock(&shared.measured[self.device]);
-        let took = end - start;
-        measured.busy += took;
-        remember(&mut measured.stages[stage], took.as_secs_f64() * 1e6);
-        if let Some(at) = idle_since {
-            remember(&mut measured.handover, start.duration_since(at).as_secs_f64() * 1e6);
-        }
-        if shared.is_traced(item) {
-            let (start_us, end_us) = (shared.since_start(start), shared.since_start(end));
-            measured.spans.push(Span { what: Happened::Stage(stage), item, start_us, end_us });
-        }
-        drop(measured);
-        for (output, (readers, value)) in shared.program.of_output[stage].iter().zip(&outputs).enumerate() {
-            shared.hand_on(item, Some((stage, output)), readers, value);
-        }
-        drop(outputs);
-        if state.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let _ = shared.events.send(Event::Done(item, Instant::now()));
-        }
-        true
-    }
-}
-
-/// The thread of one link: copies values, one after the other.
-fn carry(shared: &Shared, link: usize, queue: &Receiver<Cargo>) {
-    while let Ok(Cargo::Value { item, stage, output, value }) = queue.recv() {
-        if shared.stopping.load(Ordering::Acquire) {
-            return;
-        }
-        let start = Instant::now();
-        let copy = match value.stored().copied() {
-            Ok(copy) => copy,
-            Err(error) => {
-                let spec = &shared.program.spec;
-                let name = &spec.stages[stage].model.outputs[output];
-                let cause = format!("`{name}` cannot be sent: {error}");
-                let device = &spec.devices[spec.links[link].to].name;
-                return shared.fail(&spec.links[link].name, device, Some(item), StageError::new(cause));
-            }
-        };
-        drop(value);
-        if shared.is_traced(item) {
-            let (start_us, end_us) = (shared.since_start(start), shared.since_start(Instant::now()));
-            let what = Happened::Sent { stage, output, link };
-            let mut measured = lock(&shared.measured[shared.devices.len() + link]);
-            measured.spans.push(Span { what, item, start_us, end_us });
-        }
-        let far = shared.program.of_output[stage][output].far.iter().find(|(other, _)| *other == link);
-        for &slot in far.map_or(&[][..], |(_, slots)| slots) {
-            shared.feed(item, slot, copy.clone());
         }
     }
 }

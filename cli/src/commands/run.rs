@@ -6,6 +6,7 @@ mod learn;
 mod measured;
 pub(super) mod prepare;
 pub(super) mod show;
+mod stages;
 pub(super) mod trace;
 
 use std::path::Path;
@@ -23,7 +24,7 @@ use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::file;
 use divvy_io::plan_file::PlanFile;
 
-use self::groups::Group;
+use self::groups::Share;
 use self::measured::Comparison;
 use self::prepare::Prepared;
 use crate::args::RunArgs;
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     warm_up(&mut running, &fed, args.warm_up, &cancelled)?;
     let progress = Progress::about("running");
     let names = &prepared.whole.results;
-    let mut check = Check { expected, groups: &prepared.groups, names, worst: 0.0, first: None };
+    let (given, together) = (&prepared.given, prepared.together);
+    let mut check = Check { expected, given, together, names, worst: 0.0, first: None };
     let report = items(&mut running, args, &fed, &mut check, &cancelled)?;
     drop(running);
     drop(progress);
@@ -173,8 +175,7 @@ fn on_host(values: &[Tensor]) -> Result<Vec<HostTensor>, String> {
 
 /// The items that inputs make: one each, or one of all of them where the plan is for several.
 fn items_of(prepared: &Prepared, inputs: &[Vec<HostTensor>]) -> Result<Vec<Vec<HostTensor>>, Failure> {
-    let together: usize = prepared.groups.iter().map(|group| group.inputs.len()).sum();
-    let items = inputs.chunks(together.max(1)).map(|inputs| groups::feed(&prepared.groups, inputs));
+    let items = inputs.chunks(prepared.together).map(|inputs| groups::feed(&prepared.fed, inputs));
     items.collect::<Result<_, _>>().map_err(Failure::Environment)
 }
 
@@ -182,7 +183,10 @@ fn items_of(prepared: &Prepared, inputs: &[Vec<HostTensor>]) -> Result<Vec<Vec<H
 struct Check<'a> {
     /// For each input, what the whole model gives.
     expected: Option<Vec<Vec<HostTensor>>>,
-    groups: &'a [Group],
+    /// What each result of the program is.
+    given: &'a [Share],
+    /// How many inputs an item has.
+    together: usize,
     names: &'a [String],
     worst: f64,
     /// The results of the first item.
@@ -195,7 +199,7 @@ impl Check<'_> {
             self.first = Some(values.to_vec());
         }
         let Some(expected) = &self.expected else { return Ok(()) };
-        let found = groups::apart(self.groups, &on_host(values)?)?;
+        let found = groups::apart(self.given, &on_host(values)?, self.together)?;
         let first = item as usize * found.len();
         for (i, found) in found.iter().enumerate() {
             let expected = &expected[(first + i) % expected.len()];
@@ -216,7 +220,7 @@ impl Check<'_> {
     /// The results of the first item, those of several inputs one after another; none if no item came out.
     fn results(&self) -> Result<Option<Vec<HostTensor>>, String> {
         let Some(first) = &self.first else { return Ok(None) };
-        let of_inputs = groups::apart(self.groups, &on_host(first)?)?;
+        let of_inputs = groups::apart(self.given, &on_host(first)?, self.together)?;
         let stacked = (0..self.names.len()).map(|name| {
             let parts: Vec<&HostTensor> = of_inputs.iter().map(|results| &results[name]).collect();
             match parts.as_slice() {

@@ -4,8 +4,32 @@
 //! is given. That is how networks for one input are usually written; whoever runs the result compares it with the
 //! model for one input, since a network may use its first dimension otherwise.
 
-use super::facts::element;
+use std::collections::BTreeMap;
+
+use super::facts::{Facts, element};
+use super::infer::infer;
 use super::proto::{DimensionValue, Graph, Model, Tensor, TypeValue, ValueInfo};
+use super::symbolic::Outlines;
+
+/// A model for several inputs at once, and what is known of its values.
+pub struct SizedModel {
+    /// The model.
+    pub model: Model,
+    /// What is known of its values.
+    pub facts: Facts,
+    /// The same, for cutting it.
+    pub outlines: Outlines,
+}
+
+impl SizedModel {
+    /// The model for `size` inputs at once, with its other symbolic dimensions as in `dims`.
+    pub fn new(model: &Model, size: u32, dims: &BTreeMap<String, u64>) -> Result<SizedModel, String> {
+        let model = with_batch(model, size)?;
+        let facts = infer(&model, dims);
+        let outlines = Outlines::new(&model, &BTreeMap::new(), &facts);
+        Ok(SizedModel { model, facts, outlines })
+    }
+}
 
 /// The model for `size` inputs at once. Fails with the reason where an input's first dimension is neither 1 nor symbolic.
 pub fn with_batch(model: &Model, size: u32) -> Result<Model, String> {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::cut::Piece;
-use super::facts::{Facts, element};
+use super::facts::{Fact, Facts, element};
 use super::proto::{Attribute, Graph, Model, Node, Tensor};
 
 /// The nodes of a graph that ask for a shape which is always the same.
@@ -66,15 +66,21 @@ fn known_shape(node: &Node, facts: &Facts) -> Option<Node> {
     let asks = matches!(node.op_type(), "Shape" | "Size") && matches!(node.domain(), "" | "ai.onnx");
     let [output] = node.output.as_slice() else { return None };
     let fact = facts.values.get(output).filter(|_| asks)?;
+    Some(Node { name: node.name.clone(), ..constant(output, fact)? })
+}
+
+/// A node that makes a value which is known.
+pub(super) fn constant(output: &str, fact: &Fact) -> Option<Node> {
     let dims = fact.shape.as_ref()?.iter().map(|&dim| i64::try_from(dim).ok()).collect::<Option<_>>()?;
-    let data: Vec<u8> = fact.content.as_ref()?.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let content = fact.content.as_ref().filter(|_| fact.element == element::INT64)?;
+    let data: Vec<u8> = content.iter().flat_map(|number| number.to_le_bytes()).collect();
     let (data_type, raw_data) = (Some(element::INT64), Some(data.into()));
     let value = Tensor { dims, data_type, raw_data, ..Tensor::default() };
     // Attributes say of which type they are; 4 is a tensor.
     let (name, t) = (Some("value".to_owned()), Some(value.into()));
     let attribute = vec![Attribute { name, r#type: Some(4), t, ..Attribute::default() }];
-    let op_type = Some("Constant".to_owned());
-    Some(Node { op_type, input: Vec::new(), attribute, ..node.clone() })
+    let (op_type, output) = (Some("Constant".to_owned()), vec![output.to_owned()]);
+    Some(Node { op_type, output, attribute, ..Node::default() })
 }
 
 /// The node that makes each value.

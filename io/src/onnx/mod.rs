@@ -17,6 +17,8 @@
 //! | [`flops`] | counts the operations of a node |
 //! | [`cut`] | cuts a model into pieces that run one after another |
 //! | [`batch`] | makes a model take several inputs at once |
+//! | [`input_axis`] | which dimension of a value holds the inputs of a batch |
+//! | [`regroup`] | models that join and part values of several batches |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
 pub mod batch;
@@ -28,10 +30,12 @@ mod footprint;
 pub mod import;
 pub mod infer;
 pub mod inline;
+pub mod input_axis;
 pub mod load;
 pub mod pieces;
 pub mod proto;
 pub mod reads;
+pub mod regroup;
 pub mod symbolic;
 pub mod values;
 pub mod weights;

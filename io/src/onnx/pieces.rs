@@ -11,12 +11,18 @@
 //! Few pieces are what a stream wants. One request wants each value as soon as it is made: [`Cutting::Prompt`] ends a
 //! piece where a value leaves the device, and begins one where a value comes in.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod groups;
+mod runs;
+
+use std::collections::{BTreeSet, HashMap};
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
+pub use groups::{Part, parts};
+
+use self::runs::{Runs, Units};
 use super::cut::Piece;
 use super::fixed_shapes::{FixedShapes, makers};
 use super::import::op_names;
@@ -24,8 +30,8 @@ use super::infer::order::order as node_order;
 use super::proto::Graph;
 use super::reads::reads;
 
-/// The most pieces of a model. Who runs them loads every one; and each keeps a list of those it needs.
-const MOST_PIECES: usize = 2048;
+/// Why a plan has no pieces of a model without any of its ops.
+const FOREIGN: &str = "the plan was made from another model";
 
 /// Where pieces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,42 +51,42 @@ pub fn pieces(
     fixed: &FixedShapes,
     cutting: Cutting,
 ) -> Result<Vec<Piece>, String> {
-    let groups = in_running_order(problem, &groups(problem, plan, cutting)?)?;
-    let piece_of_node = place_nodes(problem, graph, fixed, &groups.piece_of)?;
-    let mut pieces: Vec<Piece> = (groups.devices.iter().enumerate())
-        .map(|(i, &device)| Piece {
-            name: format!("piece{i:03}-{}", problem.hardware.device_name(device)),
-            device: problem.hardware.device_name(device).to_owned(),
-            nodes: Vec::new(),
-        })
-        .collect();
+    let runs = runs(problem, plan, cutting)?;
+    let ops = ops_of_nodes(problem, graph);
+    if ops.iter().all(Option::is_none) {
+        return Err(FOREIGN.to_owned());
+    }
+    let placed = ops.iter().map(|op| op.map(|op| runs.piece_of[op.index()])).collect();
+    let piece_of_node = place_nodes(graph, fixed, placed);
+    let mut pieces: Vec<Piece> =
+        (runs.places.iter().enumerate()).map(|(i, &device)| empty_piece(problem, i, device)).collect();
     for (node, piece) in piece_of_node.into_iter().enumerate() {
-        pieces[piece].nodes.push(node);
+        pieces[piece.unwrap_or(0)].nodes.push(node);
     }
     pieces.retain(|piece| !piece.nodes.is_empty());
     Ok(pieces)
 }
 
-/// Ops in pieces.
-struct Groups {
-    piece_of: Vec<usize>,
-    devices: Vec<DeviceId>,
+fn empty_piece(problem: &Problem, number: usize, device: DeviceId) -> Piece {
+    let device = problem.hardware.device_name(device).to_owned();
+    Piece { name: format!("piece{number:03}-{device}"), device, nodes: Vec::new() }
 }
 
-fn groups(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Groups, String> {
+fn runs(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Runs<DeviceId>, String> {
     let ops = problem.graph.op_count();
+    let before = before(problem);
     if let Plan::Pipeline(plan) = plan {
-        let mut groups = Groups { piece_of: vec![0; ops], devices: Vec::new() };
+        let mut runs = Runs { piece_of: vec![0; ops], places: Vec::new() };
         for (i, stage) in plan.stages.iter().enumerate() {
             if !stage.replicas.is_empty() {
                 return Err(format!(
                     "several devices share stage {i}, and a piece is for one: plan without --replicate"
                 ));
             }
-            groups.devices.push(stage.device);
-            stage.ops.iter().for_each(|op| groups.piece_of[op.index()] = i);
+            runs.places.push(stage.device);
+            stage.ops.iter().for_each(|op| runs.piece_of[op.index()] = i);
         }
-        return Ok(groups);
+        return runs.in_running_order(&before);
     }
     let mut device_of = vec![None; ops];
     for (op, device, _) in plan.placements() {
@@ -89,133 +95,45 @@ fn groups(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Groups, St
             return Err(format!("`{name}` runs on several devices, so the model cannot be cut into pieces"));
         }
     }
-    let device_of: Vec<DeviceId> =
+    let place: Vec<DeviceId> =
         device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
-    runs(problem, &device_of, &order(problem, plan), cutting)
-}
-
-/// The same pieces, numbered in an order in which they can run.
-fn in_running_order(problem: &Problem, groups: &Groups) -> Result<Groups, String> {
-    let count = groups.devices.len();
-    let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); count];
-    for op in problem.graph.ops() {
-        let here = groups.piece_of[op.index()];
-        let before = problem.graph.predecessors(op).map(|p| groups.piece_of[p.index()]);
-        needs[here].extend(before.filter(|&piece| piece != here));
-    }
-    let mut rank: Vec<Option<usize>> = vec![None; count];
-    let mut devices = Vec::with_capacity(count);
-    while devices.len() < count {
-        let ready =
-            |piece: &usize| rank[*piece].is_none() && needs[*piece].iter().all(|&p| rank[p].is_some());
-        let next = (0..count).find(ready).ok_or("the pieces would wait for each other")?;
-        rank[next] = Some(devices.len());
-        devices.push(groups.devices[next]);
-    }
-    let piece_of = groups.piece_of.iter().map(|&piece| rank[piece].unwrap_or(0)).collect();
-    Ok(Groups { piece_of, devices })
-}
-
-/// The ops in an order that data and plan allow: the plan's own where it has one.
-fn order(problem: &Problem, plan: &Plan) -> Vec<OpId> {
-    let lists = match plan {
-        Plan::Latency(plan) => &plan.order,
-        Plan::ColdStart(plan) => &plan.order,
-        _ => return problem.graph.order().to_vec(),
+    let units = Units { place, before };
+    let listed = |lists: &[Vec<OpId>]| {
+        let lists: Vec<Vec<usize>> =
+            lists.iter().map(|ops| ops.iter().map(|op| op.index()).collect()).collect();
+        units.order(&lists)
     };
-    // Round after round each device runs what its list and the data allow; a checked plan never stalls.
-    let mut next = vec![0usize; lists.len()];
-    let mut waiting: Vec<usize> =
-        problem.graph.ops().map(|op| problem.graph.predecessors(op).count()).collect();
-    let mut order = Vec::with_capacity(problem.graph.op_count());
-    loop {
-        let before = order.len();
-        for (device, list) in lists.iter().enumerate() {
-            while let Some(&op) = list.get(next[device]).filter(|op| waiting[op.index()] == 0) {
-                next[device] += 1;
-                order.push(op);
-                problem.graph.successors(op).for_each(|later| waiting[later.index()] -= 1);
-            }
-        }
-        if order.len() == before {
-            return order;
-        }
-    }
+    // The plan's own order where it has one.
+    let order = match plan {
+        Plan::Latency(plan) => listed(&plan.order),
+        Plan::ColdStart(plan) => listed(&plan.order),
+        _ => problem.graph.order().iter().map(|op| op.index()).collect(),
+    };
+    units.runs(&order, cutting)?.in_running_order(&units.before)
 }
 
-/// Puts ops into pieces, keeping for every piece the set of pieces that it needs, directly or through others.
-fn runs(
-    problem: &Problem,
-    device_of: &[DeviceId],
-    order: &[OpId],
-    cutting: Cutting,
-) -> Result<Groups, String> {
-    let mut groups = Groups { piece_of: vec![0; device_of.len()], devices: Vec::new() };
-    let mut needs: Vec<BTreeSet<usize>> = Vec::new();
-    let mut open: HashMap<DeviceId, usize> = HashMap::new();
-    for &op in order {
-        let device = device_of[op.index()];
-        let mut wanted = BTreeSet::new();
-        for producer in problem.graph.predecessors(op) {
-            let piece = groups.piece_of[producer.index()];
-            wanted.insert(piece);
-            wanted.extend(&needs[piece]);
-        }
-        let elsewhere = |other: OpId| device_of[other.index()] != device;
-        if cutting == Cutting::Prompt && problem.graph.predecessors(op).any(elsewhere) {
-            open.remove(&device);
-        }
-        // Joining is wrong if something outside the piece, that the op needs, needs the piece itself.
-        let fits =
-            |piece: &usize| !wanted.iter().any(|other| other != piece && needs[*other].contains(piece));
-        let piece = open.get(&device).copied().filter(fits).unwrap_or_else(|| {
-            groups.devices.push(device);
-            needs.push(BTreeSet::new());
-            open.insert(device, needs.len() - 1);
-            needs.len() - 1
-        });
-        if groups.devices.len() > MOST_PIECES {
-            return Err(format!(
-                "it changes devices so often that there would be more than {MOST_PIECES} pieces"
-            ));
-        }
-        groups.piece_of[op.index()] = piece;
-        if cutting == Cutting::Prompt && problem.graph.successors(op).any(elsewhere) {
-            open.remove(&device);
-        }
-        wanted.remove(&piece);
-        if !wanted.is_subset(&needs[piece]) {
-            // What needs this piece now needs more.
-            for (other, set) in needs.iter_mut().enumerate() {
-                if other == piece || set.contains(&piece) {
-                    set.extend(&wanted);
-                }
-            }
-        }
-    }
-    Ok(groups)
+/// For each op, those that it reads from, each once.
+fn before(problem: &Problem) -> Vec<Vec<usize>> {
+    let of = |op: OpId| {
+        let before: BTreeSet<usize> = problem.graph.predecessors(op).map(|earlier| earlier.index()).collect();
+        before.into_iter().collect()
+    };
+    problem.graph.ops().map(of).collect()
 }
 
-/// The piece of every node: that of the op it became or was folded into, else that of whoever needs it first.
-fn place_nodes(
-    problem: &Problem,
-    graph: &Graph,
-    fixed: &FixedShapes,
-    piece_of: &[usize],
-) -> Result<Vec<usize>, String> {
-    let mut by_name: HashMap<&str, usize> = HashMap::new();
+/// For each node, the op that it is or was folded into.
+pub fn ops_of_nodes(problem: &Problem, graph: &Graph) -> Vec<Option<OpId>> {
+    let mut by_name: HashMap<&str, OpId> = HashMap::new();
     for op in problem.graph.ops() {
         let spec = problem.graph.op(op);
-        for name in std::iter::once(&spec.name).chain(&spec.members) {
-            by_name.insert(name, piece_of[op.index()]);
-        }
+        by_name.extend(std::iter::once(&spec.name).chain(&spec.members).map(|name| (name.as_str(), op)));
     }
-    let names = op_names(graph);
-    let mut placed: Vec<Option<usize>> =
-        names.iter().map(|name| by_name.get(name.as_str()).copied()).collect();
-    if placed.iter().all(Option::is_none) {
-        return Err("the plan was made from another model".to_owned());
-    }
+    op_names(graph).iter().map(|name| by_name.get(name.as_str()).copied()).collect()
+}
+
+/// The piece of every node: that of its op, which is given, else that of whoever needs it first; none if nobody does.
+fn place_nodes(graph: &Graph, fixed: &FixedShapes, mut placed: Vec<Option<usize>>) -> Vec<Option<usize>> {
+    let has_op = placed.iter().map(Option::is_some).collect();
     let maker = makers(graph);
     // Pieces are numbered in an order in which they can run: the last of those that a node reads from can hold it.
     for i in node_order(&graph.node).0 {
@@ -225,14 +143,13 @@ fn place_nodes(
         }
     }
     // The smallest number among consumers comes first.
-    let has_op = names.iter().map(|name| by_name.contains_key(name.as_str())).collect();
     let claimer = Claimer { graph, maker, has_op, fixed };
     for i in (0..graph.node.len()).rev() {
         if let Some(piece) = placed[i].filter(|_| !fixed.contains(i)) {
             claimer.claim(&mut placed, i, piece);
         }
     }
-    Ok(placed.into_iter().map(|piece| piece.unwrap_or(0)).collect())
+    placed
 }
 
 /// Places nodes that have no op of their own.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_exec::backend::Kernel;
-use divvy_io::onnx::import::op_names;
+use divvy_io::onnx::pieces::ops_of_nodes;
 use divvy_io::onnx::proto::{Graph, Model};
 
 /// ONNX Runtime names kernels that work on blocks of channels after their output and this.
@@ -135,25 +135,20 @@ impl Owners {
 }
 
 /// Every node named by its position.
-pub(in crate::commands) fn marked(mut model: Model) -> Model {
+pub(in crate::commands) fn marked(model: Model) -> Model {
+    marked_as(model, Some)
+}
+
+/// Every node of a part of a model named by its position in the whole, where it has one.
+pub(super) fn marked_as(mut model: Model, position: impl Fn(usize) -> Option<usize>) -> Model {
     let nodes = model.graph.iter_mut().flat_map(|graph| &mut graph.node).enumerate();
-    nodes.for_each(|(i, node)| node.name = Some(format!("node<{i}>")));
+    nodes.for_each(|(i, node)| node.name = position(i).map(|position| format!("node<{position}>")));
     model
 }
 
 /// The position in a name that [`marked`] gave, or that a runtime made from one.
 fn marked_node(name: &str) -> Option<usize> {
     name.split_once("node<")?.1.split_once('>')?.0.parse().ok()
-}
-
-/// For each node, the op that it is or was folded into.
-fn ops_of_nodes(problem: &Problem, graph: &Graph) -> Vec<Option<OpId>> {
-    let mut by_name: HashMap<&str, OpId> = HashMap::new();
-    for op in problem.graph.ops() {
-        let spec = problem.graph.op(op);
-        by_name.extend(std::iter::once(&spec.name).chain(&spec.members).map(|name| (name.as_str(), op)));
-    }
-    op_names(graph).iter().map(|name| by_name.get(name.as_str()).copied()).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `--learn`: op times that agree with what was measured, for planning again.
 //!
 //! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
-//! for the piece that waited for it. What the plan counts for cuts besides ops is left out, as it will be counted again.
+//! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for cuts besides ops is left out, as it will be counted again.
 //! Ops that were not run where a class has times keep them.
 
 use std::path::Path;
@@ -14,6 +14,7 @@ use divvy_exec::executor::Report;
 use divvy_io::{file, problem_file};
 
 use super::prepare::Prepared;
+use super::stages::Work;
 use crate::failure::Failure;
 
 pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result<String, Failure> {
@@ -22,17 +23,20 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
     for stage in 0..prepared.spec.stages.len() {
         let device = prepared.devices[prepared.spec.stages[stage].device];
         let class = prepared.problem.hardware.class_of(device).index();
-        let size = prepared.groups[prepared.group_of[stage]].size();
+        let Work { ops, size, regroups_for } = &prepared.work[stage];
+        if regroups_for.is_some() {
+            continue;
+        }
         let took = if prepared.is_stream {
             // What fills a device is the average; one request is told by its median.
             report.stages[stage].mean()
         } else {
             let waited = if stage > 0 { report.handover.median() } else { 0.0 };
-            report.stages[stage].median() + waited
+            report.stages[stage].median() + waited + regrouping(prepared, report, stage)
         };
-        if let Some(index) = classes[class].batch_sizes.iter().position(|&known| known == size) {
+        if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
             let took = took * shares[prepared.spec.stages[stage].device];
-            stretch(&mut classes[class].costs[index], &prepared.ops[stage], took);
+            stretch(&mut classes[class].costs[index], ops, took);
         }
     }
     classes.retain(|class| !class.batch_sizes.is_empty());
@@ -52,6 +56,12 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
     Ok(format!("op times as measured in {}; plan again with --profile", path.display()))
 }
 
+/// How long inputs were put together anew for a stage.
+fn regrouping(prepared: &Prepared, report: &Report, stage: usize) -> f64 {
+    let works = prepared.work.iter().zip(&report.stages);
+    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| timings.median()).sum()
+}
+
 /// For each device of the program, which share of what the plan counts for it is for ops rather than for cuts. A cut is a
 /// part of the pieces' own times where devices have one memory: nothing else is done there.
 fn shares_of_ops(prepared: &Prepared) -> Vec<f64> {
@@ -59,8 +69,8 @@ fn shares_of_ops(prepared: &Prepared) -> Vec<f64> {
     let mut ops = vec![0.0; prepared.devices.len()];
     for (stage, spec) in prepared.spec.stages.iter().enumerate() {
         let device = prepared.devices[spec.device];
-        let size = prepared.groups[prepared.group_of[stage]].size();
-        let times = prepared.ops[stage].iter().filter_map(|&op| prepared.problem.cost(op, device, size));
+        let Work { ops: own, size, .. } = &prepared.work[stage];
+        let times = own.iter().filter_map(|&op| prepared.problem.cost(op, device, *size));
         ops[spec.device] += times.map(|cost| cost.time.as_us()).sum::<f64>();
     }
     let in_one_memory = prepared.spec.links.is_empty();

@@ -4,6 +4,7 @@ use divvy_core::ids::OpId;
 use divvy_exec::executor::Report;
 
 use super::prepare::Prepared;
+use super::stages::Work;
 
 /// A figure that was predicted and measured, in microseconds.
 #[derive(Clone, Debug)]
@@ -27,7 +28,10 @@ pub(super) struct Comparison {
     /// The objective's value: the time of one request, or from one item to the next.
     pub(super) value: Pair,
     pub(super) devices: Vec<Pair>,
+    /// Those that run ops.
     pub(super) stages: Vec<Pair>,
+    /// Stages that put inputs together anew. Like a hand-over, they are no work of the plan's: nothing is predicted.
+    pub(super) regroups: Vec<Pair>,
     /// Where kernels were timed.
     pub(super) ops: Vec<Pair>,
 }
@@ -44,16 +48,21 @@ impl Comparison {
         let what = if prepared.is_stream { "period" } else { prepared.problem.objective.name() };
         let value = Pair { what: what.into(), predicted: prepared.score.value.as_us(), measured, spread };
         let items = report.items.max(1) as f64;
+        let mut regrouping = vec![0.0; prepared.devices.len()];
+        let is_regrouping = |stage: usize| prepared.work[stage].regroups_for.is_some();
+        for (stage, timings) in report.stages.iter().enumerate().filter(|(stage, _)| is_regrouping(*stage)) {
+            regrouping[prepared.spec.stages[stage].device] += timings.mean();
+        }
         let device = |(i, busy): (usize, &std::time::Duration)| Pair {
             what: prepared.spec.devices[i].name.clone(),
             predicted: prepared.score.device_busy[prepared.devices[i].index()].as_us(),
-            measured: busy.as_secs_f64() * 1e6 / items,
+            measured: busy.as_secs_f64() * 1e6 / items - regrouping[i],
             spread: 0.0,
         };
         let stage = |(i, timings): (usize, &divvy_exec::measure::Timings)| {
             let on = prepared.devices[prepared.spec.stages[i].device];
-            let size = prepared.groups[prepared.group_of[i]].size();
-            let costs = prepared.ops[i].iter().filter_map(|&op| problem.cost(op, on, size));
+            let Work { ops, size, .. } = &prepared.work[i];
+            let costs = ops.iter().filter_map(|&op| problem.cost(op, on, *size));
             let times = costs.map(|cost| cost.time);
             Pair {
                 what: prepared.spec.stages[i].model.name.clone(),
@@ -63,10 +72,9 @@ impl Comparison {
             }
         };
         let mut predicted_of = vec![0.0; problem.graph.op_count()];
-        for (stage, ops) in prepared.ops.iter().enumerate() {
+        for (stage, Work { ops, size, .. }) in prepared.work.iter().enumerate() {
             let on = prepared.devices[prepared.spec.stages[stage].device];
-            let size = prepared.groups[prepared.group_of[stage]].size();
-            let cost = |op: OpId| problem.cost(op, on, size).map_or(0.0, |cost| cost.time.as_us());
+            let cost = |op: OpId| problem.cost(op, on, *size).map_or(0.0, |cost| cost.time.as_us());
             ops.iter().for_each(|&op| predicted_of[op.index()] += cost(op));
         }
         let op = |(op, measured): (OpId, f64)| {
@@ -74,10 +82,13 @@ impl Comparison {
             let what = problem.graph.op_name(op).to_owned();
             Pair { what, predicted, measured, spread: 0.0 }
         };
+        let (regroups, stages) =
+            report.stages.iter().enumerate().partition::<Vec<_>, _>(|(stage, _)| is_regrouping(*stage));
         Comparison {
             value,
             devices: report.busy.iter().enumerate().map(device).collect(),
-            stages: report.stages.iter().enumerate().map(stage).collect(),
+            stages: stages.into_iter().map(stage).collect(),
+            regroups: regroups.into_iter().map(stage).collect(),
             ops: ops.unwrap_or_default().into_iter().map(op).collect(),
         }
     }

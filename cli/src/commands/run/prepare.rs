@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use divvy_core::hardware::DeviceKind;
-use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::ids::DeviceId;
 use divvy_core::input_error::{Code, InputError};
 use divvy_core::plan::Plan;
-use divvy_core::problem::Problem;
+use divvy_core::problem::{Objective, Problem};
 use divvy_core::rng::Rng;
 use divvy_core::score::Score;
 use divvy_exec::backend::StageModel;
@@ -15,19 +15,16 @@ use divvy_exec::cores::Cores;
 use divvy_exec::npy;
 use divvy_exec::program::{DeviceSpec, LinkSpec, ProgramSpec, StageSpec};
 use divvy_exec::tensor::{Element, HostTensor};
-use divvy_io::onnx::batch::with_batch;
-use divvy_io::onnx::cut::{CutPiece, Piece, cut};
-use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::pieces::{self, Cutting};
+use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{Graph, Model};
-use divvy_io::onnx::symbolic::Outlines;
 use divvy_io::onnx::weights::bring_in;
 use divvy_io::plan_file::PlanFile;
 use prost::Message;
 
-use super::groups::{Group, groups};
-use super::kernels::{Owners, marked};
+use super::groups::Share;
+use super::kernels::Owners;
+use super::stages::{self, Source, Work};
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::model_of_plan::model_of_plan;
@@ -50,12 +47,14 @@ pub(super) struct Prepared {
     pub(super) marked: ProgramSpec,
     /// The model in one piece, on all cores of the plan's devices.
     pub(super) whole: ProgramSpec,
-    /// For each stage, the ops of the problem in it.
-    pub(super) ops: Vec<Vec<OpId>>,
-    /// Which inputs of an item go together.
-    pub(super) groups: Vec<Group>,
-    /// For each stage, its group.
-    pub(super) group_of: Vec<usize>,
+    /// For each stage, what it does.
+    pub(super) work: Vec<Work>,
+    /// How many inputs an item has.
+    pub(super) together: usize,
+    /// For each input of the program, what it is of the item.
+    pub(super) fed: Vec<Share>,
+    /// For each result of the program, what it is of the item.
+    pub(super) given: Vec<Share>,
     /// For each device of the program, the device of the problem.
     pub(super) devices: Vec<DeviceId>,
     /// Where kernels belong.
@@ -65,9 +64,9 @@ pub(super) struct Prepared {
 }
 
 /// What to do with a plan that cannot be run.
-const RUNNABLE: &str = "run a latency, batch, pipeline or stream plan that can be cut";
+pub(super) const RUNNABLE: &str = "run a latency, batch, pipeline or stream plan that can be cut";
 
-fn fault(path: &str, message: impl Into<String>, fix: &str) -> Failure {
+pub(super) fn fault(path: &str, message: impl Into<String>, fix: &str) -> Failure {
     Failure::Input(path.to_owned(), InputError::new(Code::Contradiction, "run", message, fix).into())
 }
 
@@ -84,7 +83,6 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
             return Err(fault(&args.plan, message, RUNNABLE));
         }
     };
-    let groups = groups(&plan.problem, &plan.plan).map_err(|reason| fault(&args.plan, reason, RUNNABLE))?;
     let (path, mut model) = model_of_plan(args.model.as_deref(), &args.plan, plan)?;
     let mut warnings = Vec::new();
     fill_weights(&mut model, &path, args.seed, &mut warnings)?;
@@ -96,100 +94,52 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
     let inputs =
         inputs_of(graph, &facts.values.iter().map(|(k, v)| (k.as_str(), (v.element, &v.shape))).collect());
     let results: Vec<String> = graph.output.iter().map(|value| value.name().to_owned()).collect();
-    let base = ProgramSpec {
-        links: links(&plan.problem, &devices),
-        inputs: inputs.iter().map(|input| input.name.clone()).collect(),
-        results,
-        in_order: cutting == Cutting::Prompt && groups.len() == 1,
-        devices: specs,
-        stages: Vec::new(),
-    };
+    let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let owners = Owners::new(&plan.problem, graph);
-    let whole = whole(&model, &base);
-    let is_batch = matches!(plan.plan, Plan::Batch(_));
-    let (inputs_of_group, results_of_group) = (base.inputs.clone(), base.results.clone());
-    let mut spec = ProgramSpec { inputs: Vec::new(), results: Vec::new(), ..base };
-    let mut marked_spec = spec.clone();
-    let (mut ops, mut group_of) = (Vec::new(), Vec::new());
-    for (number, group) in groups.iter().enumerate() {
-        let prefix = if groups.len() > 1 { format!("group{number}:") } else { String::new() };
-        let size = is_batch.then(|| group.size());
-        let pieces = Pieces::new(args, plan, &path, &model, group, size, cutting)?;
-        for (spec, pieces) in [(&mut spec, &pieces.plain), (&mut marked_spec, &pieces.marked)] {
-            spec.inputs.extend(inputs_of_group.iter().map(|name| format!("{prefix}{name}")));
-            spec.results.extend(results_of_group.iter().map(|name| format!("{prefix}{name}")));
-            let stages: Vec<StageSpec> = pieces.iter().map(|piece| stage(piece, spec, &prefix)).collect();
-            spec.stages.extend(stages);
-        }
-        ops.extend(pieces.plain.iter().map(|piece| pieces.ops(piece, &owners)));
-        group_of.resize(ops.len(), number);
-    }
+    let source = Source {
+        plan_path: &args.plan,
+        plan,
+        path: &path,
+        model: &model,
+        inputs: &names,
+        results: &results,
+        devices: &specs,
+        owners: &owners,
+    };
+    let stages = match &plan.plan {
+        Plan::Batch(batch) => stages::of_groups(&source, batch)?,
+        _ => stages::of_one(&source, cutting)?,
+    };
+    let whole = whole(&model, &names, &results);
+    let share_names = |shares: &[Share]| shares.iter().map(|share| share.name.clone()).collect();
+    let spec = ProgramSpec {
+        links: links(&plan.problem, &devices),
+        inputs: share_names(&stages.inputs),
+        results: share_names(&stages.results),
+        in_order: cutting == Cutting::Prompt && stages.groups == 1,
+        devices: specs,
+        stages: stages.plain,
+    };
+    let together = match plan.problem.objective {
+        Objective::Batch { inputs } => inputs as usize,
+        _ => 1,
+    };
     Ok(Prepared {
         problem: plan.problem.clone(),
         score: verdict.score,
         is_stream: cutting == Cutting::Fewest,
+        marked: ProgramSpec { stages: stages.marked, ..spec.clone() },
         spec,
-        marked: marked_spec,
         whole,
-        ops,
-        groups,
-        group_of,
+        work: stages.work,
+        together,
+        fed: stages.inputs,
+        given: stages.results,
         devices,
         owners,
         inputs,
         warnings,
     })
-}
-
-/// The model of one group, cut.
-struct Pieces {
-    pieces: Vec<Piece>,
-    plain: Vec<CutPiece>,
-    /// The same with every node named by its position.
-    marked: Vec<CutPiece>,
-}
-
-impl Pieces {
-    fn new(
-        args: &RunArgs,
-        plan: &PlanFile,
-        path: &str,
-        model: &Model,
-        group: &Group,
-        size: Option<u32>,
-        cutting: Cutting,
-    ) -> Result<Pieces, Failure> {
-        let batched = |size| {
-            with_batch(model, size).map_err(|reason| {
-                fault(path, reason, "batch plans need a model whose inputs begin with a dimension of inputs")
-            })
-        };
-        let sized = size.map(batched).transpose()?;
-        let model = sized.as_ref().unwrap_or(model);
-        let empty = Graph::default();
-        let graph = model.graph.as_ref().unwrap_or(&empty);
-        let facts = infer(model, &plan.reading.dims);
-        let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
-        let pieces = pieces::pieces(&plan.problem, &group.plan, graph, &fixed, cutting)
-            .map_err(|reason| fault(&args.plan, reason, RUNNABLE))?;
-        let outlines = Outlines::new(model, &plan.reading.dims, &facts);
-        let cut_up = |model: Model| {
-            let cut = cut(&fixed.write_down(model, &pieces), &pieces, &outlines);
-            let mut cut = cut.map_err(|error| fault(path, error.to_string(), "choose another plan"))?;
-            cut.retain(|piece| !piece.outputs.is_empty());
-            Ok::<_, Failure>(cut)
-        };
-        let (plain, marked) = (cut_up(model.clone())?, cut_up(marked(model.clone()))?);
-        Ok(Pieces { plain, marked, pieces })
-    }
-
-    /// The ops of the problem in a piece, each once.
-    fn ops(&self, piece: &CutPiece, owners: &Owners) -> Vec<OpId> {
-        let found = self.pieces.iter().find(|other| other.name == piece.name);
-        let mut seen = HashSet::new();
-        let nodes = found.map_or(&[][..], |piece| &piece.nodes).iter();
-        nodes.filter_map(|&node| owners.of_nodes()[node]).filter(|op| seen.insert(*op)).collect()
-    }
 }
 
 /// Brings weights into the model; what is missing is made up, and said.
@@ -304,28 +254,18 @@ fn links(problem: &Problem, devices: &[DeviceId]) -> Vec<LinkSpec> {
     links
 }
 
-fn stage(piece: &CutPiece, base: &ProgramSpec, prefix: &str) -> StageSpec {
-    let device = base.devices.iter().position(|device| device.name == piece.device).unwrap_or(0);
-    let model = StageModel {
-        name: format!("{prefix}{}", piece.name),
-        bytes: piece.model.encode_to_vec(),
-        inputs: piece.inputs.clone(),
-        outputs: piece.outputs.clone(),
-    };
-    StageSpec { model, device, prefix: prefix.to_owned() }
-}
-
 /// The model in one piece, on every core that may be used.
-fn whole(model: &Model, base: &ProgramSpec) -> ProgramSpec {
+fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
+    let (inputs, results) = (inputs.to_vec(), results.to_vec());
     let model = StageModel {
         name: "whole model".into(),
         bytes: model.encode_to_vec(),
-        inputs: base.inputs.clone(),
-        outputs: base.results.clone(),
+        inputs: inputs.clone(),
+        outputs: results.clone(),
     };
     let device = DeviceSpec { name: "all cores".into(), cores: Cores::allowed() };
     let (devices, stages) = (vec![device], vec![StageSpec::new(model, 0)]);
-    ProgramSpec { devices, stages, links: Vec::new(), in_order: false, ..base.clone() }
+    ProgramSpec { devices, stages, inputs, results, ..ProgramSpec::default() }
 }
 
 /// What the model must be given.
@@ -350,7 +290,7 @@ pub(super) fn inputs(
     prepared: &Prepared,
     random: u64,
 ) -> Result<Vec<Vec<HostTensor>>, Failure> {
-    let together: usize = prepared.groups.iter().map(|group| group.inputs.len()).sum();
+    let together = prepared.together;
     if args.input.is_empty() {
         let random = if together > 1 { together as u64 } else { random };
         return (0..random)

@@ -44,7 +44,7 @@ pub(super) fn text(
         counted(report.items as usize, "item"),
         time(report.wall.as_secs_f64() * 1e6),
         counted(prepared.spec.devices.len(), "device"),
-        counted(prepared.spec.stages.len(), "stage"),
+        counted(compared.stages.len(), "stage"),
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
     if prepared.is_stream && compared.value.measured > 0.0 {
@@ -63,6 +63,11 @@ pub(super) fn text(
     }
     if report.handover.count() > 0 {
         text.push_str(&format!("  hand-over      {} (median)\n", time(report.handover.median())));
+    }
+    if !compared.regroups.is_empty() {
+        let whole: f64 = compared.regroups.iter().map(|pair| pair.measured).sum();
+        let places = counted(compared.regroups.len(), "place");
+        text.push_str(&format!("  regrouping     {} an item, in {places}\n", time(whole)));
     }
     if let Some(worst) = verified {
         text.push_str(&format!(
@@ -98,11 +103,15 @@ pub(super) fn json(
         object["cores"] = json!(device.cores.to_string());
         object
     });
+    let regroups = compared.regroups.iter();
+    let regroups =
+        regroups.map(|pair| json!({"name": pair.what, "measured_us": pair.measured, "spread": pair.spread}));
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
         "value": pair(&compared.value), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
+        "regroups": regroups.collect::<Vec<_>>(),
         "latency_us": report.latency.median(), "latency_99_us": report.latency.quantile(0.99),
         "handover_us": (report.handover.count() > 0).then(|| report.handover.median()),
         "largest_difference": verified,

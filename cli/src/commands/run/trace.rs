@@ -64,6 +64,8 @@ pub(super) fn write(
     let mut times: BTreeMap<OpId, Vec<f64>> = BTreeMap::new();
     for span in report.spans.iter().filter(|span| span.item == last) {
         match span.what {
+            // Putting inputs together anew is no op of the problem's.
+            Happened::Stage(stage) if prepared.work[stage].regroups_for.is_some() => {}
             Happened::Stage(stage) => {
                 let device = hardware.device_name(prepared.devices[prepared.marked.stages[stage].device]);
                 let runs = running.kernels(stage).map_err(|error| Failure::Environment(error.to_string()))?;

@@ -1,0 +1,105 @@
+//! What a run leaves: a report, or a failure.
+
+use std::time::Duration;
+
+use crate::measure::Timings;
+
+/// The most timings that are kept of one stage; the oldest go first.
+const MOST_TIMINGS: usize = 1 << 14;
+
+/// What a run ended with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stage `{stage}` on `{device}` failed{}{}: {cause}", at_op(.op), at_item(.item))]
+pub struct Failure {
+    /// The stage or link.
+    pub stage: String,
+    /// Its device.
+    pub device: String,
+    /// The node of the model, where the backend tells.
+    pub op: Option<String>,
+    /// The item; none while loading.
+    pub item: Option<u64>,
+    /// What went wrong.
+    pub cause: String,
+}
+
+fn at_op(op: &Option<String>) -> String {
+    op.as_ref().map_or(String::new(), |op| format!(" at `{op}`"))
+}
+
+fn at_item(item: &Option<u64>) -> String {
+    item.map_or(" while loading".to_owned(), |item| format!(" on item {item}"))
+}
+
+/// Something that happened: a stage of an item, or a value on a link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// What.
+    pub what: Happened,
+    /// The item.
+    pub item: u64,
+    /// Microseconds since the program was started.
+    pub start_us: f64,
+    /// Microseconds since the program was started.
+    pub end_us: f64,
+}
+
+/// What a [`Span`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A stage ran.
+    Stage(usize),
+    /// An output of a stage went over a link.
+    Sent {
+        /// The stage that made it.
+        stage: usize,
+        /// Which of its outputs.
+        output: usize,
+        /// The link.
+        link: usize,
+    },
+}
+
+/// What was measured of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How many items came out.
+    pub items: u64,
+    /// Whether it was cancelled, so that some did not.
+    pub cancelled: bool,
+    /// From the first item's start to the last one's end.
+    pub wall: Duration,
+    /// From one item's end to the next one's, on average; none with fewer than two items.
+    pub period: Option<Duration>,
+    /// For each item that is remembered, the time from its admission to its end.
+    pub latency: Timings,
+    /// For each stage, how long it ran.
+    pub stages: Vec<Timings>,
+    /// For each device, how long it was busy.
+    pub busy: Vec<Duration>,
+    /// From the moment a stage was ready to its start, where its device had nothing else to do.
+    pub handover: Timings,
+    /// Spans of the items that were asked for.
+    pub spans: Vec<Span>,
+}
+
+/// What one device measured. Only its own thread writes while a run is on.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// For each stage of the program, recent timings and where the next goes.
+    pub(super) stages: Vec<(Vec<f64>, usize)>,
+    pub(super) busy: Duration,
+    pub(super) handover: (Vec<f64>, usize),
+    pub(super) spans: Vec<Span>,
+}
+
+/// Keeps one more timing.
+pub(super) fn remember(list: &mut (Vec<f64>, usize), value: f64) {
+    let (values, next) = list;
+    if values.len() < MOST_TIMINGS {
+        values.push(value);
+    } else {
+        values[*next] = value;
+    }
+    *next = (*next + 1) % MOST_TIMINGS;
+}
