@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
-use crate::makespan::relaxations::divisions::{self, Flow};
+use crate::makespan::relaxations::divisions::{self, Flow, Window};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::makespan::relaxations::last_loads::{self, LastLoads};
 use crate::makespan::relaxations::segments::{self, Prices, Segments};
@@ -106,12 +106,15 @@ pub enum Evidence {
         /// The rows.
         rows: Vec<Multiple>,
     },
-    /// Weights for devices and flows along edges, which price every batch: `batch`.
+    /// Weights for devices, flows along edges and work within windows, which price every batch: `batch`.
     Divisions {
         /// One weight per device.
         weights: Vec<u64>,
         /// The edges that inputs pass.
         flows: Vec<Flow>,
+        /// The work of devices between two ops.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        windows: Vec<Window>,
     },
     /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
     Cover {
@@ -245,7 +248,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
-        Evidence::Divisions { weights, flows } => divisions::proven(problem, weights, flows),
+        Evidence::Divisions { weights, flows, windows } => {
+            divisions::proven(problem, weights, flows, windows)
+        }
         Evidence::Cover { merged, threshold_ps, prices, groups } => {
             cover::proven(problem, *merged, *threshold_ps, prices, groups)
         }

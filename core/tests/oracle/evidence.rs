@@ -3,7 +3,7 @@
 use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
-use divvy_core::makespan::relaxations::divisions::Flow;
+use divvy_core::makespan::relaxations::divisions::{Flow, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::period::relaxations::united::Union;
 use divvy_core::rng::Rng;
@@ -42,13 +42,11 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all
 }
 
-/// Random weights and flows along edges, with prices as likely as not.
+/// Random weights, flows along edges, with prices as likely as not, and windows between the ends of chains.
 fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
-    let edges: Vec<(OpId, OpId)> = chains(model)
-        .into_iter()
-        .filter(|chain| chain.len() == 2)
-        .map(|chain| (chain[0], chain[1]))
-        .collect();
+    let chains = chains(model);
+    let edges: Vec<(OpId, OpId)> =
+        chains.iter().filter(|chain| chain.len() == 2).map(|chain| (chain[0], chain[1])).collect();
     let most = *rng.pick(&[0, 1, 4]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
     let sizes = model.batch_sizes_of_classes();
@@ -60,7 +58,17 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
         let prices = if rng.chance(0.7) { (0..sizes).map(|_| price(rng)).collect() } else { Vec::new() };
         flows.push(Flow { from, to, times: rng.between(0, 4), prices });
     }
-    Evidence::Divisions { weights, flows }
+    let mut windows = Vec::new();
+    for _ in 0..rng.below(4) {
+        let chain = rng.pick(&chains);
+        let (first, last) = (chain[0], chain[chain.len() - 1]);
+        // A chain of one op has but one end in the network.
+        let from = (chain.len() > 1 && rng.chance(0.7)).then_some(first);
+        let to = rng.chance(0.7).then_some(last);
+        let device = DeviceId(rng.below(model.devices) as u32);
+        windows.push(Window { from, to, device, times: rng.between(0, 4) });
+    }
+    Evidence::Divisions { weights, flows, windows }
 }
 
 /// Random unions at a random threshold, few enough that some follow.

@@ -5,7 +5,10 @@
 //! * the batches of a device do not overlap: C ≥ Σ of their times (times weight λ_u);
 //! * every input l passes an edge i → j: start_j(l) ≥ start_i(l) + time of its batch of i + its delay (times F_e, for
 //!   each input);
-//! * C ≥ start_i(l) + time of its batch of i + its way out (times G_i, for each input).
+//! * C ≥ start_i(l) + time of its batch of i + its way out (times G_i, for each input);
+//! * between its batch of i and its batch of j, where i leads to j, an input is part of every batch of the ops between them
+//!   that it needs; those on one device u do not overlap: start_j(l) ≥ start_i(l) + time of its batch of i + Σ of the
+//!   times of its batches on u in between. Without i: since the beginning. Without j: until C (times W, for each input).
 //!
 //! G_i is what flows into i beyond what flows out, so that no start is left with a factor above 0; what flows out beyond
 //! what flows in, H_i, multiplies start_i(l) ≥ the arrival of the network's inputs. The sum over everything is
@@ -14,8 +17,11 @@
 //! of the producer's batches: between a batch of a inputs on u and one of b inputs on another device v at least max(1, a + b − L)
 //! inputs move, so with q(v, b) = max over (u, a) of p(u, a) − that delay, the producer pays p(u, a) and the consumer −q(v, b)
 //! for each input. What is left is the cheapest division of each op's inputs over devices, one size each: a knapsack,
-//! solved exactly. Prices and delays are by class of devices and size; two batches of one class count as near. Memory
+//! solved exactly. A window counts as a flow from i to j, and every batch on u in between costs W·t for each of its inputs.
+//! Prices and delays are by class of devices and size; two batches of one class count as near. Memory
 //! and colocation are left out. All in integers.
+
+use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +51,20 @@ pub struct Flow {
     pub prices: Vec<i64>,
 }
 
+/// Two ops, or one and an end of the schedule, and the work of a device between them, so many times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// The op behind whose batch it begins; none: it begins with the schedule.
+    pub from: Option<OpId>,
+    /// The op before whose batch it ends; none: it ends with the schedule.
+    pub to: Option<OpId>,
+    /// The device.
+    pub device: DeviceId,
+    /// How many times.
+    pub times: u64,
+}
+
 /// A size that a class of devices supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -67,15 +87,22 @@ pub struct BatchPrices {
     inputs: u32,
     slots: Vec<Slot>,
     weights: Vec<u64>,
-    /// For each op and slot, all but the weight of the device.
+    /// For each op and slot, all but what depends on the device.
     own: Vec<Option<i128>>,
+    /// For each op and device, how many times its batch is part of a window.
+    within: Vec<u64>,
     times: Vec<u64>,
     divisor: i128,
 }
 
 impl BatchPrices {
     /// Works the prices out; an error if the evidence is none.
-    pub fn new(problem: &Problem, weights: &[u64], flows: &[Flow]) -> Result<BatchPrices, String> {
+    pub fn new(
+        problem: &Problem,
+        weights: &[u64],
+        flows: &[Flow],
+        windows: &[Window],
+    ) -> Result<BatchPrices, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
         };
@@ -95,8 +122,20 @@ impl BatchPrices {
             through[flow.from.index()].1 += u128::from(flow.times);
             through[flow.to.index()].0 += u128::from(flow.times);
         }
+        let within = work_within(problem, windows)?;
+        let mut open = 0u128;
+        for window in windows {
+            let times = u128::from(window.times);
+            if let Some(from) = window.from {
+                through[from.index()].1 += times;
+            }
+            match window.to {
+                Some(to) => through[to.index()].0 += times,
+                None => open += times,
+            }
+        }
         let ends: u128 = through.iter().map(|(entering, leaving)| entering.saturating_sub(*leaving)).sum();
-        let divisor = weights.iter().map(|&weight| u128::from(weight)).sum::<u128>() + ends;
+        let divisor = weights.iter().map(|&weight| u128::from(weight)).sum::<u128>() + ends + open;
         let divisor = i128::try_from(divisor * u128::from(inputs)).map_err(|_| too_large())?;
         if divisor == 0 {
             return Err("all weights are zero".to_owned());
@@ -104,6 +143,7 @@ impl BatchPrices {
         let mut prices = BatchPrices {
             inputs,
             own: vec![None; ops * slots.len()],
+            within,
             times: vec![0; ops * slots.len()],
             slots,
             weights: weights.to_vec(),
@@ -235,8 +275,14 @@ impl BatchPrices {
     /// is no such batch.
     pub fn batch(&self, op: usize, device: usize, slot: usize) -> Option<i128> {
         let place = op * self.slots.len() + slot;
-        let work = i128::from(self.weights[device]) * i128::from(self.inputs);
+        let within = self.within_of(op, device);
+        let work = i128::from(self.weights[device]) * i128::from(self.inputs)
+            + i128::from(within) * i128::from(self.slots[slot].size);
         self.own[place]?.checked_add(work.checked_mul(i128::from(self.times[place]))?)
+    }
+
+    fn within_of(&self, op: usize, device: usize) -> u64 {
+        self.within[op * self.weights.len() + device]
     }
 
     /// How many units make a picosecond of the finish.
@@ -279,12 +325,13 @@ impl BatchPrices {
         total: usize,
         most_alike: usize,
     ) -> Result<i128, String> {
-        let mut alike: std::collections::HashMap<(usize, u64), usize> = std::collections::HashMap::new();
+        let mut alike: HashMap<(usize, u64, u64), usize> = HashMap::new();
         let mut cheapest: Vec<Option<i128>> = vec![None; total + 1];
         cheapest[0] = Some(0);
         for device in problem.devices_for(op) {
             let class = problem.hardware.class_of(device).index();
-            let seen = alike.entry((class, self.weights[device.index()])).or_default();
+            let within = self.within_of(op.index(), device.index());
+            let seen = alike.entry((class, self.weights[device.index()], within)).or_default();
             *seen += 1;
             // Of devices that cost the same, no division uses more than this.
             if *seen > most_alike {
@@ -309,9 +356,65 @@ impl BatchPrices {
     }
 }
 
-/// What weights and flows prove.
-pub(crate) fn proven(problem: &Problem, weights: &[u64], flows: &[Flow]) -> Result<Time, String> {
-    BatchPrices::new(problem, weights, flows)?.proven(problem)
+/// What weights, flows and windows prove.
+pub(crate) fn proven(
+    problem: &Problem,
+    weights: &[u64],
+    flows: &[Flow],
+    windows: &[Window],
+) -> Result<Time, String> {
+    BatchPrices::new(problem, weights, flows, windows)?.proven(problem)
+}
+
+/// For each op and device, how many times the op's batch there is part of a window.
+fn work_within(problem: &Problem, windows: &[Window]) -> Result<Vec<u64>, String> {
+    let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
+    if windows.len() as u128 * ops as u128 > MOST_STEPS {
+        return Err(format!("{} windows are too many", windows.len()));
+    }
+    let mut within = vec![0u64; ops * devices];
+    let mut behind: HashMap<OpId, Vec<bool>> = HashMap::new();
+    let mut before: HashMap<OpId, Vec<bool>> = HashMap::new();
+    for window in windows {
+        let exists = |op: Option<OpId>| op.is_none_or(|op| op.index() < ops);
+        let known = exists(window.from) && exists(window.to) && window.device.index() < devices;
+        if !known || window.times > MOST_TIMES {
+            return Err("a window names an op or a device that does not exist, or is too large".to_owned());
+        }
+        let follows =
+            window.from.map(|from| &*behind.entry(from).or_insert_with(|| reached(problem, from, true)));
+        let leads = window.to.map(|to| &*before.entry(to).or_insert_with(|| reached(problem, to, false)));
+        if let (Some(from), Some(to), Some(follows)) = (window.from, window.to, follows)
+            && !follows[to.index()]
+        {
+            let (from, to) = (problem.graph.op_name(from), problem.graph.op_name(to));
+            return Err(format!("`{from}` does not lead to `{to}`"));
+        }
+        for op in 0..ops {
+            if follows.is_none_or(|follows| follows[op]) && leads.is_none_or(|leads| leads[op]) {
+                let place = &mut within[op * devices + window.device.index()];
+                *place = place.checked_add(window.times).ok_or_else(too_large)?;
+            }
+        }
+    }
+    Ok(within)
+}
+
+/// Which ops an op leads to, or is led to by.
+fn reached(problem: &Problem, op: OpId, forward: bool) -> Vec<bool> {
+    let graph = &problem.graph;
+    let mut reached = vec![false; graph.op_count()];
+    let mut open = vec![op];
+    while let Some(op) = open.pop() {
+        let next: Vec<OpId> =
+            if forward { graph.successors(op).collect() } else { graph.predecessors(op).collect() };
+        for op in next {
+            if !std::mem::replace(&mut reached[op.index()], true) {
+                open.push(op);
+            }
+        }
+    }
+    reached
 }
 
 /// The ways between classes: of all between their devices, those that can be the fastest for some number of bytes.

@@ -125,6 +125,26 @@ impl Planner for BHeft {
     }
 }
 
+/// A search over strings of devices, from the one that has every op on its fastest device.
+fn walk_strings(
+    run: &mut Run<'_>,
+    search: fn(&mut DivisionString<'_>, &mut Walk<'_, '_, '_>, &mut Rng),
+) -> StopReason {
+    let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
+    let memory = Memory::new(run.problem, &tables);
+    let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
+        return StopReason::Finished;
+    };
+    let mut rng = Rng::new(run.budget.seed);
+    let mut walk = Walk::new(run, &tables, string.schedule());
+    if string.len() == 0 {
+        walk.end();
+        return StopReason::Finished;
+    }
+    search(&mut string, &mut walk, &mut rng);
+    walk.end()
+}
+
 /// Random steps whose worsenings set the first temperature of `annealing`.
 const SAMPLES: usize = 200;
 /// Its first temperature as a share of the mean worsening: higher ones only undo the start.
@@ -152,28 +172,21 @@ impl Planner for Annealing {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-        let memory = Memory::new(run.problem, &tables);
-        let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
-            return StopReason::Finished;
-        };
-        let mut rng = Rng::new(run.budget.seed);
-        let mut walk = Walk::new(run, &tables, string.schedule());
-        if string.len() == 0 {
-            walk.end();
-            return StopReason::Finished;
+        walk_strings(run, anneal)
+    }
+}
+
+/// Simulated annealing, until the walk ends.
+fn anneal(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) {
+    let first = WARMTH * mean_worsening(string, walk, rng);
+    while walk.goes_on() {
+        let temperature = first * COOLING.powf(walk.progress());
+        let change = string.change(rng.below(string.len()), rng);
+        let slack = -temperature * (1.0 - rng.unit()).ln();
+        let limit = string.schedule().value().saturating_add(slack as u64).min(NEVER - 1);
+        if string.try_changes(&[change], limit) {
+            walk.note(string.schedule());
         }
-        let first = WARMTH * mean_worsening(&mut string, &mut walk, &mut rng);
-        while walk.goes_on() {
-            let temperature = first * COOLING.powf(walk.progress());
-            let change = string.change(rng.below(string.len()), &mut rng);
-            let slack = -temperature * (1.0 - rng.unit()).ln();
-            let limit = string.schedule().value().saturating_add(slack as u64).min(NEVER - 1);
-            if string.try_changes(&[change], limit) {
-                walk.note(string.schedule());
-            }
-        }
-        walk.end()
     }
 }
 
@@ -223,31 +236,24 @@ impl Planner for Ea {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-        let memory = Memory::new(run.problem, &tables);
-        let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
-            return StopReason::Finished;
-        };
-        let mut rng = Rng::new(run.budget.seed);
-        let mut walk = Walk::new(run, &tables, string.schedule());
-        if string.len() == 0 {
-            walk.end();
-            return StopReason::Finished;
-        }
-        let mut changes = Vec::new();
-        while walk.goes_on() {
-            changes.clear();
-            let chance = 1.0 / string.len() as f64;
-            while changes.is_empty() {
-                for gene in (0..string.len()).filter(|_| rng.chance(chance)).collect::<Vec<_>>() {
-                    changes.push(string.change(gene, &mut rng));
-                }
-            }
-            if string.try_changes(&changes, string.schedule().value()) {
-                walk.note(string.schedule());
+        walk_strings(run, evolve)
+    }
+}
+
+/// Random changes, as many as come, kept if not worse, until the walk ends.
+fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) {
+    let mut changes = Vec::new();
+    while walk.goes_on() {
+        changes.clear();
+        let chance = 1.0 / string.len() as f64;
+        while changes.is_empty() {
+            for gene in (0..string.len()).filter(|_| rng.chance(chance)).collect::<Vec<_>>() {
+                changes.push(string.change(gene, rng));
             }
         }
-        walk.end()
+        if string.try_changes(&changes, string.schedule().value()) {
+            walk.note(string.schedule());
+        }
     }
 }
 

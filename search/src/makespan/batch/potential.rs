@@ -21,11 +21,13 @@ impl Potential {
         let mut potential =
             Potential { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
         let known = outcome.certificates.iter().filter_map(|certificate| match &certificate.evidence {
-            Evidence::Divisions { weights, flows } => Some((certificate.value_ps, weights, flows)),
+            Evidence::Divisions { weights, flows, windows } => {
+                Some((certificate.value_ps, weights, flows, windows))
+            }
             _ => None,
         });
-        let Some((_, weights, flows)) = known.max_by_key(|known| known.0) else { return potential };
-        let Ok(prices) = BatchPrices::new(problem, weights, flows) else { return potential };
+        let Some((_, weights, flows, windows)) = known.max_by_key(|known| known.0) else { return potential };
+        let Ok(prices) = BatchPrices::new(problem, weights, flows, windows) else { return potential };
         for device in problem.hardware.devices() {
             let class = problem.hardware.class_of(device).index();
             for (number, slot) in prices.slots().iter().enumerate() {

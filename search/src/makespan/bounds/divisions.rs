@@ -4,13 +4,15 @@
 //! HiGHS; their duals are proved in integers by `core/src/makespan/relaxations/divisions.rs`, whose head says why they hold.
 //! `division-area` has the load of each class alone. `division-lp` adds, for the mean over all inputs, the start of each op,
 //! the time of the batch that an input is part of, and its delays: large batches save work and take long, small ones the
-//! other way round, and no division is good at both.
+//! other way round, and no division is good at both. Rows about the work of one device between two ops are far more than
+//! bind: after every solve the program takes in those that its solution violates most.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use divvy_core::certificate::Evidence;
-use divvy_core::ids::OpId;
-use divvy_core::makespan::relaxations::divisions::{Flow, Slot, Ways, slots};
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::makespan::relaxations::divisions::{Flow, Slot, Ways, Window, slots};
 use divvy_core::problem::{Objective, Problem};
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
@@ -23,6 +25,12 @@ const MOST_DIVISIONS: usize = 300;
 const MOST_CARRIED: usize = 120_000;
 /// More columns than this are refused.
 const MOST_COLUMNS: usize = 400_000;
+/// With more ops than this, work between two ops is left out.
+const MOST_OPS_WITH_WINDOWS: usize = 400;
+/// Windows taken in after a solve, for each op.
+const WINDOWS_PER_OP: usize = 3;
+/// Violations below this part of the end do not count.
+const LEAST_VIOLATION: f64 = 1e-6;
 /// Dual factors are counted in this many parts.
 const PARTS: f64 = (1u64 << 30) as f64;
 
@@ -42,7 +50,7 @@ impl Bound for DivisionArea {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        prove(run, self.name(), Detail::Loads);
+        prove(run, self.name(), Detail::Loads, false);
     }
 }
 
@@ -66,18 +74,21 @@ impl Bound for DivisionLp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let known = |run: &Run<'_>, detail: Detail| {
-            let all = run.outcome().certificates.iter();
-            let mut certificates = all.filter(|known| known.bound == self.name());
-            certificates.any(|known| match &known.evidence {
-                Evidence::Divisions { flows, .. } => {
-                    detail == Detail::Paths || flows.iter().any(|flow| !flow.prices.is_empty())
-                }
-                _ => false,
-            })
+        let Ok(shapes) = Shapes::new(run.problem) else { return };
+        // The last of them goes on to windows.
+        let details: &[Detail] =
+            if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
+        let all = run.outcome().certificates.iter().filter(|known| known.bound == self.name());
+        let has_flows = |evidence: &Evidence| match evidence {
+            Evidence::Divisions { flows, windows, .. } => {
+                let carries = flows.iter().any(|flow| !flow.prices.is_empty());
+                Some(if !windows.is_empty() || carries { details.len() } else { 1 })
+            }
+            _ => None,
         };
-        for detail in [Detail::Paths, Detail::Delays] {
-            if !known(run, detail) && !run.budget.is_spent() && !prove(run, self.name(), detail) {
+        let known = all.filter_map(|known| has_flows(&known.evidence)).max().unwrap_or(0);
+        for &detail in &details[known.min(details.len())..] {
+            if run.budget.is_spent() || !prove(run, self.name(), detail, details.last() == Some(&detail)) {
                 break;
             }
         }
@@ -92,30 +103,38 @@ enum Detail {
     Delays,
 }
 
-/// Solves a program and proves its dual; false if it was not solved to the end.
-fn prove(run: &mut Run<'_>, name: &str, detail: Detail) -> bool {
+/// Solves a program and proves its dual, again and again as it takes in windows, if it is to; false if it was not solved at
+/// all.
+fn prove(run: &mut Run<'_>, name: &str, detail: Detail, takes_windows: bool) -> bool {
     let Ok(shapes) = Shapes::new(run.problem) else { return false };
-    let carried = shapes.edges.len() * shapes.slots.len().pow(2);
-    if detail == Detail::Delays && carried > MOST_CARRIED {
-        return false;
-    }
     let mut built = Built::new(run.problem, &shapes, detail);
-    let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
     let options = Options {
-        time: left,
+        time: run.budget.time.saturating_sub(run.budget.start.elapsed()),
         threads: run.budget.threads,
         seed: run.budget.seed,
         absolute_gap: 0.0,
         nodes: None,
     };
     let program = std::mem::take(&mut built.program);
-    let solution = Solver::new(&program, &options).and_then(|mut solver| solver.solve());
-    let Some(solution) = solution.ok().filter(|solution| solution.status == Status::Optimal) else {
-        return false;
-    };
-    let evidence = built.evidence(run.problem, &shapes, &solution.row_duals);
-    run.prove(name, evidence);
-    true
+    let Ok(mut solver) = Solver::new(&program, &options) else { return false };
+    let reach = (takes_windows && shapes.divisions.len() <= MOST_OPS_WITH_WINDOWS).then(|| shapes.reach());
+    let mut is_solved = false;
+    loop {
+        let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
+        let solution = solver.set_time(left.max(Duration::from_millis(1))).and_then(|()| solver.solve());
+        let Some(solution) = solution.ok().filter(|solution| solution.status == Status::Optimal) else {
+            return is_solved;
+        };
+        is_solved = true;
+        let evidence = built.evidence(run.problem, &shapes, &solution.row_duals);
+        run.prove(name, evidence);
+        let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else { return true };
+        let rows = built.violated(&shapes, reach, values);
+        let rows = rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY));
+        if rows.len() == 0 || run.budget.is_spent() || solver.add_rows(rows).is_err() {
+            return true;
+        }
+    }
 }
 
 /// How many batches of each slot.
@@ -131,6 +150,8 @@ struct Shapes {
     divisions: Vec<Vec<Division>>,
     /// Producer, consumer, bytes of the largest tensor between them.
     edges: Vec<(usize, usize, u64)>,
+    /// The ops, each behind those it reads from.
+    order: Vec<usize>,
 }
 
 impl Shapes {
@@ -168,7 +189,26 @@ impl Shapes {
         if columns > MOST_COLUMNS {
             return Err(format!("the program has {columns} columns, {MOST_COLUMNS} is the most"));
         }
-        Ok(Shapes { inputs, slots, devices, divisions, edges: edges(problem) })
+        Ok(Shapes { inputs, slots, devices, divisions, edges: edges(problem), order: order(problem) })
+    }
+
+    /// Whether there are few enough columns for what edges carry.
+    fn can_carry(&self) -> bool {
+        self.edges.len() * self.slots.len().pow(2) <= MOST_CARRIED
+    }
+
+    /// For each op, whether it leads to each other.
+    fn reach(&self) -> Vec<Vec<bool>> {
+        let ops = self.divisions.len();
+        let mut reach = vec![vec![false; ops]; ops];
+        for &op in self.order.iter().rev() {
+            for &(_, to, _) in self.edges.iter().filter(|(from, ..)| *from == op) {
+                let further = reach[to].clone();
+                reach[op].iter_mut().zip(further).for_each(|(known, new)| *known |= new);
+                reach[op][to] = true;
+            }
+        }
+        reach
     }
 }
 
@@ -205,6 +245,10 @@ fn all_divisions(
     Ok(found)
 }
 
+fn order(problem: &Problem) -> Vec<usize> {
+    problem.graph.order().iter().map(|op| op.index()).collect()
+}
+
 fn edges(problem: &Problem) -> Vec<(usize, usize, u64)> {
     let graph = &problem.graph;
     let mut edges: HashMap<(usize, usize), u64> = HashMap::new();
@@ -230,6 +274,13 @@ struct Built {
     loads: Vec<usize>,
     /// For each edge its row, and the first row of its producer's margins.
     edges: Vec<(usize, Option<usize>)>,
+    end: Column,
+    starts: Vec<Column>,
+    /// For each op and class, the mean over inputs of the time of the batch that they are part of, if it is of the class.
+    means: Vec<Vec<(Column, f64)>>,
+    /// The windows so far: two ops, and a class. Their rows are the last ones.
+    windows: Vec<(Option<usize>, Option<usize>, usize)>,
+    first_window: usize,
 }
 
 impl Built {
@@ -267,24 +318,37 @@ impl Built {
             loads.push(program.row_count());
             program.at_least(0.0, &terms);
         }
-        let mut built = Built { program, unit, loads, edges: Vec::new() };
+        let mut built = Built {
+            program,
+            unit,
+            loads,
+            edges: Vec::new(),
+            end,
+            starts: Vec::new(),
+            means: Vec::new(),
+            windows: Vec::new(),
+            first_window: 0,
+        };
         if detail >= Detail::Paths {
             let starts: Vec<Column> =
                 (0..ops).map(|_| built.program.column(0.0, f64::INFINITY, 0.0)).collect();
-            // The mean over inputs of the time of the batch that they are part of.
-            let mean = |op: usize| -> Vec<(Column, f64)> {
+            let mean_of = |op: usize, class: usize| -> Vec<(Column, f64)> {
                 let each = shapes.divisions[op].iter().zip(&divided[op]);
                 each.map(|(division, &column)| {
-                    let sum: f64 = division
-                        .iter()
-                        .map(|&(slot, n)| {
-                            f64::from(n * shapes.slots[slot].size) * time(op, shapes.slots[slot])
-                        })
-                        .sum();
-                    (column, -sum / inputs / unit)
+                    let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
+                    let times = here.map(|&(slot, n)| {
+                        f64::from(n * shapes.slots[slot].size) * time(op, shapes.slots[slot])
+                    });
+                    (column, -times.sum::<f64>() / inputs / unit)
                 })
+                .filter(|&(_, factor)| factor < 0.0)
                 .collect()
             };
+            let classes = shapes.devices.len();
+            built.means = (0..ops * classes).map(|place| mean_of(place / classes, place % classes)).collect();
+            built.starts.clone_from(&starts);
+            let means = built.means.clone();
+            let mean = |op: usize| united(&means[op * classes..][..classes]);
             for (op, &start) in starts.iter().enumerate() {
                 let mut terms = mean(op);
                 terms.extend([(end, 1.0), (start, -1.0)]);
@@ -300,7 +364,74 @@ impl Built {
                 built.program.at_least(0.0, &terms);
             }
         }
+        built.first_window = built.program.row_count();
         built
+    }
+
+    /// The terms of the windows that a solution violates most, which are taken in.
+    fn violated(&mut self, shapes: &Shapes, reach: &[Vec<bool>], values: &[f64]) -> Vec<Vec<(Column, f64)>> {
+        let (ops, classes) = (shapes.divisions.len(), shapes.devices.len());
+        let value = |column: Column| values[column.index()];
+        let mean = |place: usize| -> f64 {
+            self.means[place].iter().map(|&(column, factor)| -factor * value(column)).sum()
+        };
+        let means: Vec<f64> = (0..ops * classes).map(mean).collect();
+        let start = |op: usize| value(self.starts[op]);
+        let ended = |op: usize| start(op) + means[op * classes..][..classes].iter().sum::<f64>();
+        let least = value(self.end) * LEAST_VIOLATION;
+        let mut found: Vec<(f64, Option<usize>, Option<usize>, usize)> = Vec::new();
+        let mut loads = vec![0.0; ops * classes];
+        for from in std::iter::once(None).chain((0..ops).map(Some)) {
+            let follows: Vec<usize> = (shapes.order.iter().copied())
+                .filter(|&op| from.is_none_or(|from: usize| reach[from][op]))
+                .collect();
+            // For each op, the work of each class that leads to it; in the last place, all of it.
+            loads.fill(0.0);
+            let mut all = vec![0.0; classes];
+            for &op in &follows {
+                let own = &means[op * classes..][..classes];
+                all.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+                for &to in follows.iter().filter(|&&to| reach[op][to]) {
+                    loads[to * classes..][..classes].iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+                }
+            }
+            let begin = from.map_or(0.0, ended);
+            for class in 0..classes {
+                let devices = shapes.devices[class].max(1) as f64;
+                let mut look = |to: Option<usize>, load: f64, room: f64| {
+                    if load / devices - room > least {
+                        found.push((load / devices - room, from, to, class));
+                    }
+                };
+                look(None, all[class], value(self.end) - begin);
+                follows.iter().for_each(|&to| look(Some(to), loads[to * classes + class], start(to) - begin));
+            }
+        }
+        let mut new: Vec<_> = found
+            .into_iter()
+            .filter(|&(_, from, to, class)| !self.windows.contains(&(from, to, class)))
+            .collect();
+        new.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2, a.3).cmp(&(b.1, b.2, b.3))));
+        new.truncate(WINDOWS_PER_OP * ops.max(30));
+        let mut rows = Vec::with_capacity(new.len());
+        for (_, from, to, class) in new {
+            let devices = shapes.devices[class].max(1) as f64;
+            let mut terms = vec![(to.map_or(self.end, |to| self.starts[to]), 1.0)];
+            if let Some(from) = from {
+                terms.push((self.starts[from], -1.0));
+                terms.extend(united(&self.means[from * classes..][..classes]));
+            }
+            for op in 0..ops {
+                let follows = from.is_none_or(|from| reach[from][op]);
+                if follows && to.is_none_or(|to| reach[op][to]) {
+                    let work = self.means[op * classes + class].iter();
+                    terms.extend(work.map(|&(column, factor)| (column, factor / devices)));
+                }
+            }
+            rows.push(terms);
+            self.windows.push((from, to, class));
+        }
+        rows
     }
 
     /// Columns for the share of inputs that go from a slot of the producer to one of the consumer; returns the first of the
@@ -370,6 +501,28 @@ impl Built {
             };
             flows.push(Flow { from: OpId::new(from), to: OpId::new(to), times, prices });
         }
-        Evidence::Divisions { weights, flows }
+        let mut windows = Vec::new();
+        for (&(from, to, class), &dual) in self.windows.iter().zip(&duals[self.first_window..]) {
+            let times = parts(dual / shapes.devices[class].max(1) as f64);
+            let of_class = |&device: &DeviceId| problem.hardware.class_of(device).index() == class;
+            for device in problem.hardware.devices().filter(of_class).filter(|_| times > 0) {
+                windows.push(Window { from: from.map(OpId::new), to: to.map(OpId::new), device, times });
+            }
+        }
+        Evidence::Divisions { weights, flows, windows }
     }
+}
+
+/// Terms of one op by class, with one factor for each column.
+fn united(means: &[Vec<(Column, f64)>]) -> Vec<(Column, f64)> {
+    let mut terms: Vec<(Column, f64)> = means.iter().flatten().copied().collect();
+    terms.sort_by_key(|(column, _)| column.index());
+    terms.dedup_by(|next, kept| {
+        let same = next.0.index() == kept.0.index();
+        if same {
+            kept.1 += next.1;
+        }
+        same
+    });
+    terms
 }
