@@ -5,7 +5,11 @@ mod oracle;
 
 use std::time::Duration;
 
+use divvy_core::certificate::{Evidence, verify};
+use divvy_core::generate::{RwnnOptions, rwnn};
+use divvy_core::graph::Graph;
 use divvy_core::outcome::Budget;
+use divvy_core::problem::{Objective, OwnHardware, Problem};
 use divvy_core::units::Time;
 use divvy_search::{Request, SYMMETRIES, solve};
 use oracle::random::Kind;
@@ -65,4 +69,28 @@ fn criteria_of_symmetry_go_by_name() {
         assert!(solve(&case.problem, &wrong("milp", "colour"), &budget(1), &mut |_| {}).is_err());
     });
     assert!(improved > 30);
+}
+
+/// A network of two modules is proved further with the work of devices between ops, and the check agrees.
+#[test]
+fn work_between_ops_proves_more() {
+    let options = RwnnOptions { modules: 2, batches: true, ..RwnnOptions::default() };
+    let spec = rwnn(&options).expect("valid options");
+    let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
+    let graph = Graph::new(spec.graph).expect("a valid graph");
+    let objective = Objective::Batch { inputs: 16 };
+    let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
+        .expect("a valid problem");
+    let request = Request { bounds: Some(vec!["division-lp".to_owned()]), ..Request::default() };
+    let solved = solve(&problem, &request, &budget(500), &mut |_| {}).expect("it is for batches");
+    let proofs = &solved.outcome.certificates;
+    let best = proofs.iter().max_by_key(|known| known.value_ps).expect("a proof");
+    let Evidence::Divisions { windows, .. } = &best.evidence else { panic!("a proof by divisions") };
+    assert!(!windows.is_empty(), "the best proof has windows");
+    assert!(verify(&problem, best).is_ok());
+    assert!(solved.outcome.value().is_some_and(|value| best.value_ps <= value));
+    // Not a picosecond more.
+    let mut more = best.clone();
+    more.value_ps = Time(best.value_ps.0 + 1);
+    assert!(verify(&problem, &more).is_err());
 }

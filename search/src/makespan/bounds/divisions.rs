@@ -50,7 +50,7 @@ impl Bound for DivisionArea {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        prove(run, self.name(), Detail::Loads, false);
+        prove(run, self.name(), Detail::Loads, None);
     }
 }
 
@@ -79,16 +79,20 @@ impl Bound for DivisionLp {
         let details: &[Detail] =
             if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
         let all = run.outcome().certificates.iter().filter(|known| known.bound == self.name());
-        let has_flows = |evidence: &Evidence| match evidence {
-            Evidence::Divisions { flows, windows, .. } => {
-                let carries = flows.iter().any(|flow| !flow.prices.is_empty());
-                Some(if !windows.is_empty() || carries { details.len() } else { 1 })
-            }
-            _ => None,
-        };
-        let known = all.filter_map(|known| has_flows(&known.evidence)).max().unwrap_or(0);
-        for &detail in &details[known.min(details.len())..] {
-            if run.budget.is_spent() || !prove(run, self.name(), detail, details.last() == Some(&detail)) {
+        let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
+        let (mut solved, mut windows) = (0, Vec::new());
+        if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
+            let carries = flows.iter().any(|flow| !flow.prices.is_empty());
+            solved = if carries || !known.is_empty() { details.len() } else { 1 };
+            windows = shapes.windows(run.problem, known);
+        }
+        // The last one is solved again with the windows known so far: there may have been no time for all of them.
+        if shapes.has_windows() {
+            solved = solved.min(details.len() - 1);
+        }
+        for &detail in &details[solved.min(details.len())..] {
+            let known = (details.last() == Some(&detail)).then(|| std::mem::take(&mut windows));
+            if run.budget.is_spent() || !prove(run, self.name(), detail, known) {
                 break;
             }
         }
@@ -103,9 +107,9 @@ enum Detail {
     Delays,
 }
 
-/// Solves a program and proves its dual, again and again as it takes in windows, if it is to; false if it was not solved at
-/// all.
-fn prove(run: &mut Run<'_>, name: &str, detail: Detail, takes_windows: bool) -> bool {
+/// Solves a program and proves its dual: once, or from some windows on again and again as it takes in more. False if it was
+/// not solved at all.
+fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Between>>) -> bool {
     let Ok(shapes) = Shapes::new(run.problem) else { return false };
     let mut built = Built::new(run.problem, &shapes, detail);
     let options = Options {
@@ -117,7 +121,17 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, takes_windows: bool) -> 
     };
     let program = std::mem::take(&mut built.program);
     let Ok(mut solver) = Solver::new(&program, &options) else { return false };
-    let reach = (takes_windows && shapes.divisions.len() <= MOST_OPS_WITH_WINDOWS).then(|| shapes.reach());
+    let reach = (windows.is_some() && shapes.has_windows()).then(|| shapes.reach());
+    let add = |solver: &mut Solver, built: &mut Built, reach: &[Vec<bool>], windows: Vec<Between>| {
+        let rows: Vec<_> = windows.iter().map(|&window| built.terms(&shapes, reach, window)).collect();
+        built.windows.extend(windows);
+        solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).is_ok()
+    };
+    if let Some((reach, windows)) = reach.as_ref().zip(windows)
+        && !add(&mut solver, &mut built, reach, windows)
+    {
+        return false;
+    }
     let mut is_solved = false;
     loop {
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
@@ -129,13 +143,15 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, takes_windows: bool) -> 
         let evidence = built.evidence(run.problem, &shapes, &solution.row_duals);
         run.prove(name, evidence);
         let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else { return true };
-        let rows = built.violated(&shapes, reach, values);
-        let rows = rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY));
-        if rows.len() == 0 || run.budget.is_spent() || solver.add_rows(rows).is_err() {
+        let violated = built.violated(&shapes, reach, values);
+        if violated.is_empty() || run.budget.is_spent() || !add(&mut solver, &mut built, reach, violated) {
             return true;
         }
     }
 }
+
+/// Two ops, or one and an end of the schedule, and a class of devices whose work between them is looked at.
+type Between = (Option<usize>, Option<usize>, usize);
 
 /// How many batches of each slot.
 type Division = Vec<(usize, u32)>;
@@ -195,6 +211,22 @@ impl Shapes {
     /// Whether there are few enough columns for what edges carry.
     fn can_carry(&self) -> bool {
         self.edges.len() * self.slots.len().pow(2) <= MOST_CARRIED
+    }
+
+    /// Whether there are few enough ops to look at the work between any two.
+    fn has_windows(&self) -> bool {
+        self.divisions.len() <= MOST_OPS_WITH_WINDOWS
+    }
+
+    /// The windows of evidence.
+    fn windows(&self, problem: &Problem, windows: &[Window]) -> Vec<Between> {
+        let index = |op: Option<OpId>| op.map(OpId::index);
+        let class = |device: DeviceId| problem.hardware.class_of(device).index();
+        let mut all: Vec<Between> =
+            windows.iter().map(|w| (index(w.from), index(w.to), class(w.device))).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// For each op, whether it leads to each other.
@@ -278,8 +310,8 @@ struct Built {
     starts: Vec<Column>,
     /// For each op and class, the mean over inputs of the time of the batch that they are part of, if it is of the class.
     means: Vec<Vec<(Column, f64)>>,
-    /// The windows so far: two ops, and a class. Their rows are the last ones.
-    windows: Vec<(Option<usize>, Option<usize>, usize)>,
+    /// The windows so far. Their rows are the last ones.
+    windows: Vec<Between>,
     first_window: usize,
 }
 
@@ -368,8 +400,8 @@ impl Built {
         built
     }
 
-    /// The terms of the windows that a solution violates most, which are taken in.
-    fn violated(&mut self, shapes: &Shapes, reach: &[Vec<bool>], values: &[f64]) -> Vec<Vec<(Column, f64)>> {
+    /// The windows that a solution violates most.
+    fn violated(&self, shapes: &Shapes, reach: &[Vec<bool>], values: &[f64]) -> Vec<Between> {
         let (ops, classes) = (shapes.divisions.len(), shapes.devices.len());
         let value = |column: Column| values[column.index()];
         let mean = |place: usize| -> f64 {
@@ -379,13 +411,13 @@ impl Built {
         let start = |op: usize| value(self.starts[op]);
         let ended = |op: usize| start(op) + means[op * classes..][..classes].iter().sum::<f64>();
         let least = value(self.end) * LEAST_VIOLATION;
-        let mut found: Vec<(f64, Option<usize>, Option<usize>, usize)> = Vec::new();
+        let mut found: Vec<(f64, Between)> = Vec::new();
         let mut loads = vec![0.0; ops * classes];
         for from in std::iter::once(None).chain((0..ops).map(Some)) {
             let follows: Vec<usize> = (shapes.order.iter().copied())
                 .filter(|&op| from.is_none_or(|from: usize| reach[from][op]))
                 .collect();
-            // For each op, the work of each class that leads to it; in the last place, all of it.
+            // For each op, the work of each class that leads to it; and all of it.
             loads.fill(0.0);
             let mut all = vec![0.0; classes];
             for &op in &follows {
@@ -400,38 +432,37 @@ impl Built {
                 let devices = shapes.devices[class].max(1) as f64;
                 let mut look = |to: Option<usize>, load: f64, room: f64| {
                     if load / devices - room > least {
-                        found.push((load / devices - room, from, to, class));
+                        found.push((load / devices - room, (from, to, class)));
                     }
                 };
                 look(None, all[class], value(self.end) - begin);
                 follows.iter().for_each(|&to| look(Some(to), loads[to * classes + class], start(to) - begin));
             }
         }
-        let mut new: Vec<_> = found
-            .into_iter()
-            .filter(|&(_, from, to, class)| !self.windows.contains(&(from, to, class)))
-            .collect();
-        new.sort_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2, a.3).cmp(&(b.1, b.2, b.3))));
-        new.truncate(WINDOWS_PER_OP * ops.max(30));
-        let mut rows = Vec::with_capacity(new.len());
-        for (_, from, to, class) in new {
-            let devices = shapes.devices[class].max(1) as f64;
-            let mut terms = vec![(to.map_or(self.end, |to| self.starts[to]), 1.0)];
-            if let Some(from) = from {
-                terms.push((self.starts[from], -1.0));
-                terms.extend(united(&self.means[from * classes..][..classes]));
-            }
-            for op in 0..ops {
-                let follows = from.is_none_or(|from| reach[from][op]);
-                if follows && to.is_none_or(|to| reach[op][to]) {
-                    let work = self.means[op * classes + class].iter();
-                    terms.extend(work.map(|&(column, factor)| (column, factor / devices)));
-                }
-            }
-            rows.push(terms);
-            self.windows.push((from, to, class));
+        found.retain(|(_, window)| !self.windows.contains(window));
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        found.truncate(WINDOWS_PER_OP * ops.max(30));
+        found.into_iter().map(|(_, window)| window).collect()
+    }
+
+    /// The row of a window.
+    fn terms(&self, shapes: &Shapes, reach: &[Vec<bool>], window: Between) -> Vec<(Column, f64)> {
+        let (from, to, class) = window;
+        let classes = shapes.devices.len();
+        let devices = shapes.devices[class].max(1) as f64;
+        let mut terms = vec![(to.map_or(self.end, |to| self.starts[to]), 1.0)];
+        if let Some(from) = from {
+            terms.push((self.starts[from], -1.0));
+            terms.extend(united(&self.means[from * classes..][..classes]));
         }
-        rows
+        for (op, leads) in reach.iter().enumerate() {
+            let follows = from.is_none_or(|from| reach[from][op]);
+            if follows && to.is_none_or(|to| leads[to]) {
+                let work = self.means[op * classes + class].iter();
+                terms.extend(work.map(|&(column, factor)| (column, factor / devices)));
+            }
+        }
+        terms
     }
 
     /// Columns for the share of inputs that go from a slot of the producer to one of the consumer; returns the first of the
