@@ -202,6 +202,11 @@ fn inputs_are_put_together_anew_on_the_way() {
     assert!((predicted - of_stages).abs() < 1e-6 * predicted, "every batch is in one stage: {run}");
     let far = difference(&folder, "out.npz", "regrouped.npz");
     assert!(far < 1e-4, "{far}");
+    // Inputs that changed places would show.
+    let all = &divvy_exec::npy::read(&folder.join("out.npz")).expect("it reads")[0].1;
+    let of = |input: usize| all.part(input, 4).expect("there are four");
+    let apart = divvy_exec::compare::difference(&of(0), &of(1)).expect("they can be compared");
+    assert!(apart > 1e-3, "{apart}");
     succeeds(&folder, &["report", "plan.json", "--measured", "trace.json", "-o", "report.html"]);
 }
 

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::batch::SizedModel;
-use super::facts::{Fact, Facts};
+use super::facts::Facts;
 use super::fixed_shapes::makers;
 use super::infer::attribute;
 use super::proto::{Graph, Node};
@@ -91,16 +91,17 @@ impl<'a> InputAxes<'a> {
         Ok(found)
     }
 
+    /// Whether it depends on what the inputs are, or on how many there are.
     fn depends_on_inputs(&self, value: &str) -> bool {
-        let known = |facts: &Facts, value: &str| {
-            facts.values.get(value).is_some_and(|Fact { content, .. }| content.is_some())
-        };
+        let content = |(_, facts): &(u64, &'a Facts), value: &str| facts.values.get(value)?.content.as_ref();
         let (mut open, mut seen) = (vec![value], HashSet::new());
         while let Some(value) = open.pop() {
             if self.inputs.contains(value) {
                 return true;
             }
-            let is_known = self.sized.iter().all(|(_, facts)| known(facts, value));
+            let mut contents = self.sized.iter().map(|of_size| content(of_size, value));
+            let first = contents.next().flatten();
+            let is_known = first.is_some() && contents.all(|other| other == first);
             if let Some(&node) = self.maker.get(value).filter(|&&node| !is_known && seen.insert(node)) {
                 open.extend(reads(&self.graph.node[node]));
             }
@@ -156,7 +157,7 @@ impl<'a> InputAxes<'a> {
                     match self.growing(operand).ok()? {
                         None => {}
                         Some(of) if of == at && shape(operand)?.len() == shape(value)?.len() => {
-                            sources.push(operand)
+                            sources.push(operand);
                         }
                         Some(_) => return None,
                     }

@@ -1,8 +1,8 @@
 //! `--learn`: op times that agree with what was measured, for planning again.
 //!
 //! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
-//! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for cuts besides ops is left out, as it will be counted again.
-//! Ops that were not run where a class has times keep them.
+//! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for cuts besides ops
+//! is left out, as it will be counted again. Ops that were not run where a class has times keep them.
 
 use std::path::Path;
 
