@@ -1,8 +1,8 @@
 //! SortingHat's section 4.4: one thing turned up or off at a time, and weights that are still there.
 
-use super::{cell, common, language};
+use super::{LIMITS, cell, common, language, speed_up};
 use crate::cells::Cell;
-use crate::markdown::{Notes, Page, Picture, Table, factor};
+use crate::markdown::{Notes, Page, Picture, Table};
 use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
 
@@ -85,12 +85,11 @@ impl Experiment for Ablations {
         for model in language(settings) {
             for server in ABLATED {
                 let of = |method| results.of(&cell(model.cold_start(server, 0), method, settings));
-                let value = |method| Some(of(method)?.value_ps? as f64);
+                let base = of("one-gpu").and_then(|figures| figures.value_ps);
                 let mut row = vec![model.name.clone(), server.to_owned()];
-                let faster = |method| Some(value("one-gpu")? / value(method)?);
-                row.extend(VARIANTS.map(|(method, _)| factor(faster(method))));
+                row.extend(VARIANTS.map(|(method, _)| notes.factor(base, of(method))));
                 variants.row(row);
-                let bars = VARIANTS.map(|(method, _)| faster(method)).to_vec();
+                let bars = VARIANTS.map(|(method, _)| speed_up(base, of(method))).to_vec();
                 chart.group(&format!("{} on {server}", model.name), bars);
             }
             for method in ["one-gpu", "auto"] {
@@ -109,9 +108,7 @@ impl Experiment for Ablations {
                 .to_owned(),
         );
         differs.extend(notes.lines());
-        let limits = "2 s for each submodel, and 15 s (quick) or 600 s (full) for all of them; 30 s for auto"
-            .to_owned();
         let pictures = vec![Picture::new("variants", "As the paper draws them.", chart.svg())];
-        Page { tables: vec![variants, resident], pictures, limits, differs }
+        Page { tables: vec![variants, resident], pictures, limits: LIMITS.to_owned(), differs }
     }
 }

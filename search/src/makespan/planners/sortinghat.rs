@@ -2,7 +2,7 @@
 //!
 //! `sortinghat` is the method of SortingHat (ICS 2025): the network is cut at the dominators of its output, and the
 //! program (1)–(23) is solved for each submodel with what the ones before have decided (`cold_start/submodel.rs`); 2
-//! seconds for each, or as many as its name ends in. `efficient-mip` is its reading of EfficientMIP: model parallelism
+//! seconds of processor time for each, or as many as its name ends in. `efficient-mip` is its reading of EfficientMIP: model parallelism
 //! alone, every submodel by itself, weights over the own bus, every device as if it had a bus of its own. Variants turn
 //! one thing off or up, for the ablations of section 4.4. The plan is scored by the definition, with each bus in the turns
 //! that the program chose. A node of the budget is one of HiGHS's in every submodel. Only devices that weights reach over a bus take part.
@@ -130,16 +130,14 @@ impl Planner for Submodels {
             }
             // What is left of the time is for all submodels that are left.
             let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-            let fair = left / (parts.len() - index) as u32;
-            let limited =
-                Settings { time: settings.time.min(fair.max(Duration::from_millis(20))), ..settings };
+            let fair = (left / (parts.len() - index) as u32).max(Duration::from_millis(20));
             let known = if settings.carries_on {
                 carried.clone()
             } else {
                 Carried { placed: carried.placed.clone(), landed: carried.landed.clone(), ..fresh.clone() }
             };
-            let submodel = Submodel::new(&pieces, &limited, &known, part);
-            let Some(mut decided) = submodel.solve(run.budget) else { return StopReason::Finished };
+            let submodel = Submodel::new(&pieces, &settings, &known, part);
+            let Some(mut decided) = submodel.solve(run.budget, fair) else { return StopReason::Finished };
             let rank: HashMap<usize, usize> = part.iter().enumerate().map(|(i, &piece)| (piece, i)).collect();
             decided.sort_by(|a, b| a.start.total_cmp(&b.start).then(rank[&a.piece].cmp(&rank[&b.piece])));
             let order = topological(&pieces, &decided);
