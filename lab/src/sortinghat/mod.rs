@@ -293,3 +293,33 @@ impl Experiment for Figure1 {
         Page { tables: vec![table], pictures, limits: "none: sums".to_owned(), differs }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(value_ps: u64, bound_ps: u64) -> Figures {
+        Figures { value_ps: Some(value_ps), bound_ps: Some(bound_ps), ..Figures::default() }
+    }
+
+    #[test]
+    fn the_summary_tells_room_from_gain() {
+        let mut summary = Summary::default();
+        let nothing = Figures::default();
+        // Much better; no better, where there was little room; worse than another; without a plan to compare with.
+        let cases = [
+            (figures(1000, 990), figures(1200, 0), None),
+            (figures(1000, 995), figures(1010, 0), None),
+            (figures(1000, 900), figures(1100, 0), Some(figures(950, 0))),
+        ];
+        for (auto, theirs, other) in &cases {
+            summary.add(Some(auto), [("sortinghat", Some(theirs)), ("deepplan", other.as_ref())].into_iter());
+        }
+        summary.add(Some(&figures(1000, 1000)), [("sortinghat", Some(&nothing))].into_iter());
+        let [gap, gain] = &summary.lines()[..] else { panic!("two lines") };
+        assert!(gap.contains("11.1 % at most, over 4 cases") && gap.contains("is better: 1."), "{gap}");
+        assert!(gain.contains("run on 4 cases and has a plan for 3"), "{gain}");
+        assert!(gain.contains("10.3 % longer") && gain.contains("1.0 % at least"), "{gain}");
+        assert!(gain.contains("1 cases, `auto` is within 0.5 %"), "{gain}");
+    }
+}

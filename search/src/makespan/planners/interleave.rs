@@ -29,6 +29,9 @@ const STEPS_PER_PIECE: usize = 120;
 const TEMPERATURES: [f64; 4] = [1e-3, 3e-3, 3e-4, 1e-2];
 /// An annealing ends at this part of its first temperature.
 const COOLED: f64 = 1e-3;
+/// How much the time of the buses and of the kernels by themselves counts in an annealing, beside the value: what is not
+/// critical now may be once something else is better.
+const SLACK: [f64; 2] = [0.3, 0.0];
 /// Annealings without improvement after which there is nothing left to find; small networks get there soon.
 const PATIENCE: usize = 60;
 /// How many pieces in a row move together at most.
@@ -61,7 +64,7 @@ impl Planner for Interleave {
         let until = begin + left.mul_f64(BEAM_SHARE);
         for choices in plain(&pieces, &sequence) {
             let value = state.run(&pieces, &choices);
-            starts.push((value, choices));
+            starts.extend((value < NEVER).then_some((value, choices)));
         }
         // A plan that is there already is where to go on; what a beam gives was then tried before.
         let known = run.outcome().best.as_ref().and_then(|(best, score)| match best {
@@ -70,15 +73,17 @@ impl Planner for Interleave {
         });
         let again = run.outcome().found_by.as_deref() == Some(self.name());
         starts.extend(known.map(|choices| (state.run(&pieces, &choices), choices)));
+        starts.retain(|(value, _)| *value < NEVER);
         for &width in WIDTHS.iter().filter(|_| !again) {
             let budget = run.budget;
-            let stop = || budget.is_cancelled() || budget.start.elapsed() > until;
+            // The first is there however little time there is: where memory is tight, nothing plain may be possible.
+            let unhurried = starts.is_empty();
+            let stop = || budget.is_cancelled() || !unhurried && budget.start.elapsed() > until;
             if let Some(choices) = beam::search(&pieces, &sequence, width, &stop) {
                 offer(run, &pieces, &choices);
                 starts.push((state.run(&pieces, &choices), choices));
             }
         }
-        starts.retain(|(value, _)| *value < NEVER);
         starts.sort_by(|a, b| a.0.total_cmp(&b.0));
         let Some((_, first)) = starts.first().cloned() else { return StopReason::Finished };
         offer(run, &pieces, &first);
@@ -96,7 +101,7 @@ impl Planner for Interleave {
             let cooler = 0.5f64.powi((round / (3 * TEMPERATURES.len())) as i32).max(0.05);
             let temperature = TEMPERATURES[round % TEMPERATURES.len()] * cooler * best_value;
             let longer = 1 + round / 8;
-            let mut annealing = Annealing::new(&pieces, start);
+            let mut annealing = Annealing::new(&pieces, start, SLACK[round % SLACK.len()]);
             let steps = STEPS_PER_PIECE * pieces.pieces.len() * longer.min(16);
             let over = annealing.run(run, steps, temperature, &mut rng, &mut nodes);
             stale += 1;
@@ -177,12 +182,22 @@ fn plain(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
     all
 }
 
+/// What a state is judged by: when it ends, and a little by how long buses and kernels take by themselves.
+fn energy(state: &State, buses: &[(usize, f64)], slack: f64) -> f64 {
+    let loads: f64 = buses.iter().map(|&(link, share)| share * state.link_free[link]).sum();
+    state.end + slack * (loads + state.kernels_end)
+}
+
 /// One annealing.
 struct Annealing<'a> {
     pieces: &'a Pieces,
     state: State,
+    /// Buses, and how much they count.
+    buses: Vec<(usize, f64)>,
+    slack: f64,
     now: Choices,
-    value: f64,
+    /// What `now` is judged by.
+    energy: f64,
     best: Choices,
     best_value: f64,
     /// Where each piece is in the sequence.
@@ -191,13 +206,16 @@ struct Annealing<'a> {
 }
 
 impl<'a> Annealing<'a> {
-    fn new(pieces: &'a Pieces, start: Choices) -> Annealing<'a> {
+    fn new(pieces: &'a Pieces, start: Choices, slack: f64) -> Annealing<'a> {
         let mut state = State::new(pieces);
-        let value = state.run(pieces, &start);
+        let best_value = state.run(pieces, &start);
+        let buses = pieces.buses();
+        let energy = energy(&state, &buses, slack);
         let mut position = vec![0; pieces.pieces.len()];
         start.sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
         let best = start.clone();
-        Annealing { pieces, state, now: start, value, best, best_value: value, position, changed: Vec::new() }
+        let changed = Vec::new();
+        Annealing { pieces, state, buses, slack, now: start, energy, best, best_value, position, changed }
     }
 
     /// Whether the budget is spent.
@@ -224,9 +242,10 @@ impl<'a> Annealing<'a> {
             return;
         }
         let value = self.state.run(self.pieces, &self.now);
-        let worse = value - self.value;
+        let energy = if value < NEVER { energy(&self.state, &self.buses, self.slack) } else { NEVER };
+        let worse = energy - self.energy;
         if worse <= 0.0 || rng.unit() < (-worse / temperature).exp() {
-            self.value = value;
+            self.energy = energy;
             if value < self.best_value {
                 self.best_value = value;
                 self.best.clone_from(&self.now);
