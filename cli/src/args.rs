@@ -140,6 +140,9 @@ pub(crate) struct ReadingArgs {
     /// How much of the network one op stands for [default: fused for ONNX models, else op]
     #[arg(long, value_enum)]
     pub(crate) granularity: Option<GranularityName>,
+    /// Input that is a parameter, such as 'past_key_values.*': in memory before the request comes; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) parameter: Vec<String>,
 }
 
 /// Granularities by name.
@@ -644,6 +647,9 @@ pub(crate) struct ReproduceArgs {
     /// Limit of every run, such as 10s or 2m, in place of the experiments' own
     #[arg(long, value_parser = duration)]
     pub(crate) time: Option<Duration>,
+    /// Time for everything, such as 2h: then pages are made of what is there, and the same command goes on later
+    #[arg(long, value_parser = duration)]
+    pub(crate) within: Option<Duration>,
     /// Folder for the pages; `.cells` in it keeps what is done, so that a run that was stopped goes on
     #[arg(short, long, default_value = "docs/results", value_name = "FOLDER")]
     pub(crate) output: PathBuf,

@@ -45,13 +45,16 @@ pub(crate) fn read(
     let dims = dims(&args.dim)?;
     let (mut spec, warnings) = import::import_problem_with(&loaded, &dims)?;
     spec.constraints = more(spec.constraints)?;
+    let about = |errors| Failure::Input(model.to_owned(), errors);
+    import::declare_parameters(&mut spec.graph, &args.parameter).map_err(about)?;
     let granularity = match args.granularity {
         Some(name) => name.into(),
         None if divvy_io::onnx::load::looks_like_onnx(&loaded.bytes) => Granularity::Fused,
         None => Granularity::Op,
     };
-    spec = to_granularity(spec, granularity).map_err(|errors| Failure::Input(model.to_owned(), errors))?;
-    let reading = ReadingOptions { dims, granularity: Some(granularity.name().to_owned()) };
+    spec = to_granularity(spec, granularity).map_err(about)?;
+    let granularity = Some(granularity.name().to_owned());
+    let reading = ReadingOptions { dims, granularity, parameters: args.parameter.clone() };
     Ok(Read { spec, sha256: loaded.sha256, reading, warnings })
 }
 
@@ -77,6 +80,7 @@ pub(crate) fn same_reading(reading: &ReadingOptions) -> ReadingArgs {
     ReadingArgs {
         dim: reading.dims.iter().map(|(name, size)| format!("{name}={size}")).collect(),
         granularity: names.copied().find(|name| same(&name)),
+        parameter: reading.parameters.clone(),
     }
 }
 

@@ -151,3 +151,30 @@ fn a_plan_that_fails_the_check_has_no_report() {
     );
     assert!(!path.exists());
 }
+
+/// A decoding step of two layers of attention, 32 wide, behind `past` tokens.
+#[test]
+fn caches_of_a_decoding_step_are_parameters_where_the_user_says_so() {
+    let path = scratch("decoding.json");
+    let on =
+        ["--on", "dgx-v100", "--objective", "cold-start", "--dim", "past=4096", "--time", "1s", "--json"];
+    let plan = [&["plan", "decoding-step.onnx", "-o", text(&path)][..], &on].concat();
+    let said_to = |pattern: &'static str| divvy(&[&plan[..], &["--parameter", pattern]].concat());
+    let value = |output: &Output| {
+        let result: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        result["value_ps"].as_u64().expect("a value")
+    };
+    let (without, with) = (value(&divvy(&plan)), value(&said_to("past_key_values.*")));
+    // Four caches of half a megabyte over two buses of 12 GB/s.
+    assert!(with > without + 50_000_000, "{with} ps with caches to load, {without} ps without");
+    let file: Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("it was written")).expect("it is JSON");
+    assert_eq!(file["reading"]["parameters"], serde_json::json!(["past_key_values.*"]));
+    let check = ["check", text(&path), "--against", "decoding-step.onnx", "--on", "dgx-v100"];
+    let checked = divvy(&check);
+    assert_eq!(checked.status.code(), Some(0), "{}", said(&checked));
+    let refused = said_to("past_keys.*");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("no input is called `past_keys.*`"), "{}", said(&refused));
+    assert!(said(&refused).contains("hint: its inputs are x, past_key_values.0.key"), "{}", said(&refused));
+}

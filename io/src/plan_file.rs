@@ -46,6 +46,9 @@ pub struct ReadingOptions {
     /// How much of the network one op stands for: `op`, `fused` or `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub granularity: Option<String>,
+    /// Patterns of inputs that are parameters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
 }
 
 /// What a plan file says of its own plan.

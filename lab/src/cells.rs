@@ -22,7 +22,7 @@ use divvy_core::problem::{
     ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
 };
 use divvy_io::{file, import, onnx, presets};
-use divvy_search::{Baseline, Request, solve};
+use divvy_search::{Baseline, Request, processor_seconds, solve};
 use serde::{Deserialize, Serialize};
 
 use crate::sortinghat::runs;
@@ -480,18 +480,6 @@ impl Cell {
     fn budget(&self, cancelled: &Arc<AtomicBool>) -> Budget {
         Budget { seed: SEED, cancelled: cancelled.clone(), ..Budget::new(self.limit) }
     }
-}
-
-/// Seconds of processor time that this program has had, where the system tells. Limits are in time on the clock, so on a
-/// busy machine a run gets less done in them.
-fn processor_seconds() -> Option<f64> {
-    /// Linux gives these times in hundredths of a second, whatever the machine.
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program, in brackets, may hold spaces.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let (user, system): (f64, f64) = (fields.get(11)?.parse().ok()?, fields.get(12)?.parse().ok()?);
-    Some((user + system) / TICKS_PER_SECOND)
 }
 
 /// Lets the peak of memory begin anew, where the system can.

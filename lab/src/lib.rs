@@ -22,7 +22,7 @@ mod sortinghat;
 mod store;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, LaneUse, Moment, Work};
 pub use markdown::{Page, Picture, Table};
@@ -57,6 +57,8 @@ pub struct Settings {
     pub mode: Mode,
     /// The limit of every run, in place of the experiments' own.
     pub time: Option<Duration>,
+    /// The time for everything, and when it began: later no run begins, and pages say what is missing.
+    pub within: Option<(Instant, Duration)>,
     models: Vec<Model>,
     /// Whether the user named a folder of further models.
     with_workloads: bool,
@@ -68,9 +70,21 @@ impl Settings {
         Settings {
             mode,
             time,
+            within: None,
             models: models::models(bundled, workloads),
             with_workloads: workloads.is_some(),
         }
+    }
+
+    /// The same, with so much time for everything from now on.
+    #[must_use]
+    pub fn within(self, time: Option<Duration>) -> Settings {
+        Settings { within: time.map(|time| (Instant::now(), time)), ..self }
+    }
+
+    /// Whether the time for everything is over.
+    fn is_over(&self) -> bool {
+        self.within.is_some_and(|(start, time)| start.elapsed() >= time)
     }
 
     /// The limit of a run: the user's, else what the mode says.

@@ -111,10 +111,25 @@ impl Notes {
         figures: Option<&Figures>,
         pick: fn(&Figures) -> Option<u64>,
     ) -> String {
-        match figures.map(|figures| (pick(figures), figures.reason.as_deref())) {
-            Some((Some(ps), _)) => milliseconds(ps),
-            Some((None, Some(reason))) => self.mark(reason),
-            Some((None, None)) => self.mark("nothing was found within the limit"),
+        match figures.map(pick) {
+            Some(Some(ps)) => milliseconds(ps),
+            _ => self.missing(figures),
+        }
+    }
+
+    /// How many times as fast as the base a cell is; where it has no value, a mark that leads to the reason.
+    pub(crate) fn factor(&mut self, base: Option<u64>, figures: Option<&Figures>) -> String {
+        match figures.map(|figures| figures.value_ps) {
+            Some(Some(ps)) => factor(base.map(|base| base as f64 / ps as f64)),
+            _ => self.missing(figures),
+        }
+    }
+
+    /// The mark of what a cell has no figure for.
+    fn missing(&mut self, figures: Option<&Figures>) -> String {
+        match figures.map(|figures| figures.reason.as_deref()) {
+            Some(Some(reason)) => self.mark(reason),
+            Some(None) => self.mark("nothing was found within the limit"),
             None => self.mark("not run yet"),
         }
     }

@@ -86,7 +86,7 @@ pub enum Stopped {
     Unwritable(PathBuf, std::io::Error),
 }
 
-/// Runs what is missing of an experiment, and writes its page into `folder`.
+/// Runs what is missing of an experiment, as far as there is time, and writes its page into `folder`.
 pub fn reproduce(
     experiment: &dyn Experiment,
     settings: &Settings,
@@ -106,11 +106,14 @@ pub fn reproduce(
     let stored = cells.len() - to_run.len();
     watch(Event::Begin { experiment: experiment.name(), to_run: to_run.len(), stored });
     for (done, cell) in to_run.into_iter().enumerate() {
-        watch(Event::Cell(cell));
         let cancel = || Stopped::Cancelled { done: stored + done, all: cells.len() };
+        if settings.is_over() {
+            break;
+        }
         if cancelled.load(Ordering::Relaxed) {
             return Err(cancel());
         }
+        watch(Event::Cell(cell));
         let figures = cell.run(cancelled).ok_or_else(cancel)?;
         store.add(cell, &figures).map_err(unwritable)?;
         results.add(cell, figures);
@@ -118,7 +121,15 @@ pub fn reproduce(
     }
     let page = experiment.page(settings, &results);
     let share = core_share(&cells, &results);
-    let markdown = whole_page(experiment, settings, &page, &Environment::here(), share);
+    let missing = cells.iter().filter(|cell| results.of(cell).is_none()).count();
+    let mut markdown = whole_page(experiment, settings, &page, &Environment::here(), share);
+    if missing > 0 {
+        markdown.push_str(&format!(
+            "* runs: {} of {}; there was no time for the others, and the same command goes on with them\n",
+            cells.len() - missing,
+            cells.len()
+        ));
+    }
     let path = folder.join(format!("{}.md", experiment.name()));
     fs::create_dir_all(folder).map_err(unwritable)?;
     let write = |path: &Path, text: &str| {
@@ -159,6 +170,9 @@ fn whole_page(
     }
     if let Some(time) = settings.time {
         command.push_str(&format!(" --time {time:?}"));
+    }
+    if let Some((_, within)) = settings.within {
+        command.push_str(&format!(" --within {within:?}"));
     }
     if settings.with_workloads {
         command.push_str(" --workloads DIR");
@@ -340,6 +354,18 @@ mod tests {
         assert!(!folder.0.join("tiny.md").exists());
         let (ran, stored, _) = run(&folder, &settings(), false);
         assert_eq!((ran, stored), (2, 1));
+    }
+
+    #[test]
+    fn without_time_left_no_run_begins_and_the_page_says_so() {
+        let folder = Folder::new("within");
+        let (ran, _, report) = run(&folder, &settings().within(Some(Duration::ZERO)), false);
+        assert_eq!(ran, 0);
+        assert!(report.markdown.contains("* runs: 0 of 3; there was no time"), "{}", report.markdown);
+        assert!(report.markdown.contains("`divvy reproduce tiny --within 0ns`"), "{}", report.markdown);
+        let (ran, _, report) = run(&folder, &settings().within(Some(Duration::from_secs(3600))), false);
+        assert_eq!(ran, 3);
+        assert!(!report.markdown.contains("* runs:"), "{}", report.markdown);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod baseline;
 mod makespan;
 mod period;
+mod processor;
 mod registry;
 mod run;
 mod shared;
@@ -14,6 +15,7 @@ mod solve;
 
 pub use baseline::{Baseline, baseline};
 pub use period::{front, replan, stages};
+pub use processor::processor_seconds;
 pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
 pub use run::Run;
 pub use solve::{Refused, Request, SYMMETRIES, Solved, solve};

@@ -8,7 +8,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::{Hardware, HardwareSpec};
 use divvy_core::problem::{OwnHardware, ProblemSpec};
 use divvy_core::units::Time;
-use divvy_io::import::{Imported, import_with};
+use divvy_io::import::{Imported, declare_parameters, import_with};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{file, presets};
 
@@ -43,6 +43,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
         }
         Imported::Problem { format, mut spec, warnings } => {
             warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
+            declare_parameters(&mut spec.graph, &args.reading.parameter).map_err(about)?;
             if let Some(granularity) = args.reading.granularity {
                 *spec = to_granularity(*spec, granularity.into()).map_err(about)?;
             }

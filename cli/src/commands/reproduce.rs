@@ -23,7 +23,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<Done, Failure> {
         }
     }
     let mode = if args.full { Mode::Full } else { Mode::Quick };
-    let settings = Settings::new(mode, args.time, &args.models, args.workloads.as_deref());
+    let settings =
+        Settings::new(mode, args.time, &args.models, args.workloads.as_deref()).within(args.within);
     let cancelled =
         cancel_on_interrupt_saying("stopping; what is done is kept (Ctrl-C again to quit at once)");
     let mut reports = Vec::new();

@@ -5,6 +5,7 @@
 mod latency;
 pub(crate) mod machine;
 mod msr;
+mod parameters;
 mod pipeline;
 mod torch;
 mod torch_flops;
@@ -17,6 +18,8 @@ use divvy_core::ProblemSpec;
 use divvy_core::hardware::HardwareSpec;
 use divvy_core::input_error::{Code, InputError};
 use serde_json::Value;
+
+pub use parameters::declare_parameters;
 
 use crate::file::Loaded;
 use crate::reader::Item;

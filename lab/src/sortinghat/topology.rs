@@ -1,7 +1,7 @@
 //! SortingHat's Figures 4 and 10: which GPUs a schedule is given, and which GPUs a plan chooses.
 
-use super::{SERVERS, cell, common, language};
-use crate::cells::{Cell, Figures, Instance, Work};
+use super::{LIMITS, SERVERS, cell, common, language, speed_up};
+use crate::cells::{Cell, Instance, Work};
 use crate::markdown::{Notes, Page, Picture, Table, factor};
 use crate::plot::{Axis, BarChart, BusyLane, LaneChart};
 use crate::{Experiment, Mode, Results, Settings};
@@ -55,10 +55,8 @@ impl Experiment for Figure4 {
         for model in language(settings) {
             let instance = model.cold_start("dgx-v100", 0);
             let one_gpu = results.of(&cell(instance.clone(), "one-gpu", settings));
-            let value = |figures: Option<&Figures>| Some(figures?.value_ps? as f64);
-            let faster = |second| {
-                Some(value(one_gpu)? / value(results.of(&pair(instance.clone(), second, settings)))?)
-            };
+            let base = one_gpu.and_then(|figures| figures.value_ps);
+            let faster = |second| speed_up(base, results.of(&pair(instance.clone(), second, settings)));
             let mut row = vec![model.name.clone(), notes.milliseconds(one_gpu, |f| f.value_ps)];
             row.extend(SECONDS.map(|second| factor(faster(second))));
             table.row(row);
@@ -173,9 +171,6 @@ impl Experiment for Figure10 {
                 .to_owned(),
         );
         differs.extend(notes.lines());
-        let limits =
-            "30 s for auto; sortinghat 2 s for each submodel, and 15 s (quick) or 600 s (full) for all of them"
-                .to_owned();
-        Page { tables: vec![table], pictures, limits, differs }
+        Page { tables: vec![table], pictures, limits: LIMITS.to_owned(), differs }
     }
 }

@@ -25,7 +25,7 @@ use crate::units::Time;
 pub const MOST_DEVICES: usize = 4;
 /// The most ops in a segment, and steps of a search.
 const MOST_NODES: usize = 80;
-const MOST_STEPS: u64 = 60_000;
+const MOST_STEPS: u64 = 1_000_000;
 /// The most steps of all searches together, so that a check comes to its end.
 const MOST_STEPS_IN_ALL: u64 = 100_000_000;
 const MOST_PRICE: u64 = 1 << 24;

@@ -87,6 +87,10 @@ pub(in crate::makespan) struct Pieces {
     pub(in crate::makespan) reads_hold_bus: bool,
     pub(in crate::makespan) input_at: Option<usize>,
     pub(in crate::makespan) output_at: Option<usize>,
+    /// For each piece, what it looks like: pieces with the same number have as many ops and read and make as much.
+    pub(in crate::makespan) alike: Vec<usize>,
+    /// The pieces of each look.
+    pub(in crate::makespan) looks: Vec<Vec<usize>>,
     piece_of: Vec<u32>,
 }
 
@@ -122,13 +126,41 @@ impl Pieces {
             reads_hold_bus: contention == Contention::Bus,
             input_at: problem.constraints.input_at.map(|d| d.index()),
             output_at: problem.constraints.output_at.map(|d| d.index()),
+            alike: Vec::new(),
+            looks: Vec::new(),
             piece_of,
         };
         all.pieces = groups.into_iter().map(|ops| piece(problem, ops)).collect();
         all.add_flows(problem);
         all.add_bundles(problem);
         all.join_groups(problem);
+        all.compare();
         all
+    }
+
+    /// Finds pieces that look the same.
+    fn compare(&mut self) {
+        let mut known: HashMap<Vec<u64>, usize> = HashMap::new();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let weights = |list: &[usize]| list.iter().map(|&b| self.bundles[b].bytes).sum::<f64>();
+            // Times are measured, and differ a little between layers that are the same.
+            let counts = [piece.ops.len(), piece.inputs.len(), piece.after.len()];
+            let sums = [weights(&piece.first_bundles), weights(&piece.other_bundles), piece.made];
+            let in_place = piece.in_place.iter().map(|held| u64::from(held.is_some()));
+            let mut look: Vec<u64> = counts.iter().chain(&piece.devices).map(|&count| count as u64).collect();
+            look.extend(sums.map(f64::to_bits).into_iter().chain(in_place));
+            let number = *known.entry(look).or_insert_with(|| {
+                self.looks.push(Vec::new());
+                self.looks.len() - 1
+            });
+            self.looks[number].push(index);
+            self.alike.push(number);
+        }
+    }
+
+    /// Whether something can be copied from one device to another, or is there.
+    pub(in crate::makespan) fn reaches(&self, from: usize, to: usize) -> bool {
+        self.copies[from * self.devices + to].0 < NEVER
     }
 
     /// The piece of an op.
@@ -221,9 +253,8 @@ impl Pieces {
 
     /// Devices from which weights can reach a device, itself first where it has a bus.
     pub(in crate::makespan) fn ways_to(&self, reader: usize) -> Vec<usize> {
-        let mut ways: Vec<usize> = (0..self.devices)
-            .filter(|&via| self.has_bus[via] && self.copies[via * self.devices + reader].0 < NEVER)
-            .collect();
+        let mut ways: Vec<usize> =
+            (0..self.devices).filter(|&via| self.has_bus[via] && self.reaches(via, reader)).collect();
         ways.sort_by_key(|&via| via != reader);
         ways
     }

@@ -26,7 +26,12 @@ pub(in crate::makespan) struct State {
     pub(in crate::makespan) device_free: Vec<f64>,
     pub(in crate::makespan) link_free: Vec<f64>,
     pub(in crate::makespan) end: f64,
+    /// When everything would end if no kernel waited for weights.
+    pub(in crate::makespan) kernels_end: f64,
     finish: Vec<f64>,
+    /// As `finish` and `device_free`, if no kernel waited for weights.
+    kernel_finish: Vec<f64>,
+    kernel_free: Vec<f64>,
     device_of: Vec<u16>,
     /// For each bundle and device it is loaded to, when it has landed; negative: not loaded.
     landed: Vec<f64>,
@@ -51,9 +56,11 @@ enum Set {
 /// How far things were at some moment.
 pub(in crate::makespan) struct Mark {
     device_free: Vec<f64>,
+    kernel_free: Vec<f64>,
     link_free: Vec<f64>,
     memory: Vec<f64>,
     end: f64,
+    kernels_end: f64,
     set: usize,
 }
 
@@ -64,7 +71,10 @@ impl State {
             device_free: vec![0.0; devices],
             link_free: vec![0.0; pieces.links],
             end: 0.0,
+            kernels_end: 0.0,
             finish: vec![0.0; pieces.pieces.len()],
+            kernel_finish: vec![0.0; pieces.pieces.len()],
+            kernel_free: vec![0.0; devices],
             device_of: vec![0; pieces.pieces.len()],
             landed: vec![-1.0; pieces.bundles.len() * devices],
             source: vec![0; pieces.bundles.len() * devices],
@@ -78,9 +88,11 @@ impl State {
     pub(in crate::makespan) fn mark(&self) -> Mark {
         Mark {
             device_free: self.device_free.clone(),
+            kernel_free: self.kernel_free.clone(),
             link_free: self.link_free.clone(),
             memory: self.memory.clone(),
             end: self.end,
+            kernels_end: self.kernels_end,
             set: self.set.len(),
         }
     }
@@ -88,9 +100,11 @@ impl State {
     /// Undoes what was taken since.
     pub(in crate::makespan) fn back_to(&mut self, mark: &Mark) {
         self.device_free.copy_from_slice(&mark.device_free);
+        self.kernel_free.copy_from_slice(&mark.kernel_free);
         self.link_free.copy_from_slice(&mark.link_free);
         self.memory.copy_from_slice(&mark.memory);
         self.end = mark.end;
+        self.kernels_end = mark.kernels_end;
         self.unset(mark.set);
     }
 
@@ -116,6 +130,8 @@ impl State {
     /// Back to the beginning.
     pub(in crate::makespan) fn reset(&mut self) {
         self.device_free.fill(0.0);
+        self.kernel_free.fill(0.0);
+        self.kernels_end = 0.0;
         self.link_free.fill(0.0);
         self.end = 0.0;
         self.memory.fill(0.0);
@@ -139,9 +155,11 @@ impl State {
         let (device, devices) = (choice.device as usize, pieces.devices);
         let mut duration = piece.times[device];
         let mut start = self.device_free[device];
+        let mut kernel_start = self.kernel_free[device];
         for &flow in &piece.inputs {
             let Some(from) = pieces.flows[flow].maker.map(|maker| {
                 start = start.max(self.finish[maker]);
+                kernel_start = kernel_start.max(self.kernel_finish[maker]);
                 self.device_of[maker] as usize
             }) else {
                 let bytes = pieces.flows[flow].bytes;
@@ -188,12 +206,15 @@ impl State {
         }
         self.device_free[device] = finish;
         self.finish[index] = finish;
+        self.kernel_free[device] = kernel_start + duration;
+        self.kernel_finish[index] = kernel_start + duration;
         self.device_of[index] = choice.device;
         let out = match (piece.output, pieces.output_at) {
             (Some(bytes), Some(to)) => pieces.copy(bytes, device, to),
             _ => 0.0,
         };
         self.end = self.end.max(finish + out);
+        self.kernels_end = self.kernels_end.max(kernel_start + duration + out);
         finish
     }
 

@@ -11,13 +11,15 @@
 //! in (10); the sum of (14) is over weights alone; what is left to load counts a little in the objective, which otherwise
 //! knows nothing of the backlog that a submodel leaves on the buses. H is the value of a plain solution plus all work.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use divvy_core::outcome::Budget;
-use divvy_solver::{Column, Options, Program, Solver, Status};
+use divvy_solver::{Column, Event, Options, Program, Solver, Status, solve_watched};
 
 use super::pieces::{NEVER, Pieces};
 use super::state::Choice;
+use crate::processor::Stopwatch;
 
 /// What the program looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ pub(in crate::makespan) struct Settings {
     pub(in crate::makespan) slots: usize,
     /// Dominators in each submodel.
     pub(in crate::makespan) dominators: usize,
-    /// The most time for each submodel.
+    /// The most processor time for each submodel: what a program gets done must not depend on how busy the machine is.
     pub(in crate::makespan) time: Duration,
     /// Whether weights may take other ways than the own bus, and be read in place.
     pub(in crate::makespan) data_parallel: bool,
@@ -207,8 +209,9 @@ impl<'a> Submodel<'a> {
         (0..self.devices.len()).filter_map(finish).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Solves it, or takes the plain solution where nothing better was found in time; none if no device may run all of it.
-    pub(in crate::makespan) fn solve(&self, budget: &Budget) -> Option<Vec<Decided>> {
+    /// Solves it within its processor time and within some time on the clock, or takes the plain solution where nothing
+    /// better was found; none if no device may run all of it.
+    pub(in crate::makespan) fn solve(&self, budget: &Budget, clock: Duration) -> Option<Vec<Decided>> {
         let (plain_device, plain_value) = self.plain()?;
         let work: f64 =
             (0..self.ops.len()).filter_map(|op| self.time(op, plain_device * self.settings.slots + 2)).sum();
@@ -216,14 +219,8 @@ impl<'a> Submodel<'a> {
         let carried = self.carried.buses.iter().chain(&self.carried.devices).copied().fold(0.0, f64::max);
         let horizon = 4.0 * (plain_value + work + (load + carried) / self.unit) + 100.0;
         let columns = self.write(horizon);
-        let options = Options {
-            time: self.settings.time,
-            threads: 1,
-            seed: budget.seed,
-            nodes: budget.nodes,
-            ..Options::default()
-        };
-        let mut solver = Solver::new(&columns.program, &options).ok()?;
+        let options =
+            Options { time: clock, threads: 1, seed: budget.seed, nodes: budget.nodes, ..Options::default() };
         // The plain solution, with everything in the first slot for loaded weights; HiGHS completes the rest.
         let slot = plain_device * self.settings.slots + 2;
         let mut fixed: Vec<(Column, f64)> = Vec::new();
@@ -233,10 +230,13 @@ impl<'a> Submodel<'a> {
                 .extend(pairs.filter_map(|(at, column)| Some(((*column)?, f64::from(u8::from(at == slot))))));
         }
         let start = self.complete(&columns, &fixed, &options);
-        if let Some(values) = &start {
-            let _ = solver.start_from(values);
-        }
-        let solution = solver.solve().ok().filter(|solution| solution.status != Status::Infeasible);
+        let stopwatch = Stopwatch::start();
+        let mut watch = |_: Event| {
+            let over = stopwatch.elapsed() >= self.settings.time || budget.is_cancelled();
+            if over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let solved = solve_watched(&columns.program, &options, start.as_deref(), &mut watch);
+        let solution = solved.ok().filter(|solution| solution.status != Status::Infeasible);
         // Without time to complete the plain solution, what is found may be worse than that.
         let most = if start.is_some() { f64::INFINITY } else { plain_value };
         let values = solution.and_then(|solution| solution.best).map(|(_, values)| values).or(start);

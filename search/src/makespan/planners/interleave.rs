@@ -3,9 +3,11 @@
 //! The network is taken in pieces (see `cold_start`). A choice is, for every piece, its device, where its weights land
 //! first, and whether its first op reads in place; and an order of the pieces. Beams of growing width and the plain
 //! choices give starts; each is annealed: a piece or a run of pieces moves with or without its weights, weights take
-//! another way, an op reads in place or no longer, two pieces swap, a piece moves in the order. The best choices become
-//! a plan, op by op, with every bus in the order of tails. It goes on, from ever lower temperatures, for as long as
-//! there is time. A node of the budget is a hundred evaluations.
+//! another way, an op reads in place or no longer, two pieces swap, a piece moves in the order. Networks repeat
+//! themselves, so what was chosen for a run of pieces is tried for another that looks the same, and two devices change
+//! places for a run of pieces. The best choices are tidied and become a plan, op by op, with every bus in the order of
+//! tails. It goes on, from ever lower temperatures, for as long as there is time. A node of the budget is a hundred
+//! evaluations.
 
 use divvy_core::outcome::StopReason;
 use divvy_core::plan::Plan;
@@ -27,10 +29,15 @@ const STEPS_PER_PIECE: usize = 120;
 const TEMPERATURES: [f64; 4] = [1e-3, 3e-3, 3e-4, 1e-2];
 /// An annealing ends at this part of its first temperature.
 const COOLED: f64 = 1e-3;
+/// How much the time of the buses and of the kernels by themselves counts in an annealing, beside the value: what is not
+/// critical now may be once something else is better.
+const SLACK: [f64; 2] = [0.3, 0.0];
 /// Annealings without improvement after which there is nothing left to find; small networks get there soon.
 const PATIENCE: usize = 60;
 /// How many pieces in a row move together at most.
 const LONGEST_RUN: usize = 40;
+/// How many pieces in a row are tidied together, one after the other.
+const TIDIED_RUNS: [usize; 4] = [LONGEST_RUN, 8, 2, 1];
 
 pub(crate) struct Interleave;
 
@@ -57,7 +64,7 @@ impl Planner for Interleave {
         let until = begin + left.mul_f64(BEAM_SHARE);
         for choices in plain(&pieces, &sequence) {
             let value = state.run(&pieces, &choices);
-            starts.push((value, choices));
+            starts.extend((value < NEVER).then_some((value, choices)));
         }
         // A plan that is there already is where to go on; what a beam gives was then tried before.
         let known = run.outcome().best.as_ref().and_then(|(best, score)| match best {
@@ -66,18 +73,20 @@ impl Planner for Interleave {
         });
         let again = run.outcome().found_by.as_deref() == Some(self.name());
         starts.extend(known.map(|choices| (state.run(&pieces, &choices), choices)));
+        starts.retain(|(value, _)| *value < NEVER);
         for &width in WIDTHS.iter().filter(|_| !again) {
             let budget = run.budget;
-            let stop = || budget.is_cancelled() || budget.start.elapsed() > until;
+            // The first is there however little time there is: where memory is tight, nothing plain may be possible.
+            let unhurried = starts.is_empty();
+            let stop = || budget.is_cancelled() || !unhurried && budget.start.elapsed() > until;
             if let Some(choices) = beam::search(&pieces, &sequence, width, &stop) {
-                plan::offer(run, &pieces, &choices);
+                offer(run, &pieces, &choices);
                 starts.push((state.run(&pieces, &choices), choices));
             }
         }
-        starts.retain(|(value, _)| *value < NEVER);
         starts.sort_by(|a, b| a.0.total_cmp(&b.0));
         let Some((_, first)) = starts.first().cloned() else { return StopReason::Finished };
-        plan::offer(run, &pieces, &first);
+        offer(run, &pieces, &first);
         let mut rng = Rng::new(run.budget.seed);
         let mut best = first;
         let mut best_value = starts[0].0;
@@ -92,14 +101,14 @@ impl Planner for Interleave {
             let cooler = 0.5f64.powi((round / (3 * TEMPERATURES.len())) as i32).max(0.05);
             let temperature = TEMPERATURES[round % TEMPERATURES.len()] * cooler * best_value;
             let longer = 1 + round / 8;
-            let mut annealing = Annealing::new(&pieces, start);
+            let mut annealing = Annealing::new(&pieces, start, SLACK[round % SLACK.len()]);
             let steps = STEPS_PER_PIECE * pieces.pieces.len() * longer.min(16);
             let over = annealing.run(run, steps, temperature, &mut rng, &mut nodes);
             stale += 1;
             if annealing.best_value < best_value {
                 stale = 0;
                 (best_value, best) = (annealing.best_value, annealing.best);
-                plan::offer(run, &pieces, &best);
+                offer(run, &pieces, &best);
             }
             if over || run.is_solved() {
                 break;
@@ -110,6 +119,51 @@ impl Planner for Interleave {
         }
         if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::OutOfBudget }
     }
+}
+
+/// Offers the plan of some choices, tidied.
+fn offer(run: &mut Run<'_>, pieces: &Pieces, choices: &Choices) {
+    let tidy = tidied(pieces, choices);
+    plan::offer(run, pieces, &tidy);
+}
+
+/// The same choices with kernels on faster devices wherever that delays nothing: of plans that take as long, the one
+/// whose slow devices carry weights rather than run kernels.
+fn tidied(pieces: &Pieces, choices: &Choices) -> Choices {
+    let mut state = State::new(pieces);
+    let mut tidy = choices.clone();
+    let mut value = state.run(pieces, &tidy);
+    for length in TIDIED_RUNS {
+        for at in 0..tidy.sequence.len() {
+            let first = tidy.sequence[at];
+            let slow = tidy.of[first].device as usize;
+            let mut devices = pieces.pieces[first].devices.clone();
+            let time = |device: usize| pieces.pieces[first].times[device];
+            devices.retain(|&device| time(device) < time(slow));
+            devices.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
+            for (device, own_bus) in devices.into_iter().flat_map(|device| [(device, false), (device, true)])
+            {
+                let before = tidy.of.clone();
+                for &piece in tidy.sequence[at..].iter().take(length) {
+                    let choice = tidy.of[piece];
+                    let via = if own_bus { device } else { choice.via as usize };
+                    let single = pieces.pieces[piece].together.len() == 1;
+                    let may = single && pieces.pieces[piece].devices.contains(&device);
+                    let lands = pieces.has_bus[via] && pieces.reaches(via, device);
+                    if choice.device as usize == slow && !choice.in_place && may && lands {
+                        tidy.of[piece] = Choice { device: device as u16, via: via as u16, in_place: false };
+                    }
+                }
+                let changed = if tidy.of == before { NEVER } else { state.run(pieces, &tidy) };
+                if changed <= value {
+                    value = changed;
+                    break;
+                }
+                tidy.of = before;
+            }
+        }
+    }
+    tidy
 }
 
 /// Everything on one device, over its own bus, or each bundle over the bus that is free first.
@@ -128,12 +182,22 @@ fn plain(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
     all
 }
 
+/// What a state is judged by: when it ends, and a little by how long buses and kernels take by themselves.
+fn energy(state: &State, buses: &[(usize, f64)], slack: f64) -> f64 {
+    let loads: f64 = buses.iter().map(|&(link, share)| share * state.link_free[link]).sum();
+    state.end + slack * (loads + state.kernels_end)
+}
+
 /// One annealing.
 struct Annealing<'a> {
     pieces: &'a Pieces,
     state: State,
+    /// Buses, and how much they count.
+    buses: Vec<(usize, f64)>,
+    slack: f64,
     now: Choices,
-    value: f64,
+    /// What `now` is judged by.
+    energy: f64,
     best: Choices,
     best_value: f64,
     /// Where each piece is in the sequence.
@@ -142,13 +206,16 @@ struct Annealing<'a> {
 }
 
 impl<'a> Annealing<'a> {
-    fn new(pieces: &'a Pieces, start: Choices) -> Annealing<'a> {
+    fn new(pieces: &'a Pieces, start: Choices, slack: f64) -> Annealing<'a> {
         let mut state = State::new(pieces);
-        let value = state.run(pieces, &start);
+        let best_value = state.run(pieces, &start);
+        let buses = pieces.buses();
+        let energy = energy(&state, &buses, slack);
         let mut position = vec![0; pieces.pieces.len()];
         start.sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
         let best = start.clone();
-        Annealing { pieces, state, now: start, value, best, best_value: value, position, changed: Vec::new() }
+        let changed = Vec::new();
+        Annealing { pieces, state, buses, slack, now: start, energy, best, best_value, position, changed }
     }
 
     /// Whether the budget is spent.
@@ -175,9 +242,10 @@ impl<'a> Annealing<'a> {
             return;
         }
         let value = self.state.run(self.pieces, &self.now);
-        let worse = value - self.value;
+        let energy = if value < NEVER { energy(&self.state, &self.buses, self.slack) } else { NEVER };
+        let worse = energy - self.energy;
         if worse <= 0.0 || rng.unit() < (-worse / temperature).exp() {
-            self.value = value;
+            self.energy = energy;
             if value < self.best_value {
                 self.best_value = value;
                 self.best.clone_from(&self.now);
@@ -203,7 +271,11 @@ impl<'a> Annealing<'a> {
         let count = pieces.pieces.len();
         let at = rng.below(count);
         let piece = self.now.sequence[at];
-        match rng.below(10) {
+        match rng.below(13) {
+            // What was chosen for pieces that look the same.
+            10 | 11 => self.repeat(piece, rng),
+            // Two devices change places for a run of pieces.
+            12 => self.exchange(at, rng),
             // One piece elsewhere.
             0..=2 => {
                 let device = *rng.pick(&pieces.pieces[piece].devices);
@@ -255,8 +327,7 @@ impl<'a> Annealing<'a> {
                 let other = self.now.sequence[near];
                 let (a, b) = (self.now.of[piece], self.now.of[other]);
                 let possible = |reader: u16, via: u16| {
-                    pieces.has_bus[via as usize]
-                        && pieces.copies[via as usize * pieces.devices + reader as usize].0 < NEVER
+                    pieces.has_bus[via as usize] && pieces.reaches(via as usize, reader as usize)
                 };
                 if a.via == b.via || !possible(a.device, b.via) || !possible(b.device, a.via) {
                     return false;
@@ -268,6 +339,50 @@ impl<'a> Annealing<'a> {
         !self.changed.is_empty()
     }
 
+    /// Chooses for a piece, and for some that follow it, what is chosen for others that look the same.
+    fn repeat(&mut self, piece: usize, rng: &mut Rng) {
+        let like = &self.pieces.alike[piece];
+        let model = *rng.pick(&self.pieces.looks[*like]);
+        let length = 1 + rng.below(LONGEST_RUN);
+        for step in 0..length {
+            let (from, to) = (model + step, piece + step);
+            let alike = |piece: usize| self.pieces.alike.get(piece);
+            if model == piece || alike(from).is_none() || alike(from) != alike(to) {
+                break;
+            }
+            let choice = self.now.of[from];
+            let free = self.pieces.pieces[to].together.len() == 1;
+            if free && choice != self.now.of[to] {
+                self.set(to, choice);
+            }
+        }
+    }
+
+    /// Exchanges two devices in a run of pieces, kernels and landings alike.
+    fn exchange(&mut self, at: usize, rng: &mut Rng) {
+        let pieces = self.pieces;
+        let (a, b) = (rng.below(pieces.devices) as u16, rng.below(pieces.devices) as u16);
+        let length = 1 + rng.below(LONGEST_RUN);
+        let other = |device: u16| match device {
+            _ if device == a => b,
+            _ if device == b => a,
+            _ => device,
+        };
+        for next in at..(at + length).min(self.now.sequence.len()) {
+            let index = self.now.sequence[next];
+            let piece = &pieces.pieces[index];
+            let choice = self.now.of[index];
+            let (device, via) = (other(choice.device), other(choice.via));
+            let lands = pieces.has_bus[via as usize] && pieces.reaches(via as usize, device as usize);
+            let in_place = !choice.in_place || piece.in_place[device as usize].is_some();
+            let free = piece.together.len() == 1 && piece.devices.contains(&(device as usize));
+            let new = Choice { device, via, ..choice };
+            if free && lands && in_place && new != choice {
+                self.set(index, new);
+            }
+        }
+    }
+
     /// Puts a piece, and those that must be with it, on a device if they may be there.
     fn place(&mut self, piece: usize, device: usize, with_weights: bool, rng: &mut Rng) {
         let pieces = self.pieces;
@@ -276,8 +391,7 @@ impl<'a> Annealing<'a> {
         }
         for &member in &pieces.pieces[piece].together {
             let choice = self.now.of[member];
-            let reaches =
-                |via: usize| pieces.has_bus[via] && pieces.copies[via * pieces.devices + device].0 < NEVER;
+            let reaches = |via: usize| pieces.has_bus[via] && pieces.reaches(via, device);
             let via = if with_weights && pieces.has_bus[device] {
                 device
             } else if reaches(choice.via as usize) {
