@@ -15,7 +15,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
-use divvy_core::makespan::relaxations::divisions::Flow;
+use divvy_core::makespan::relaxations::divisions::{Flow, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::period::relaxations::cover::Group;
@@ -256,6 +256,7 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::Divisions {
             weights: vec![1, 2],
             flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
+            windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
         },
         Evidence::Cover {
             merged: true,
