@@ -94,11 +94,24 @@ fn the_pair_with_nvlink_is_preferred() {
         ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(d));
     }
     let (mut pair, mut others) = (0, 0);
-    for landing in plan.landings.iter().filter(|landing| landing.via != landing.reader) {
-        let bytes = problem.graph.param_bytes(landing.param);
-        if [landing.via, landing.reader].contains(&alone) { others += bytes } else { pair += bytes }
+    let mut exchange = |from: DeviceId, to: DeviceId, bytes: u64| {
+        if from != to {
+            *if [from, to].contains(&alone) { &mut others } else { &mut pair } += bytes;
+        }
+    };
+    for landing in &plan.landings {
+        exchange(landing.via, landing.reader, problem.graph.param_bytes(landing.param));
     }
-    assert!(pair >= others, "{pair} bytes forwarded within the pair, {others} beyond it");
+    for tensor in problem.graph.tensors() {
+        let Some(from) = problem.graph.producer(tensor).map(|op| device_of[op.index()]) else { continue };
+        let mut readers: Vec<DeviceId> =
+            problem.graph.consumers(tensor).iter().map(|op| device_of[op.index()]).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        readers.into_iter().for_each(|to| exchange(from, to, problem.graph.tensor_bytes(tensor)));
+    }
+    // Half of what goes beyond the pair, for each of the two.
+    assert!(2 * pair >= others, "{pair} bytes go from one to the other of the pair, {others} beyond it");
     let busy = |name: &str| score.device_busy[device(&problem, name).index()].0;
     assert!(busy("gpu2") + busy("gpu3") > busy("gpu1"), "most kernels run on the pair");
 }
