@@ -24,7 +24,7 @@ const WIDTH: usize = 64;
 const FIRST_EFFORT: u64 = 64;
 const MOVES_PER_CONFLICT: u64 = 200;
 /// Nodes of packing likewise, and the share of them that thresholds further down get.
-const NODES_PER_CONFLICT: u64 = 16;
+const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Placements of one packing that are tried as plans.
 const MOST_PACKED: usize = 3;
@@ -59,9 +59,8 @@ impl Planner for ConflictDriven {
         let tables = Tables::new(run.problem);
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
-        let packing = Packing::new(&tables);
         let rng = Rng::new(run.budget.seed);
-        let mut search = Search { weights, packing, least_packed: u64::MAX, tables, rng, spent: 0 };
+        let mut search = Search { weights, packing: None, least_packed: u64::MAX, tables, rng, spent: 0 };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
@@ -89,7 +88,7 @@ impl Planner for ConflictDriven {
 
 struct Search {
     tables: Tables,
-    /// The problem without links, and the least that it is known to take.
+    /// The problem without links, as it was packed last, and the least that it is known to take.
     packing: Option<Packing>,
     least_packed: u64,
     weights: Vec<u64>,
@@ -138,7 +137,6 @@ impl Search {
 
     /// Places ops within the time of the devices alone, as well as it can, and proves how well that can be done.
     fn pack(&mut self, run: &mut Run<'_>, nodes: u64) {
-        let Some(packing) = self.packing.take() else { return };
         let below = |run: &Run<'_>, known: u64| {
             run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0).min(known).saturating_sub(1)
         };
@@ -149,6 +147,7 @@ impl Search {
             if limit < low || self.is_over(run) || run.outcome().best.is_none() {
                 break;
             }
+            let Some(mut packing) = self.packing_within(run, limit) else { break };
             let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
             let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
             let budget = run.budget;
@@ -156,6 +155,7 @@ impl Search {
                 packing.search(limit, nodes.min(left), &mut || budget.is_spent(), &mut |most, device_of| {
                     placements.push((most, device_of.to_vec()));
                 });
+            self.packing = Some(packing);
             self.spent += packed.nodes;
             run.count(packed.nodes);
             if packed.is_refuted {
@@ -175,7 +175,32 @@ impl Search {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
             limit = u64::midpoint(low, if packed.is_refuted { below(run, self.least_packed) } else { limit });
         }
-        self.packing = Some(packing);
+    }
+
+    /// What is to be packed within a limit: ops that no links can keep apart within it are one. It has the experience
+    /// of the last time where units are the same. None where nothing keeps the limit, which is then proved, or
+    /// where times are too long.
+    fn packing_within(&mut self, run: &mut Run<'_>, limit: u64) -> Option<Packing> {
+        let budget = run.budget;
+        let united = if limit <= Time::LONGEST_INPUT.0 {
+            United::new(run.problem, Time(limit), &mut || budget.is_spent())
+        } else {
+            None
+        };
+        if let Some(evidence) = united.as_ref().and_then(|united| united.proof(&self.weights)) {
+            run.prove("united", evidence);
+            return None;
+        }
+        let tables = Tables::new(run.problem);
+        let tables = match &united {
+            Some(united) => tables.united(&united.clusters),
+            None => tables,
+        };
+        let packing = Packing::new(&tables)?;
+        Some(match self.packing.take() {
+            Some(before) => packing.with_experience(before),
+            None => packing,
+        })
     }
 
     /// Looks for plans within a threshold. Whether there are any, if that becomes known.
