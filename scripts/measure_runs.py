@@ -27,6 +27,11 @@ import light_models
 CASES = ["squeezenet", "inception_v1", "resnet50", "densenet121", "shufflenet"]
 OBJECTIVES = ["latency", "pipeline", "stream"]
 SOAK_ITEMS = 100_000
+# How long the whole model is timed at least, and how long each plan is searched for.
+PROFILE_SECONDS = 2
+PLAN_SECONDS = 2
+# Plans that are made from runs of the plan before.
+SETTLED = 2
 HARDWARE = """
 name = "pair"
 description = "Two cores of one machine."
@@ -86,13 +91,17 @@ class Bench:
     def plan(self, model, objective, profile, plan, *more):
         # More splits than that cost more copies between layouts than any balance gains.
         limit = ["--max-splits", "3"] if objective == "stream" else []
-        question = ["--on", self.measured if profile else self.hardware, "--objective", objective, "--time", "3s", "--quiet", "--json", *limit]
+        question = ["--on", self.measured if profile else self.hardware, "--objective", objective, "--time", f"{PLAN_SECONDS}s", "--quiet", "--json", *limit]
         times = ["--profile", profile] if profile else []
         return json.loads(self.divvy("plan", model, *question, *times, "-o", plan, *more))
 
     def profile(self, model, profile):
-        what = ["--on", self.hardware, "--repeat", self.repeat, "--hardware", self.measured, "--quiet", "-o", profile]
-        return self.divvy("profile", model, *what)
+        """Measures a model, a short one as often as fills a while: a moment says little of a machine."""
+        what = ["--on", self.hardware, "--hardware", self.measured, "--quiet", "-o", profile]
+        self.divvy("profile", model, *what, "--repeat", "10")
+        alone_ps = json.loads(pathlib.Path(profile).read_text())["costs"]["whole_model"][0]["time"]
+        items = round(PROFILE_SECONDS * 1e12 / alone_ps)
+        return self.divvy("profile", model, *what, "--repeat", max(self.repeat, min(items, 20 * self.repeat)))
 
     def run(self, plan, *more):
         return json.loads(self.divvy("run", plan, "--json", *more))
@@ -121,46 +130,53 @@ def overhead(bench):
 
 
 def gain(bench):
-    """A pipeline of two one-core stages against two processes of a core each, and against one of two threads."""
+    """Plans for two devices of a core each against two processes of a core each, and against one of two threads."""
     rows = []
     for case in CASES:
-        model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
+        model, profile = bench.model(case), bench.folder / "times.json"
         bench.profile(model, profile)
-        bench.plan(model, "pipeline", profile, plan)
-        apart, split, threads, ratios, errors = [], [], [], [], []
+        plans = {objective: bench.folder / f"{objective}.json" for objective in ("pipeline", "stream")}
+        for objective, plan in plans.items():
+            bench.plan(model, objective, profile, plan)
+        apart, threads, errors = [], [], []
+        split = {objective: [] for objective in plans}
         for _ in range(bench.rounds):
             both = [bench.plain("rate", case, [core]) for core in bench.cores]
             apart.append(sum(rate(report_of(process)) for process in both))
-            learned = bench.folder / "learned.json"
-            found = bench.run(plan, "--duration", f"{bench.seconds}s", "--learn", learned)
-            split.append(1e6 / found["value"]["measured_us"])
+            for objective, plan in plans.items():
+                learned = bench.folder / f"learned-{objective}.json"
+                found = bench.run(plan, "--duration", f"{bench.seconds}s", "--learn", learned)
+                split[objective].append(found["throughput_per_s"])
+                if objective == "pipeline":
+                    errors.append(found["value"]["error"])
+                    # The next round is predicted from this one.
+                    bench.plan(model, objective, learned, plan)
             threads.append(rate(report_of(bench.plain("rate", case, bench.cores))))
-            ratios.append(split[-1] / apart[-1])
-            errors.append(found["value"]["error"])
-            # The next round is predicted from this one.
-            bench.plan(model, "pipeline", learned, plan)
         middle = statistics.median
-        rows.append((case, middle(apart), middle(split), middle(threads), middle(ratios), middle(errors[1:])))
+        share = {objective: middle(a / b for a, b in zip(rates, apart)) for objective, rates in split.items()}
+        row = [case, *map(middle, (apart, split["pipeline"], split["stream"], threads))]
+        rows.append((*row, share["pipeline"], share["stream"], middle(errors[1:])))
         print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
 
 def prediction(bench):
     """What plans were predicted to take and what they took, first from a profile, then from a run."""
-    rows = []
+    rows, enough = [], ["--duration", f"{bench.seconds}s"]
     for case in CASES:
         model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
         bench.profile(model, profile)
         for objective in OBJECTIVES:
-            learned, errors = profile, []
-            for turn in range(bench.rounds):
+            first, learned, errors = bench.folder / "first.json", bench.folder / "learned.json", []
+            bench.plan(model, objective, profile, first)
+            founds = [bench.run(first, *enough, "--learn", learned) for _ in range(bench.rounds)]
+            for _ in range(SETTLED):
                 bench.plan(model, objective, learned, plan)
-                learned = bench.folder / f"learned{turn}.json"
-                found = bench.run(plan, "--repeat", bench.repeat, "--learn", learned)
-                errors.append(found["value"]["error"])
-            value = found["value"]
-            settled = statistics.median(errors[1:])
-            rows.append((case, objective, len(found["stages"]), value["predicted_us"], value["measured_us"], errors[0], settled))
+                errors.append(bench.run(plan, *enough, "--learn", learned)["value"]["error"])
+            predicted = founds[0]["value"]["predicted_us"]
+            measured = statistics.median(found["value"]["measured_us"] for found in founds)
+            row = (case, objective, len(founds[0]["stages"]), predicted, measured, predicted / measured - 1)
+            rows.append((*row, statistics.mean(errors)))
             print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -216,33 +232,35 @@ def page(results, bench):
         lines.append(f"| {case} | {cores} | {alone / 1e3:.2f} ms | {through / 1e3:.2f} ms | {percent(share)} |")
     lines += [
         "",
-        "## A two-stage pipeline against two processes and against two threads",
+        "## Two devices against two processes and against two threads",
         "",
-        "Items per second, medians over rounds in which the three take turns; the share is that of the pipeline in what two"
-        " processes of ONNX Runtime reach together, round by round. The prediction is that of a plan made from the round before."
-        " A stage cannot take a part of an op: one normalisation of Inception v1 takes more than a third of its time, and `divvy plan`"
-        " proves that no two stages divide it more evenly than these.",
+        "Items per second, medians over rounds in which all take turns. A share is that in what two processes of ONNX Runtime reach"
+        " together, round by round. The prediction is that of a two-stage plan made from the round before. A stage cannot take a part"
+        " of an op, and two stages are one cut: one normalisation of Inception v1 takes more than a third of its time with a quarter of it before, so"
+        " that one side has more than half wherever the cut is, and `divvy plan` proves that no two stages divide it more evenly than these. A"
+        " `stream` plan (at most three splits) may give a device several pieces, so that what is before and after such an op can share the other device.",
         "",
-        "| model | two processes | pipeline | two threads | share | prediction off by |",
-        "|---|---|---|---|---|---|",
+        "| model | two processes | pipeline | stream | two threads | share of pipeline | share of stream | pipeline off by |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for case, apart, split, threads, share, error in results["gain"]:
-        lines.append(f"| {case} | {apart:.1f} | {split:.1f} | {threads:.1f} | {share:.2f} | {percent(error)} |")
+    for case, apart, split, stream, threads, share, share_of_stream, error in results["gain"]:
+        rates = f"{apart:.1f} | {split:.1f} | {stream:.1f} | {threads:.1f}"
+        lines.append(f"| {case} | {rates} | {share:.2f} | {share_of_stream:.2f} | {percent(error)} |")
     rows = results["prediction"]
     first = statistics.median(abs(row[5]) for row in rows)
     settled = statistics.median(abs(row[6]) for row in rows)
-    worst = max(rows, key=lambda row: abs(row[6]))
+    worst = max(rows, key=lambda row: abs(row[5]))
     lines += [
         "",
         "## Prediction against measurement",
         "",
-        "`stream` with at most three splits. *From the profile* is the error of the first plan, made from op times of the whole"
-        " model; *settled* the median error of the plans after that, each made from what the run before it measured (`--learn`)."
-        f" Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} % settled; the worst settled one is"
-        f" {worst[0]}, {worst[1]}, {percent(worst[6])}. Plans of many pieces are off the most: what a cut costs depends on the layouts on both"
-        " sides of it, which times of ops do not tell, and short pieces scatter most.",
+        "`stream` with at most three splits. *From the profile* is the error of the plan made from op times of the whole model and from what cuts"
+        " were measured to cost, against the median of its runs; *learned* the mean error of the plans after that, each made from"
+        f" what the run before it measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
+        f" learned; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
+        " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off the most.",
         "",
-        "| model | plan | stages | predicted | measured | from the profile | settled |",
+        "| model | plan | stages | predicted | measured | from the profile | learned |",
         "|---|---|---|---|---|---|---|",
     ]
     for case, objective, stages, predicted, measured, before, after in rows:

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 pub use report::{Failure, Happened, Report, Span};
 
 use self::link::carry;
-use self::report::{Measured, remember};
+use self::report::{Measured, Steps, remember};
 use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
 use self::worker::Worker;
 use crate::backend::{Backend, Kernel, StageError};
@@ -182,6 +182,7 @@ impl Running {
         let mut latency = (Vec::new(), 0);
         let start = Instant::now();
         let (mut end, mut first_end) = (start, None);
+        let mut steps = Steps::new(shared.window);
         loop {
             while !ended && admitted - delivered < shared.window {
                 let inputs = if cancelled.load(Ordering::Relaxed) { None } else { source(admitted - first) };
@@ -206,6 +207,7 @@ impl Running {
                 Ok(Event::Done(item, at)) => {
                     end = at.max(end);
                     first_end.get_or_insert(end);
+                    steps.item(end);
                     let came_in = entered[(item % shared.window) as usize];
                     remember(&mut latency, at.duration_since(came_in).as_secs_f64() * 1e6);
                     finished.insert(item);
@@ -228,9 +230,10 @@ impl Running {
         }
         let cancelled = cancelled.load(Ordering::Relaxed);
         let items = delivered - first;
-        let steps = u32::try_from(items.saturating_sub(1)).ok().filter(|&steps| steps > 0);
-        let period = Option::zip(first_end, steps).map(|(first_end, steps)| (end - first_end) / steps);
-        Ok(Report { cancelled, period, ..self.report(items, end - start, latency.0) })
+        let later = u32::try_from(items.saturating_sub(1)).ok().filter(|&later| later > 0);
+        let period = Option::zip(first_end, later).map(|(first_end, later)| (end - first_end) / later);
+        let steps = steps.timings();
+        Ok(Report { cancelled, period, steps, ..self.report(items, end - start, latency.0) })
     }
 
     fn report(&self, items: u64, wall: Duration, latency: Vec<f64>) -> Report {
@@ -254,6 +257,7 @@ impl Running {
             cancelled: false,
             wall,
             period: None,
+            steps: Timings::default(),
             latency: Timings::new(latency),
             stages: stages.into_iter().map(Timings::new).collect(),
             busy,

@@ -127,8 +127,8 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let mut cuts = Vec::new();
     for measured in done.iter().filter(|measured| measured.batch == 1) {
         let devices = classes.iter().find(|(class, _)| *class == measured.class);
-        if let Some(device) = devices.and_then(|(_, devices)| devices.first()) {
-            cuts.extend(subject.cuts(measured, device, &cancelled)?);
+        if let Some((_, devices)) = devices {
+            cuts.extend(subject.cuts(measured, devices, &cancelled)?);
         }
     }
     steps.step();
@@ -141,9 +141,8 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     }
     done.retain(|measured| args.batch.contains(&measured.batch));
     let mut text = describe(&done);
-    for cuts in &cuts {
-        let (class, pieces, extra, bytes) =
-            (&cuts.class, cuts.pieces, cuts.extra / 1e3, cuts.bytes as f64 / 1e6);
+    for (class, way) in cuts.iter().flat_map(|cuts| cuts.ways.iter().map(move |way| (&cuts.class, way))) {
+        let (pieces, extra, bytes) = (way.pieces, way.extra / 1e3, way.bytes as f64 / 1e6);
         text.push_str(&format!(
             "{class}: {pieces} pieces take {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
         ));
@@ -347,16 +346,7 @@ impl Subject<'_> {
             let running = start(self.program(&model, device), &plain, 1)?;
             pairs.push((running, start(self.program(&marked, device), &timing, 1)?));
         }
-        let taken = std::thread::scope(|scope| {
-            let turns = |(running, timed)| self.turns(running, timed, &fed, cancelled);
-            let threads = pairs.into_iter().map(|pair| scope.spawn(move || turns(pair)));
-            let threads: Vec<_> = threads.collect();
-            let died = |_| Err(Failure::Environment("a thread that measures died".into()));
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(died))
-                .collect::<Result<Vec<_>, _>>()
-        })?;
+        let taken = together(pairs, |(running, timed)| self.turns(running, timed, &fed, cancelled))?;
         let (wholes, runs): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
         let (wholes, runs) = (Timings::new(wholes.concat()), runs.concat());
         let empty = Graph::default();
@@ -396,6 +386,20 @@ impl Subject<'_> {
         runs.drain(..runs.len().min(args.warm_up as usize));
         Ok((wholes, runs))
     }
+}
+
+/// Does the same on several devices at once.
+fn together<Device: Send, Found: Send>(
+    devices: Vec<Device>,
+    measure: impl Fn(Device) -> Result<Found, Failure> + Sync,
+) -> Result<Vec<Found>, Failure> {
+    std::thread::scope(|scope| {
+        let measure = &measure;
+        let threads = devices.into_iter().map(|device| scope.spawn(move || measure(device)));
+        let threads: Vec<_> = threads.collect();
+        let died = |_| Err(Failure::Environment("a thread that measures died".into()));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
+    })
 }
 
 /// What kernels say of ops.

@@ -1,5 +1,6 @@
 //! `divvy run`: a plan, run on this machine and compared with what was predicted.
 
+mod expected;
 mod groups;
 pub(super) mod kernels;
 mod learn;
@@ -43,7 +44,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let runtime = runtime()?;
     let progress = Progress::about("cutting the model and loading its pieces");
     let prepared = prepare::prepare(args, &plan)?;
-    prepared.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));
+    let warnings = prepared.warnings.iter().cloned().chain(expected::warning(&prepared));
+    warnings.for_each(|warning| progress.tell(&format!("warning: {warning}")));
     let inputs = prepare::inputs(args, &prepared, RANDOM_INPUTS)?;
     let expected = if args.verify { Some(whole(&prepared, &runtime, &inputs)?) } else { None };
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());

@@ -1,6 +1,6 @@
 //! What a run leaves: a report, or a failure.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::measure::Timings;
 
@@ -71,6 +71,9 @@ pub struct Report {
     pub wall: Duration,
     /// From one item's end to the next one's, on average; none with fewer than two items.
     pub period: Option<Duration>,
+    /// The same for each stretch of as many items as may be under way, in microseconds: what disturbs a few of them shows
+    /// in the spread and not in the median.
+    pub steps: Timings,
     /// For each item that is remembered, the time from its admission to its end.
     pub latency: Timings,
     /// For each stage, how long it ran.
@@ -81,6 +84,37 @@ pub struct Report {
     pub handover: Timings,
     /// Spans of the items that were asked for.
     pub spans: Vec<Span>,
+}
+
+/// Times from one item's end to the next one's, averaged over stretches of items: single ones come in bursts.
+pub(super) struct Steps {
+    stretch: u64,
+    /// When the stretch began, and how many items have ended since.
+    since: Option<(Instant, u64)>,
+    timings: (Vec<f64>, usize),
+}
+
+impl Steps {
+    pub(super) fn new(stretch: u64) -> Steps {
+        Steps { stretch: stretch.max(1), since: None, timings: Default::default() }
+    }
+
+    /// One more item has ended.
+    pub(super) fn item(&mut self, end: Instant) {
+        self.since = match self.since {
+            Some((since, items)) if items + 1 < self.stretch => Some((since, items + 1)),
+            Some((since, _)) => {
+                let step = end.duration_since(since).as_secs_f64() * 1e6 / self.stretch as f64;
+                remember(&mut self.timings, step);
+                Some((end, 0))
+            }
+            None => Some((end, 0)),
+        };
+    }
+
+    pub(super) fn timings(self) -> Timings {
+        Timings::new(self.timings.0)
+    }
 }
 
 /// What one device measured. Only its own thread writes while a run is on.
@@ -102,4 +136,22 @@ pub(super) fn remember(list: &mut (Vec<f64>, usize), value: f64) {
         values[*next] = value;
     }
     *next = (*next + 1) % MOST_TIMINGS;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_averages_over_stretches() {
+        let start = Instant::now();
+        let mut steps = Steps::new(2);
+        // Pairs end together; the first pair fills the program, and a pause disturbs one stretch.
+        for ms in [10, 10, 14, 14, 18, 18, 90, 90, 94, 94] {
+            steps.item(start + Duration::from_millis(ms));
+        }
+        let timings = steps.timings();
+        assert_eq!(timings.values(), [2000.0, 2000.0, 2000.0, 36000.0]);
+        assert_eq!(timings.median(), 2000.0);
+    }
 }

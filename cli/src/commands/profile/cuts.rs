@@ -1,36 +1,42 @@
 //! What it costs to cut the model: a runtime that keeps values in a layout of its own changes them at every cut.
 //!
-//! The model runs whole and in pieces on one device, in turns. What the pieces take beyond the whole and beyond starting so
-//! many of them is put down to the bytes that cross.
+//! The model runs whole and in several numbers of pieces, in turns, on all devices of a class at once as when a plan keeps
+//! them busy. What pieces take beyond the whole and beyond starting so many of them is put down to the bytes that cross.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::ids::OpId;
+use divvy_core::plan::{PipelinePlan, Plan, Stage};
 use divvy_exec::backend::{Backend, StageModel};
 use divvy_exec::executor::Running;
 use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_exec::tensor::Tensor;
-use divvy_io::onnx::cut::{CutPiece, Piece, cut};
+use divvy_io::onnx::cut::{CutPiece, cut};
+use divvy_io::onnx::facts::Facts;
 use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
+use divvy_io::onnx::pieces::{Cutting, pieces};
 use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::Outlines;
 use prost::Message;
 
-use super::super::run::kernels::Owners;
 use super::super::run::{feeds, start, warm_up};
-use super::{Measured, Subject, TURNS};
+use super::{Measured, Subject, TURNS, together};
 use crate::failure::Failure;
 
-/// Into how many pieces the model is cut: enough for their cost to be seen, few enough for it to be like that of plans.
-const PIECES: usize = 8;
+/// Into how many pieces the model is cut: few, as by most plans, and enough for their cost to be seen.
+const PIECES: [usize; 3] = [3, 6, 12];
 
 /// What cutting costs on a class of devices.
 pub(super) struct Cuts {
     pub(super) class: String,
+    pub(super) ways: Vec<Way>,
+}
+
+/// One way to cut the model.
+pub(super) struct Way {
     pub(super) pieces: usize,
     /// What the pieces took beyond the whole, in microseconds.
     pub(super) extra: f64,
@@ -39,9 +45,11 @@ pub(super) struct Cuts {
 }
 
 impl Cuts {
-    /// Microseconds for each byte that crosses, when starting a piece takes `launch`.
+    /// Microseconds for each byte that crosses, when starting a piece takes `launch`: the average over the ways. Few cuts, as
+    /// in most plans, cost more by the byte than many, and count alike here.
     pub(super) fn per_byte(&self, launch: f64) -> f64 {
-        (self.extra - launch * (self.pieces as f64 - 1.0)).max(0.0) / self.bytes.max(1) as f64
+        let rate = |way: &Way| (way.extra - launch * (way.pieces as f64 - 1.0)) / way.bytes.max(1) as f64;
+        self.ways.iter().map(rate).sum::<f64>().max(0.0) / self.ways.len().max(1) as f64
     }
 }
 
@@ -50,27 +58,71 @@ impl Subject<'_> {
     pub(super) fn cuts(
         &self,
         measured: &Measured,
-        device: &DeviceSpec,
+        devices: &[DeviceSpec],
         cancelled: &AtomicBool,
     ) -> Result<Option<Cuts>, Failure> {
+        let facts = infer(self.model, self.dims);
+        let cuts = PIECES.iter().filter_map(|&count| self.cut(measured, count, &facts));
+        let cuts: Vec<(Vec<StageSpec>, u64)> =
+            cuts.filter(|(stages, bytes)| stages.len() > 1 && *bytes > 0).collect();
+        let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
+        let fed = feeds(&self.values[..1], &*backend)?;
+        let mut programs = Vec::new();
+        for device in devices {
+            let whole = self.program(self.model, device);
+            let apart =
+                cuts.iter().map(|(stages, _)| ProgramSpec { stages: stages.clone(), ..whole.clone() });
+            let all: Vec<ProgramSpec> = std::iter::once(whole.clone()).chain(apart).collect();
+            programs
+                .push(all.into_iter().map(|spec| start(spec, &backend, 1)).collect::<Result<Vec<_>, _>>()?);
+        }
+        let extras = together(programs, |programs| self.extras(programs, &fed, cancelled))?;
+        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| {
+            let extra =
+                Timings::new(extras.iter().flat_map(|of_device| of_device[i].clone()).collect()).median();
+            Way { pieces: stages.len(), extra, bytes: *bytes }
+        });
+        let ways: Vec<Way> = ways.collect();
+        Ok((!ways.is_empty()).then(|| Cuts { class: measured.class.clone(), ways }))
+    }
+
+    /// For each program but the first, what it takes beyond the first, turn by turn.
+    fn extras(
+        &self,
+        mut programs: Vec<Running>,
+        fed: &[Vec<Tensor>],
+        cancelled: &AtomicBool,
+    ) -> Result<Vec<Vec<f64>>, Failure> {
+        for running in &mut programs {
+            warm_up(running, fed, self.args.warm_up, cancelled)?;
+        }
+        let mut extras = vec![Vec::new(); programs.len() - 1];
+        for _ in 0..TURNS {
+            let count = self.args.repeat.div_ceil(2 * TURNS);
+            let times = programs.iter_mut().map(|running| taken(running, fed, count, cancelled));
+            let times: Vec<f64> = times.collect::<Result<_, _>>()?;
+            for (extras, time) in extras.iter_mut().zip(&times[1..]) {
+                extras.push(time - times[0]);
+            }
+        }
+        Ok(extras)
+    }
+
+    /// The model in so many pieces of about the same time, and the bytes that cross; none if it cannot be cut so.
+    fn cut(&self, measured: &Measured, count: usize, facts: &Facts) -> Option<(Vec<StageSpec>, u64)> {
         let empty = Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);
-        let owners = Owners::new(self.problem, graph);
-        let pieces = pieces(measured, owners.of_nodes(), device);
-        let facts = infer(self.model, self.dims);
-        let fixed = FixedShapes::new(graph, self.dims, &facts);
-        let outlines = Outlines::new(self.model, self.dims, &facts);
-        let Ok(mut cut) = cut(&fixed.write_down(self.model.clone(), &pieces), &pieces, &outlines) else {
-            return Ok(None);
-        };
+        let device = self.problem.hardware.devices().next()?;
+        let stages = stretches(measured, self.problem.graph.order(), count).into_iter();
+        let stages = stages.map(|ops| Stage { device, ops, replicas: Vec::new() }).collect();
+        let plan = Plan::Pipeline(PipelinePlan { stages });
+        let fixed = FixedShapes::new(graph, self.dims, facts);
+        let pieces = pieces(self.problem, &plan, graph, &fixed, Cutting::Fewest).ok()?;
+        let outlines = Outlines::new(self.model, self.dims, facts);
+        let mut cut = cut(&fixed.write_down(self.model.clone(), &pieces), &pieces, &outlines).ok()?;
         cut.retain(|piece| !piece.outputs.is_empty());
-        let own: HashSet<&String> = self.names.iter().collect();
-        let crossing = cut.iter().flat_map(|piece| &piece.inputs).filter(|name| !own.contains(name));
+        let crossing = cut.iter().flat_map(|piece| &piece.inputs).filter(|name| !self.names.contains(name));
         let bytes = crossing.filter_map(|name| facts.values.get(name)?.bytes()).sum();
-        if cut.len() < 2 || bytes == 0 {
-            return Ok(None);
-        }
-        let whole = self.program(self.model, device);
         let stage = |piece: &CutPiece| {
             let model = StageModel {
                 name: piece.name.clone(),
@@ -80,21 +132,7 @@ impl Subject<'_> {
             };
             StageSpec::new(model, 0)
         };
-        let apart = ProgramSpec { stages: cut.iter().map(stage).collect(), ..whole.clone() };
-        let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
-        let fed = feeds(&self.values[..1], &*backend)?;
-        let (mut whole, mut apart) = (start(whole, &backend, 1)?, start(apart, &backend, 1)?);
-        let mut extra = Vec::new();
-        for running in [&mut whole, &mut apart] {
-            warm_up(running, &fed, self.args.warm_up, cancelled)?;
-        }
-        for _ in 0..TURNS {
-            let count = self.args.repeat.div_ceil(TURNS);
-            let [one, many] = [&mut whole, &mut apart].map(|running| taken(running, &fed, count, cancelled));
-            extra.push(many? - one?);
-        }
-        let extra = Timings::new(extra).median();
-        Ok(Some(Cuts { class: measured.class.clone(), pieces: cut.len(), extra, bytes }))
+        Some((cut.iter().map(stage).collect(), bytes))
     }
 }
 
@@ -110,33 +148,29 @@ fn taken(
     Ok(report.stages.iter().map(Timings::median).sum())
 }
 
-/// Pieces of about the same time, in the order of the model, that keep together what runs as one kernel.
-fn pieces(measured: &Measured, op_of_node: &[Option<OpId>], device: &DeviceSpec) -> Vec<Piece> {
-    let nodes = op_of_node.len();
-    let mut may_end = vec![true; nodes];
+/// Stretches of the canonical order of about the same time, that keep together what runs as one kernel.
+fn stretches(measured: &Measured, order: &[OpId], count: usize) -> Vec<Vec<OpId>> {
+    let mut may_end = vec![true; order.len()];
     for group in &measured.fused {
-        let inside = |node: &usize| op_of_node[*node].is_some_and(|op| group.contains(&op.index()));
-        let members: Vec<usize> = (0..nodes).filter(inside).collect();
-        if let (Some(&first), Some(&last)) = (members.first(), members.last()) {
+        let members =
+            || order.iter().enumerate().filter(|(_, op)| group.contains(&op.index())).map(|(i, _)| i);
+        if let (Some(first), Some(last)) = (members().min(), members().max()) {
             may_end[first..last].fill(false);
         }
     }
-    let goal = measured.ops.iter().sum::<f64>() / PIECES as f64;
-    let mut pieces: Vec<Vec<usize>> = vec![Vec::new()];
-    let (mut seen, mut time) = (HashSet::new(), 0.0);
-    for node in 0..nodes {
-        if let Some(piece) = pieces.last_mut() {
-            piece.push(node);
+    let goal = measured.ops.iter().sum::<f64>() / count as f64;
+    let mut stretches: Vec<Vec<OpId>> = vec![Vec::new()];
+    let mut time = 0.0;
+    for (i, op) in order.iter().enumerate() {
+        if let Some(stretch) = stretches.last_mut() {
+            stretch.push(*op);
         }
-        if let Some(op) = op_of_node[node].filter(|op| seen.insert(*op)) {
-            time += measured.ops[op.index()];
-        }
-        if may_end[node] && time >= goal * pieces.len() as f64 && node + 1 < nodes {
-            pieces.push(Vec::new());
+        time += measured.ops[op.index()];
+        if may_end[i] && time >= goal * stretches.len() as f64 && i + 1 < order.len() {
+            stretches.push(Vec::new());
         }
     }
-    let named = pieces.into_iter().enumerate();
-    named.map(|(i, nodes)| Piece { name: format!("piece{i}"), device: device.name.clone(), nodes }).collect()
+    stretches
 }
 
 #[cfg(test)]
@@ -144,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_alike_and_keep_kernels_whole() {
+    fn stretches_are_alike_and_keep_kernels_whole() {
         let measured = Measured {
             class: "core".into(),
             batch: 1,
@@ -153,20 +187,19 @@ mod tests {
             spread: 0.0,
             fused: vec![vec![2, 5], vec![30, 31]],
         };
-        let ops: Vec<Option<OpId>> = (0..32).map(|op| Some(OpId(op))).collect();
-        let device = DeviceSpec { name: "core1".into(), cores: "0".parse().unwrap() };
-        let pieces = pieces(&measured, &ops, &device);
-        assert_eq!(pieces.len(), PIECES);
-        assert_eq!(pieces[0].nodes, [0, 1, 2, 3, 4, 5]);
-        assert_eq!(pieces[1].nodes, [6, 7]);
-        assert_eq!(pieces.iter().flat_map(|piece| &piece.nodes).count(), 32);
-        assert!(pieces.iter().all(|piece| piece.device == "core1"));
+        let order: Vec<OpId> = (0..32).map(OpId).collect();
+        let stretches = stretches(&measured, &order, 8);
+        assert_eq!(stretches.len(), 8);
+        assert_eq!(stretches[0], order[..6]);
+        assert_eq!(stretches[1], order[6..8]);
+        assert_eq!(stretches.concat(), order);
     }
 
     #[test]
     fn starting_pieces_is_not_put_down_to_bytes() {
-        let cuts = Cuts { class: "core".into(), pieces: 8, extra: 100.0, bytes: 1000 };
-        assert_eq!(cuts.per_byte(10.0), 0.03);
+        let way = |pieces, extra, bytes| Way { pieces, extra, bytes };
+        let cuts = Cuts { class: "core".into(), ways: vec![way(8, 100.0, 1000), way(3, 30.0, 100)] };
+        assert!((cuts.per_byte(10.0) - 0.065).abs() < 1e-12);
         assert_eq!(cuts.per_byte(20.0), 0.0);
     }
 }

@@ -168,7 +168,8 @@ fn identity(from: &str, to: &str, elements: usize) -> Model {
 /// Writes the hardware with its links as measured; links that join other ends stay as they are.
 ///
 /// Where all devices work in one memory, links between them take the place of free hand-overs, and stand for what a cut
-/// costs: starting a piece, and the change of layout on both sides.
+/// costs: starting a piece, and the change of layout on both sides. Under `stream` links cost devices nothing, so that each
+/// side has half of the change as its transfer bandwidth.
 pub(super) fn write_hardware(
     path: &std::path::Path,
     problem: &Problem,
@@ -189,6 +190,8 @@ pub(super) fn write_hardware(
             let device = spec.devices.iter().find(|device| device.name == name)?;
             cuts.iter().find(|cuts| cuts.class == device.class)
         };
+        let launches: Vec<f64> = transfers.iter().map(|transfer| transfer.launch).collect();
+        let launch = Timings::new(launches).median();
         let mut links: Vec<hardware::LinkSpec> = Vec::new();
         for transfer in transfers {
             let between = [transfer.from.clone(), transfer.to.clone()];
@@ -204,6 +207,14 @@ pub(super) fn write_hardware(
             links.push(hardware::LinkSpec { between, bandwidth, latency, half_duplex: false, bus: None });
         }
         spec.links = links;
+        for cuts in cuts {
+            let per_byte = cuts.per_byte(launch);
+            if let Some(class) =
+                spec.classes.iter_mut().find(|class| class.name == cuts.class && per_byte > 0.0)
+            {
+                class.transfer_bandwidth = Some((2e6 / per_byte).min(FASTEST) as u64);
+            }
+        }
         for device in &mut spec.devices {
             device.on_host = false;
         }

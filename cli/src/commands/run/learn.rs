@@ -13,13 +13,18 @@ use divvy_core::units::Time;
 use divvy_exec::executor::Report;
 use divvy_io::{file, problem_file};
 
+use super::expected::expected;
 use super::prepare::Prepared;
 use super::stages::Work;
 use crate::failure::Failure;
 
+/// At least this share of a piece's time is put down to its ops, whatever cuts are thought to cost.
+const LEAST_SHARE: f64 = 0.1;
+
 pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result<String, Failure> {
     let mut classes = known(&prepared.problem);
     let shares = shares_of_ops(prepared);
+    let expected = expected(prepared);
     for stage in 0..prepared.spec.stages.len() {
         let device = prepared.devices[prepared.spec.stages[stage].device];
         let class = prepared.problem.hardware.class_of(device).index();
@@ -27,15 +32,16 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
         if regroups_for.is_some() {
             continue;
         }
-        let took = if prepared.is_stream {
-            // What fills a device is the average; one request is told by its median.
-            report.stages[stage].mean()
-        } else {
+        let mut took = report.stages[stage].median();
+        if !prepared.is_stream {
             let waited = if stage > 0 { report.handover.median() } else { 0.0 };
-            report.stages[stage].median() + waited + regrouping(prepared, report, stage)
-        };
+            took += waited + regrouping(prepared, report, stage);
+        }
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
-            let took = took * shares[prepared.spec.stages[stage].device];
+            let took = match &expected {
+                Some(expected) => (took - expected.cuts[stage]).max(LEAST_SHARE * took),
+                None => took * shares[prepared.spec.stages[stage].device],
+            };
             stretch(&mut classes[class].costs[index], ops, took);
         }
     }

@@ -3,8 +3,12 @@
 use divvy_core::ids::OpId;
 use divvy_exec::executor::Report;
 
+use super::expected::expected;
 use super::prepare::Prepared;
 use super::stages::Work;
+
+/// From so many stretches of items on, the time from one item to the next is their median.
+const FEWEST_STEPS: usize = 5;
 
 /// A figure that was predicted and measured, in microseconds.
 #[derive(Clone, Debug)]
@@ -40,13 +44,16 @@ impl Comparison {
     pub(super) fn new(prepared: &Prepared, report: &Report, ops: Option<Vec<(OpId, f64)>>) -> Comparison {
         let problem = &prepared.problem;
         let period = report.period.map_or(report.latency.median(), |period| period.as_secs_f64() * 1e6);
-        let (measured, spread) = if prepared.is_stream {
-            (period, 0.0)
-        } else {
-            (report.latency.median(), report.latency.spread())
+        let (measured, spread) = match (prepared.is_stream, report.steps.count()) {
+            // Of fewer stretches the middle one says less than the average.
+            (true, 0..FEWEST_STEPS) => (period, 0.0),
+            (true, _) => (report.steps.median(), report.steps.spread()),
+            (false, _) => (report.latency.median(), report.latency.spread()),
         };
         let what = if prepared.is_stream { "period" } else { prepared.problem.objective.name() };
-        let value = Pair { what: what.into(), predicted: prepared.score.value.as_us(), measured, spread };
+        let expected = expected(prepared);
+        let predicted = expected.as_ref().map_or(prepared.score.value.as_us(), |expected| expected.request);
+        let value = Pair { what: what.into(), predicted, measured, spread };
         let items = report.items.max(1) as f64;
         let mut regrouping = vec![0.0; prepared.devices.len()];
         let is_regrouping = |stage: usize| prepared.work[stage].regroups_for.is_some();
@@ -55,7 +62,10 @@ impl Comparison {
         }
         let device = |(i, busy): (usize, &std::time::Duration)| Pair {
             what: prepared.spec.devices[i].name.clone(),
-            predicted: prepared.score.device_busy[prepared.devices[i].index()].as_us(),
+            predicted: expected.as_ref().map_or_else(
+                || prepared.score.device_busy[prepared.devices[i].index()].as_us(),
+                |expected| expected.devices[i],
+            ),
             measured: busy.as_secs_f64() * 1e6 / items - regrouping[i],
             spread: 0.0,
         };
@@ -66,7 +76,9 @@ impl Comparison {
             let times = costs.map(|cost| cost.time);
             Pair {
                 what: prepared.spec.stages[i].model.name.clone(),
-                predicted: times.map(|time| time.as_us()).sum(),
+                predicted: expected
+                    .as_ref()
+                    .map_or_else(|| times.map(|time| time.as_us()).sum(), |expected| expected.stages[i]),
                 measured: timings.median(),
                 spread: timings.spread(),
             }

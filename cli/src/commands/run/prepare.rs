@@ -57,6 +57,8 @@ pub(super) struct Prepared {
     pub(super) given: Vec<Share>,
     /// For each device of the program, the device of the problem.
     pub(super) devices: Vec<DeviceId>,
+    /// Sizes of values, for one input.
+    pub(super) bytes: HashMap<String, u64>,
     /// Where kernels belong.
     pub(super) owners: Owners,
     pub(super) inputs: Vec<Input>,
@@ -136,6 +138,7 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         fed: stages.inputs,
         given: stages.results,
         devices,
+        bytes: facts.values.iter().filter_map(|(name, fact)| Some((name.clone(), fact.bytes()?))).collect(),
         owners,
         inputs,
         warnings,

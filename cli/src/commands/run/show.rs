@@ -47,9 +47,8 @@ pub(super) fn text(
         counted(compared.stages.len(), "stage"),
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
-    if prepared.is_stream && compared.value.measured > 0.0 {
-        let rate = show_number(1e6 / compared.value.measured, 4);
-        text.push_str(&format!("  throughput     {rate} per second\n"));
+    if let Some(rate) = throughput(prepared, report) {
+        text.push_str(&format!("  throughput     {} per second\n", show_number(rate, 4)));
     }
     for (pair, device) in compared.devices.iter().zip(&prepared.spec.devices) {
         text.push_str(&format!("  {:<14} {}  cores {}\n", pair.what, line(pair), device.cores));
@@ -85,6 +84,12 @@ pub(super) fn text(
     text
 }
 
+/// Items per second from the first one's end to the last one's, where items follow each other.
+fn throughput(prepared: &Prepared, report: &Report) -> Option<f64> {
+    let period = report.period.filter(|period| prepared.is_stream && !period.is_zero());
+    period.map(|period| 1.0 / period.as_secs_f64())
+}
+
 pub(super) fn json(
     prepared: &Prepared,
     compared: &Comparison,
@@ -109,7 +114,7 @@ pub(super) fn json(
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
-        "value": pair(&compared.value), "devices": devices.collect::<Vec<_>>(),
+        "value": pair(&compared.value), "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
         "regroups": regroups.collect::<Vec<_>>(),
         "latency_us": report.latency.median(), "latency_99_us": report.latency.quantile(0.99),
