@@ -460,3 +460,92 @@ fn divisor(a: u32, b: u32) -> u32 {
 fn too_large() -> String {
     "its figures add up to more than can be counted".to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::{ClassCosts, Cost, Origin, Profile};
+    use crate::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
+    use crate::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
+    use crate::problem::ConstraintsSpec;
+
+    /// Two inputs through a → b, c → d and a → e. Times are powers of two on the first device and ten times that on the next,
+    /// so that a sum tells which batches it counts. Devices take batches of one size only.
+    fn diamond(devices: usize, size: u32) -> Problem {
+        let [a, b, c, d, e] = [0, 1, 2, 3, 4];
+        let op = |name: &str| OpSpec { name: name.into(), ..OpSpec::default() };
+        let made = |(producer, consumers): (u32, Vec<u32>)| TensorSpec {
+            name: format!("t{producer}"),
+            bytes: 1,
+            producer: Some(producer),
+            output: consumers.is_empty(),
+            consumers,
+        };
+        let tensors = vec![(a, vec![b, c, e]), (b, vec![d]), (c, vec![d]), (d, vec![]), (e, vec![])];
+        let graph = GraphSpec {
+            name: "diamond".into(),
+            ops: ["a", "b", "c", "d", "e"].map(op).into(),
+            tensors: tensors.into_iter().map(made).collect(),
+            ..GraphSpec::default()
+        };
+        let names: Vec<String> = (0..devices).map(|device| format!("device{device}")).collect();
+        let costs = |(device, name): (usize, &String)| {
+            let time = |op: u32| Time(2u64.pow(op) * 10u64.pow(device as u32));
+            let cost = |op: u32| Some(Cost { time: time(op), origin: Origin::Measured });
+            let costs = vec![(0..5).map(cost).collect()];
+            ClassCosts { class: name.clone(), batch_sizes: vec![size], costs }
+        };
+        let classes = names.iter().enumerate().map(costs).collect();
+        let link = |pair: &[String]| LinkSpec {
+            between: [pair[0].clone(), pair[1].clone()],
+            bandwidth: 1_000_000_000,
+            ..LinkSpec::default()
+        };
+        let hardware = HardwareSpec {
+            name: "unlike devices".into(),
+            classes: names.iter().map(|n| ClassSpec { name: n.clone(), ..ClassSpec::default() }).collect(),
+            devices: (names.iter())
+                .map(|n| DeviceSpec { name: n.clone(), class: n.clone(), ..DeviceSpec::default() })
+                .collect(),
+            links: names.windows(2).map(link).collect(),
+            ..HardwareSpec::default()
+        };
+        let profile = Profile { classes, whole_model: Vec::new() };
+        let objective = Objective::Batch { inputs: 2 };
+        let graph = Graph::new(graph).unwrap();
+        Problem::new(graph, &profile, hardware, &[], objective, &ConstraintsSpec::default()).unwrap()
+    }
+
+    fn window(problem: &Problem, from: Option<u32>, to: Option<u32>) -> Result<Time, String> {
+        let window = Window { from: from.map(OpId), to: to.map(OpId), device: DeviceId(0), times: 1 };
+        proven(problem, &vec![0; problem.hardware.device_count()], &[], &[window])
+    }
+
+    /// On one device a plan ends after 31. Counting an end of the window twice, or what only follows, would prove more.
+    #[test]
+    fn a_window_counts_what_lies_between_its_ends() {
+        let problem = diamond(1, 2);
+        assert_eq!(window(&problem, Some(0), Some(3)), Ok(Time(1 + 2 + 4 + 8)));
+        assert_eq!(window(&problem, None, Some(3)), Ok(Time(1 + 2 + 4 + 8)));
+        assert_eq!(window(&problem, Some(0), None), Ok(Time(31)));
+        assert_eq!(window(&problem, Some(1), None), Ok(Time(2 + 8)));
+        assert_eq!(window(&problem, None, None), Ok(Time(31)));
+    }
+
+    /// Half of the inputs are elsewhere, and wait for none of the device's work.
+    #[test]
+    fn a_window_counts_work_for_the_inputs_that_it_is_about() {
+        let problem = diamond(2, 1);
+        let between_a_and_d = (1 + 10 + 2 + 4 + 8 + 80u64).div_ceil(2);
+        assert_eq!(window(&problem, Some(0), Some(3)), Ok(Time(between_a_and_d)));
+        assert_eq!(window(&problem, None, None), Ok(Time(31u64.div_ceil(2))));
+    }
+
+    #[test]
+    fn a_window_between_ops_that_do_not_follow_each_other_is_refused() {
+        let problem = diamond(1, 2);
+        for (from, to) in [(3, 0), (1, 2), (4, 3), (0, 0)] {
+            assert!(window(&problem, Some(from), Some(to)).is_err_and(|why| why.contains("does not lead")));
+        }
+    }
+}
