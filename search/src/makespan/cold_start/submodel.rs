@@ -8,8 +8,9 @@
 //!
 //! Nodes are pieces, as TVM fuses ops, and a piece's weights are one node. Against the text: (6)–(8) are left out, since
 //! timing implies them; (5) ties weights to the one piece that reads them here; a copy is charged once for each slot, as
-//! in (10); the sum of (14) is over weights alone; what is left to load counts a little in the objective, which otherwise
-//! knows nothing of the backlog that a submodel leaves on the buses. H is the value of a plain solution plus all work.
+//! in (10); the sum of (14) is over weights alone; a read in place has its turn on the bus and holds it, unless contention
+//! is the paper's; what is left to load counts a little in the objective, which otherwise knows nothing of the backlog that
+//! a submodel leaves on the buses. H is the value of a plain solution plus all work.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -293,7 +294,7 @@ impl<'a> Submodel<'a> {
         }
         let mut columns = Columns { total, runs, loads, starts, ends, load_ends, program };
         self.assign(&mut columns);
-        self.load_in_turn(&mut columns);
+        self.load_in_turn(&mut columns, horizon);
         self.run_in_turn(&mut columns, horizon);
         columns
     }
@@ -341,7 +342,7 @@ impl<'a> Submodel<'a> {
     }
 
     /// (12)–(14).
-    fn load_in_turn(&self, columns: &mut Columns) {
+    fn load_in_turn(&self, columns: &mut Columns, horizon: f64) {
         let before = self.turns();
         for slot in 1..=self.slot_count() {
             let device = self.device_of(slot);
@@ -350,13 +351,31 @@ impl<'a> Submodel<'a> {
                 let time = self.weights[op].as_ref().map_or(0.0, |(_, loads)| loads[device] / self.unit);
                 terms.extend(columns.loads[op][slot].map(|column| (column, -time)));
             }
+            let reads: Vec<(Column, f64)> = (0..self.ops.len())
+                .filter_map(|op| Some((columns.runs[op][slot]?, self.held(op, slot)?)))
+                .collect();
+            terms.extend(reads.iter().map(|&(run, held)| (run, -held)));
             let mut free = 0.0;
             match before[slot] {
                 Some(before) => terms.push((columns.load_ends[before], -1.0)),
                 None => free = self.carried.buses[self.bus[self.devices[device]]] / self.unit,
             }
             columns.program.row(free, &terms, free);
+            for (run, _) in reads {
+                // A read has its turn on the bus as a load has.
+                let mut terms = vec![(columns.starts[slot], 1.0), (run, -horizon)];
+                terms.extend(before[slot].map(|before| (columns.load_ends[before], -1.0)));
+                columns.program.at_least(free - horizon, &terms);
+            }
         }
+    }
+
+    /// How long an op that reads in place in a slot holds the bus; none where it does not.
+    fn held(&self, op: usize, slot: usize) -> Option<f64> {
+        let device = self.devices[self.device_of(slot)];
+        let reads = self.pieces.reads_hold_bus && Self::reads_in_place(slot);
+        let (_, held) = self.pieces.pieces[self.ops[op]].in_place[device].filter(|_| reads)?;
+        Some(held / self.unit)
     }
 
     /// (9), (10) and (15)–(23).
@@ -532,6 +551,7 @@ impl<'a> Submodel<'a> {
                 piece,
                 choice: Choice { device: device as u16, via: via as u16, in_place },
                 start: values[columns.starts[slot].index()],
+                // Reads come behind the loads of a submodel, so that none waits for an op that waits for it.
                 turn: load.map_or(usize::MAX, turn),
             });
         }

@@ -4,10 +4,10 @@
 //! program (1)–(23) is solved for each submodel with what the ones before have decided (`cold_start/submodel.rs`); 2
 //! seconds of processor time for each, or as many as its name ends in. `efficient-mip` is its reading of EfficientMIP:
 //! model parallelism alone, every submodel by itself, weights over the own bus, every device as if it had a bus of its
-//! own. Variants turn one thing off or up, for the ablations of section 4.4. The program lets reads in place pass beside
-//! the loads of a bus, as its paper does. The plan is scored by the definition, with each bus in the turns that the
-//! program chose. A node of the budget is one of HiGHS's in every submodel. Only devices that weights reach over a bus
-//! take part.
+//! own. Variants turn one thing off or up, for the ablations of section 4.4. Reads in place hold their bus in the program
+//! too, or pass beside its loads where contention is as in the paper. The plan is scored by the definition, with each bus
+//! in the turns that the program chose. A node of the budget is one of HiGHS's in every submodel. Only devices that
+//! weights reach over a bus take part.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -108,10 +108,7 @@ impl Planner for Submodels {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        // As the program sees it: were reads in place to hold the bus in what is carried on, and not in the program, each
-        // submodel would find the buses later than the one before, and read in place the more.
-        let mut pieces = Pieces::new(run.problem);
-        pieces.reads_hold_bus = false;
+        let pieces = Pieces::new(run.problem);
         let sequence = pieces.sequence();
         let parts = submodels(&pieces, &sequence, self.settings.dominators);
         let mut settings = self.settings;
@@ -216,10 +213,7 @@ fn in_turns(problem: &Problem, pieces: &Pieces, choices: &Choices, turns: &[(usi
     }
     plan.bus.sort_by_key(|item| match item {
         BusItem::Load { param, .. } => wanted[param],
-        BusItem::Read { op } => {
-            let (index, _, position) = turns[pieces.of(*op)];
-            (index, usize::MAX, position)
-        }
+        BusItem::Read { op } => turns[pieces.of(*op)],
     });
     Plan::ColdStart(plan)
 }
