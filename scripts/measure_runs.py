@@ -236,7 +236,7 @@ def page(results, bench):
         "",
         "Items per second, medians over rounds in which all take turns. A share is that in what two processes of ONNX Runtime reach"
         " together, round by round. The prediction is that of a two-stage plan made from the round before. A stage cannot take a part"
-        " of an op, and two stages are one cut: one normalisation of Inception v1 takes more than a third of its time with a quarter of it before, so"
+        " of an op, and two stages are one cut: one normalisation of Inception v1 takes more than a third of its time, so"
         " that one side has more than half wherever the cut is, and `divvy plan` proves that no two stages divide it more evenly than these. A"
         " `stream` plan (at most three splits) may give a device several pieces, so that what is before and after such an op can share the other device.",
         "",
