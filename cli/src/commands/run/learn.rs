@@ -32,11 +32,13 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
         if regroups_for.is_some() {
             continue;
         }
-        let mut took = report.stages[stage].median();
-        if !prepared.is_stream {
+        let took = if prepared.is_stream {
+            // What fills a device is the average; one request is told by its median.
+            report.stages[stage].mean()
+        } else {
             let waited = if stage > 0 { report.handover.median() } else { 0.0 };
-            took += waited + regrouping(prepared, report, stage);
-        }
+            report.stages[stage].median() + waited + regrouping(prepared, report, stage)
+        };
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
             let took = match &expected {
                 Some(expected) => (took - expected.cuts[stage]).max(LEAST_SHARE * took),
