@@ -272,6 +272,7 @@ fn every_evidence() -> Vec<Certificate> {
             weights: vec![1, 0],
             rounding: 2,
         },
+        Evidence::Shares { threshold_ps: Time(7), weights: vec![1], prices: vec![-1, 4] },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

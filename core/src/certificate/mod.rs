@@ -18,6 +18,7 @@ use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::makespan::relaxations::last_loads::{self, LastLoads};
 use crate::makespan::relaxations::segments::{self, Prices, Segments};
 use crate::period::relaxations::cover::{self, Group};
+use crate::period::relaxations::shares;
 use crate::period::relaxations::united::{self, Union};
 use crate::problem::Problem;
 use crate::units::Time;
@@ -156,6 +157,15 @@ pub enum Evidence {
         /// How times are rounded before they are added up; 0: not at all.
         rounding: u32,
     },
+    /// Prices of ops: what devices must be sent for what they take is more than the links carry: `stream`.
+    Shares {
+        /// No plan takes this or less.
+        threshold_ps: Time,
+        /// One weight per link or bus.
+        weights: Vec<u64>,
+        /// A price for each op, in weighted bytes.
+        prices: Vec<i64>,
+    },
     /// A search vouches for it; nothing here can check that.
     Attested {
         /// Which search.
@@ -226,11 +236,11 @@ impl Proven {
 
 /// What `evidence` proves of a problem; `None` for an attestation.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
-    let shares = problem.constraints.replicate;
+    let replicates = problem.constraints.replicate;
     let proven = match evidence {
         Evidence::Attested { .. } => return Ok(None),
         // Devices that share a stage share its ops too; only an average over all devices holds for them.
-        evidence if shares && !matches!(evidence, Evidence::Area { .. }) => {
+        evidence if replicates && !matches!(evidence, Evidence::Area { .. }) => {
             Err("it does not hold where devices may share a stage".to_owned())
         }
         Evidence::Path { ops } => path::proven(problem, ops),
@@ -262,6 +272,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::United { threshold_ps, unions, weights, rounding } => {
             united::proven(problem, *threshold_ps, unions, weights, *rounding)
+        }
+        Evidence::Shares { threshold_ps, weights, prices } => {
+            shares::proven(problem, *threshold_ps, weights, prices)
         }
     };
     proven.map(Some).map_err(|message| Violation {

@@ -39,6 +39,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));
     all.extend((0..12).map(|_| divisions(model, rng)));
+    all.extend((0..24).map(|_| shares(model, rng)));
     all
 }
 
@@ -84,6 +85,18 @@ fn united(model: &Model, rng: &mut Rng) -> Evidence {
         weights,
         rounding: rng.below(5) as u32,
     }
+}
+
+/// Random prices at a random threshold, with one link that counts or several.
+fn shares(model: &Model, rng: &mut Rng) -> Evidence {
+    let links = model.link_widths.len();
+    let one = rng.below(links.max(1));
+    let is_one = rng.chance(0.5);
+    let weights = (0..links).map(|link| if is_one { u64::from(link == one) } else { rng.between(0, 3) });
+    let weights = weights.collect();
+    let most = *rng.pick(&[5, 100, 2000]);
+    let prices = (0..model.ops).map(|_| rng.between(0, most) as i64 - (most / 10) as i64).collect();
+    Evidence::Shares { threshold_ps: Time(rng.between(0, 40)), weights, prices }
 }
 
 /// A random proof by frontier search, narrow and broken off as likely as not.

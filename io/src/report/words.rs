@@ -147,6 +147,10 @@ pub(super) fn argument(evidence: &Evidence) -> String {
             "Ops that no links can keep apart within the bound are together too much for the devices."
                 .to_owned()
         }
+        Evidence::Shares { .. } => {
+            "Within the bound, what devices must be sent for the ops they take is more than the links carry."
+                .to_owned()
+        }
         Evidence::Attested { by } => format!("Attested by {by}; nothing here can check it."),
     }
 }

@@ -1,10 +1,11 @@
-//! Relaxations of `pipeline`, and one of `stream`, whose proofs are checked here, in integers.
+//! Relaxations of `pipeline`, and two of `stream`, whose proofs are checked here, in integers.
 //!
 //! [`relaxed`] is the problem without memory and overflow, each stage at the least that its kind of device could cost it.
 //! [`flow`] is the minimum cut behind everything else. [`sets`] are the convex sets of ops that fit a stage, [`halves`]
 //! the ways to divide the network between the first stages and the others; of both, a tree of branchings proves that
 //! nothing within a threshold is left. [`cover`] adds up what sets can cover. [`beginnings`] lists every way, where there are
-//! few. [`united`] is about `stream`: ops that no links can keep apart.
+//! few. Two are about `stream`: [`united`], ops that no links can keep apart, and [`shares`], what devices must be sent for
+//! what they take.
 
 pub mod beginnings;
 pub mod bits;
@@ -15,5 +16,6 @@ mod kernel;
 mod moves;
 pub mod relaxed;
 pub mod sets;
+pub mod shares;
 pub mod tree;
 pub mod united;

@@ -27,6 +27,8 @@ use crate::units::Time;
 const MOST_WEIGHT: u64 = 1 << 32;
 /// Steps into which the threshold is divided to find which sums of times can come about.
 const STEPS: u64 = 1 << 20;
+/// Of more times than this nearly every sum comes about, and listing them takes long.
+const MOST_LISTED: usize = 100;
 /// The largest rounding.
 pub const MOST_ROUNDING: u32 = 64;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
@@ -306,6 +308,9 @@ impl<'p> Clusters<'p> {
     }
 
     fn longest_load(&self, times: &[u64]) -> u64 {
+        if times.len() > MOST_LISTED {
+            return self.threshold.0;
+        }
         let step = self.threshold.0.div_ceil(STEPS).max(1);
         let most = self.threshold.0 / step;
         let mut reached = vec![0u64; most as usize / 64 + 1];

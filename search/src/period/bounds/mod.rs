@@ -9,6 +9,7 @@ mod node_cut;
 mod pricing;
 mod prover;
 mod ratchet;
+mod shares;
 mod simple;
 mod transfers;
 mod united;
@@ -41,6 +42,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &beginnings::AllBeginnings,
     // Minimum cuts at one threshold after the other (`stream`).
     &united::Inseparable,
+    // Prices, moved again and again (`stream`).
+    &shares::Shares,
     // Linear programs and exact searches, again and again.
     &columns::Columns,
     // From here on, by name: the paper's programs, the smallest first.

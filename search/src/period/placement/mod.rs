@@ -1,6 +1,7 @@
 //! What the planners of `stream` share: the problem in tables, partial placements, and how little the rest can cost.
 
 mod anneal;
+mod carving;
 mod conflict;
 mod keep;
 mod packing;
@@ -12,6 +13,7 @@ mod tables;
 mod unite;
 
 pub(super) use anneal::{anneal, polish};
+pub(super) use carving::Carving;
 pub(super) use conflict::{Conflicts, Found};
 pub(super) use keep::{keep_in_place, repair};
 pub(super) use packing::Packing;

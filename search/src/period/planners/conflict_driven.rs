@@ -4,7 +4,8 @@
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
 //! and those that are not yield better plans. In between, the devices' time alone is searched ([`Packing`]): where links are
-//! not the matter that is far quicker, and its placements are plans. Every round has twice the effort of the one before.
+//! not the matter that is far quicker, and its placements are plans. Where all devices share one medium, what they must be
+//! sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round has twice the effort of the one before.
 
 use divvy_core::certificate::Evidence;
 use divvy_core::outcome::StopReason;
@@ -13,7 +14,7 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
 use crate::period::placement::{
-    Conflicts, Found, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
+    Carving, Conflicts, Found, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
 };
 use crate::registry::Planner;
 use crate::run::Run;
@@ -26,6 +27,11 @@ const MOVES_PER_CONFLICT: u64 = 200;
 /// Nodes of packing likewise, and the share of them that thresholds further down get.
 const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
+/// Where between bound and plan shares are put together; how much more is carved where that led to something, and how
+/// much less where not.
+const DIVES: [f64; 2] = [0.9, 0.5];
+const MORE_CARVING: u64 = 2;
+const LESS_CARVING: u64 = 8;
 /// Placements of one packing that are tried as plans.
 const MOST_PACKED: usize = 3;
 /// Thresholds between bound and plan that a round tries, unless they are closer than this share of the bound.
@@ -60,7 +66,17 @@ impl Planner for ConflictDriven {
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let rng = Rng::new(run.budget.seed);
-        let mut search = Search { weights, packing: None, least_packed: u64::MAX, tables, rng, spent: 0 };
+        let carving = Carving::new(run.problem, &tables, &weights);
+        let mut search = Search {
+            weights,
+            packing: None,
+            least_packed: u64::MAX,
+            carving,
+            carving_helps: true,
+            tables,
+            rng,
+            spent: 0,
+        };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
@@ -80,24 +96,29 @@ impl Planner for ConflictDriven {
                 return StopReason::Finished;
             }
             search.probe(run, effort);
+            search.carve(run, effort);
             effort *= 2;
         }
         StopReason::Finished
     }
 }
 
-struct Search {
+struct Search<'p> {
     tables: Tables,
     /// The problem without links, as it was packed last, and the least that it is known to take.
     packing: Option<Packing>,
     least_packed: u64,
+    /// Where one medium is on all ways.
+    carving: Option<Carving<'p>>,
+    /// Whether it led to anything the last time.
+    carving_helps: bool,
     weights: Vec<u64>,
     rng: Rng,
     /// Contradictions and moves so far, against the limit of nodes.
     spent: u64,
 }
 
-impl Search {
+impl<'p> Search<'p> {
     fn is_over(&self, run: &Run<'_>) -> bool {
         run.budget.is_spent() || run.budget.nodes.is_some_and(|most| self.spent >= most)
     }
@@ -123,13 +144,17 @@ impl Search {
     /// Anneals the best plan.
     fn improve(&mut self, run: &mut Run<'_>, moves: u64) {
         let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
-        let Some(start) = start else { return };
+        start.into_iter().for_each(|start| self.improve_from(run, &start, moves));
+    }
+
+    /// Anneals a placement that is a plan.
+    fn improve_from(&mut self, run: &mut Run<'_>, start: &[u8], moves: u64) {
         let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
         let moves = moves.min(left);
         self.spent += moves;
         let budget = run.budget;
         let mut is_over = || budget.is_spent();
-        let annealed = anneal(&self.tables, &start, moves, &mut self.rng, &mut is_over);
+        let annealed = anneal(&self.tables, start, moves, &mut self.rng, &mut is_over);
         let Some((_, device_of)) = annealed else { return };
         let (_, device_of) = polish(&self.tables, &device_of, &mut is_over).unwrap_or((0, device_of));
         self.offer(run, &device_of);
@@ -177,25 +202,43 @@ impl Search {
         }
     }
 
+    /// Refutes thresholds by what devices must be sent, and takes plans from the prices that this leads to.
+    fn carve(&mut self, run: &mut Run<'_>, effort: u64) {
+        let Some(mut carving) = self.carving.take() else { return };
+        let budget = run.budget;
+        let before = (run.outcome().lower_bound(), run.outcome().value());
+        let steps = if self.carving_helps { MORE_CARVING * effort } else { (effort / LESS_CARVING).max(1) };
+        if let (Some(low), Some(value)) = before
+            && !self.is_over(run)
+        {
+            let climbed = carving.climb(low.0, value.0.saturating_sub(1), steps, &mut || budget.is_spent());
+            self.spent += climbed.steps;
+            climbed.evidence.into_iter().for_each(|evidence| run.prove("shares", evidence));
+        }
+        for part in DIVES {
+            let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+            let Some(value) = run.outcome().value().filter(|_| !self.is_over(run) && !run.is_solved()) else {
+                break;
+            };
+            let threshold = low + (part * value.0.saturating_sub(low) as f64) as u64;
+            let each = (steps / DIVES.len() as u64 / self.tables.devices as u64).max(1);
+            self.spent += each * self.tables.devices as u64;
+            let dived = carving.dive(&self.tables, threshold, each, &mut || budget.is_spent());
+            if let Some(device_of) = dived
+                && run.offer(self.tables.plan(&device_of)).is_ok()
+            {
+                self.improve_from(run, &device_of, MOVES_PER_CONFLICT * steps);
+            }
+        }
+        self.carving_helps = before != (run.outcome().lower_bound(), run.outcome().value());
+        self.carving = Some(carving);
+    }
+
     /// What is to be packed within a limit: ops that no links can keep apart within it are one. It has the experience
     /// of the last time where units are the same. None where nothing keeps the limit, which is then proved, or
     /// where times are too long.
     fn packing_within(&mut self, run: &mut Run<'_>, limit: u64) -> Option<Packing> {
-        let budget = run.budget;
-        let united = if limit <= Time::LONGEST_INPUT.0 {
-            United::new(run.problem, Time(limit), &mut || budget.is_spent())
-        } else {
-            None
-        };
-        if let Some(evidence) = united.as_ref().and_then(|united| united.proof(&self.weights)) {
-            run.prove("united", evidence);
-            return None;
-        }
-        let tables = Tables::new(run.problem);
-        let tables = match &united {
-            Some(united) => tables.united(&united.clusters),
-            None => tables,
-        };
+        let (_, tables) = self.unite(run, limit)?;
         let packing = Packing::new(&tables)?;
         Some(match self.packing.take() {
             Some(before) => packing.with_experience(before),
@@ -203,23 +246,30 @@ impl Search {
         })
     }
 
-    /// Looks for plans within a threshold. Whether there are any, if that becomes known.
-    fn try_threshold(&mut self, run: &mut Run<'_>, threshold: u64, effort: u64) -> Option<bool> {
-        let budget = run.budget;
-        let inseparable = if threshold <= Time::LONGEST_INPUT.0 {
-            United::new(run.problem, Time(threshold), &mut || budget.is_spent())
+    /// Ops that no links can keep apart within a limit are one. None where that refutes the limit, which is then proved.
+    fn unite<'r>(&self, run: &mut Run<'r>, limit: u64) -> Option<(Option<United<'r>>, Tables)> {
+        let (problem, budget) = (run.problem, run.budget);
+        let united = if limit <= Time::LONGEST_INPUT.0 {
+            United::new(problem, Time(limit), &mut || budget.is_spent())
         } else {
             None
         };
-        if let Some(evidence) = inseparable.as_ref().and_then(|united| united.proof(&self.weights)) {
+        if let Some(evidence) = united.as_ref().and_then(|united| united.proof(&self.weights)) {
             run.prove("united", evidence);
-            return Some(false);
+            return None;
         }
-        let tables = Tables::new(run.problem);
-        let tables = match &inseparable {
-            Some(inseparable) => tables.united(&inseparable.clusters),
+        let tables = Tables::new(problem);
+        let tables = match &united {
+            Some(united) => tables.united(&united.clusters),
             None => tables,
         };
+        Some((united, tables))
+    }
+
+    /// Looks for plans within a threshold. Whether there are any, if that becomes known.
+    fn try_threshold(&mut self, run: &mut Run<'_>, threshold: u64, effort: u64) -> Option<bool> {
+        let budget = run.budget;
+        let Some((inseparable, tables)) = self.unite(run, threshold) else { return Some(false) };
         let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
         let start = start.unwrap_or_else(|| vec![0; tables.ops]);
         let longest = inseparable.as_ref().map_or_else(
