@@ -8,7 +8,7 @@ use divvy_core::generate::{TransformerOptions, llama};
 use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
 use divvy_core::outcome::Budget;
-use divvy_core::plan::{ColdStartPlan, Plan};
+use divvy_core::plan::{ColdStartPlan, Landing, Plan};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::score::Score;
 use divvy_io::{file, import, presets};
@@ -88,32 +88,18 @@ fn the_pair_with_nvlink_is_preferred() {
     let problem = problem("a6000-3", Objective::COLD_START);
     let (plan, score, _) = plan(&problem, "interleave", 300);
     let alone = device(&problem, "gpu1");
-    // Copies between the pair are fast: it exchanges more bytes than either does with the GPU that has no NVLink.
-    let mut device_of = vec![alone; problem.graph.op_count()];
-    for (d, ops) in plan.order.iter().enumerate() {
-        ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(d));
-    }
+    // Weights that one GPU forwards to another go over NVLink, but for few; most kernels run where it is.
+    let is_forwarded = |landing: &&Landing| landing.via != landing.reader;
     let (mut pair, mut others) = (0, 0);
-    let mut exchange = |from: DeviceId, to: DeviceId, bytes: u64| {
-        if from != to {
-            *if [from, to].contains(&alone) { &mut others } else { &mut pair } += bytes;
-        }
-    };
-    for landing in &plan.landings {
-        exchange(landing.via, landing.reader, problem.graph.param_bytes(landing.param));
+    for landing in plan.landings.iter().filter(is_forwarded) {
+        let beyond = [landing.via, landing.reader].contains(&alone);
+        *if beyond { &mut others } else { &mut pair } += problem.graph.param_bytes(landing.param);
     }
-    for tensor in problem.graph.tensors() {
-        let Some(from) = problem.graph.producer(tensor).map(|op| device_of[op.index()]) else { continue };
-        let mut readers: Vec<DeviceId> =
-            problem.graph.consumers(tensor).iter().map(|op| device_of[op.index()]).collect();
-        readers.sort_unstable();
-        readers.dedup();
-        readers.into_iter().for_each(|to| exchange(from, to, problem.graph.tensor_bytes(tensor)));
-    }
-    // Half of what goes beyond the pair, for each of the two.
-    assert!(2 * pair >= others, "{pair} bytes go from one to the other of the pair, {others} beyond it");
+    let all: u64 = problem.graph.params().map(|param| problem.graph.param_bytes(param)).sum();
+    assert!(others <= pair.max(all / 1000), "{pair} bytes are forwarded within the pair, {others} beyond it");
     let busy = |name: &str| score.device_busy[device(&problem, name).index()].0;
-    assert!(busy("gpu2") + busy("gpu3") > busy("gpu1"), "most kernels run on the pair");
+    let (alone, pair) = (busy("gpu1"), busy("gpu2") + busy("gpu3"));
+    assert!(pair > 2 * alone, "kernels take {pair} ps on the pair, {alone} on the other GPU");
 }
 
 #[test]

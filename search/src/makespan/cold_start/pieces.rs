@@ -82,6 +82,8 @@ pub(in crate::makespan) struct Pieces {
     pub(in crate::makespan) links: usize,
     /// For each pair of devices: a fixed part and a part per byte of the time of a copy.
     pub(in crate::makespan) copies: Vec<(f64, f64)>,
+    /// For each pair of devices, whether copies go over a bus that weights are loaded over.
+    pub(in crate::makespan) over_bus: Vec<bool>,
     pub(in crate::makespan) limits: Vec<f64>,
     pub(in crate::makespan) counts_tensors: bool,
     pub(in crate::makespan) reads_hold_bus: bool,
@@ -121,6 +123,7 @@ impl Pieces {
             in_host,
             links: hardware.links().len(),
             copies: copies(problem),
+            over_bus: over_bus(problem),
             limits: (0..devices).map(limit).collect(),
             counts_tensors: problem.constraints.memory_rule == MemoryRule::All,
             reads_hold_bus: contention == Contention::Bus,
@@ -385,6 +388,19 @@ fn copies(problem: &Problem) -> Vec<(f64, f64)> {
         }
     }
     copies
+}
+
+/// For each pair of devices, whether copies pass a link that weights are loaded over.
+fn over_bus(problem: &Problem) -> Vec<bool> {
+    let hardware = &problem.hardware;
+    let buses: Vec<_> =
+        hardware.devices().filter_map(|d| hardware.host_route(d)).flat_map(|w| w.media()).collect();
+    let pairs = hardware.devices().flat_map(|from| hardware.devices().map(move |to| (from, to)));
+    let passes = |(from, to)| {
+        from != to
+            && hardware.route(from, to).is_some_and(|way| way.media().any(|link| buses.contains(&link)))
+    };
+    pairs.map(passes).collect()
 }
 
 fn piece(problem: &Problem, ops: Vec<OpId>) -> Piece {
