@@ -12,7 +12,7 @@ use divvy_core::period::relaxations::shares::Shares;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
-use super::tables::{NEVER, Tables};
+use super::tables::Tables;
 
 /// The first step towards the target, and by how much steps get shorter where nothing was gained for so many of them.
 const FIRST_STEP: f64 = 1.0;
@@ -258,7 +258,7 @@ fn completed(tables: &Tables, mut device_of: Vec<Option<usize>>) -> Vec<u8> {
             times.fold(busy[device], u64::saturating_add)
         };
         let first = (0..tables.devices).min_by_key(|&device| ends(device)).unwrap_or(0);
-        busy[first] = ends(first).min(NEVER);
+        busy[first] = ends(first);
         unit.iter().for_each(|&op| device_of[op] = Some(first));
     }
     device_of.into_iter().map(|device| device.unwrap_or(0) as u8).collect()
