@@ -8,7 +8,7 @@
 //! more than the links carry, there is no such plan.
 //!
 //! The most that a share can be worth is found op by op in the canonical order, in or out. What matters of the past is which
-//! tensors that are still to be read the device has ([`Step`]), the time taken and the worth. For each state times
+//! tensors that are still to be read the device has, the time taken and the worth. For each state times
 //! are kept in slots, and of what falls into one slot the least time and the most worth: more than any share has, never
 //! less. Memory, limits of splits and ops that must stay together are left aside, which only makes shares worth more.
 
