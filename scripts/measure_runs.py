@@ -30,8 +30,6 @@ SOAK_ITEMS = 100_000
 # How long the whole model is timed at least, and how long each plan is searched for.
 PROFILE_SECONDS = 2
 PLAN_SECONDS = 2
-# Plans that are made from runs of the plan before.
-SETTLED = 2
 HARDWARE = """
 name = "pair"
 description = "Two cores of one machine."
@@ -161,22 +159,25 @@ def gain(bench):
 
 
 def prediction(bench):
-    """What plans were predicted to take and what they took, first from a profile, then from a run."""
+    """What plans were predicted to take and what they took, from a profile just before, and then from that run."""
     rows, enough = [], ["--duration", f"{bench.seconds}s"]
     for case in CASES:
         model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
-        bench.profile(model, profile)
-        for objective in OBJECTIVES:
-            first, learned, errors = bench.folder / "first.json", bench.folder / "learned.json", []
-            bench.plan(model, objective, profile, first)
-            founds = [bench.run(first, *enough, "--learn", learned) for _ in range(bench.rounds)]
-            for _ in range(SETTLED):
+        learned, founds = bench.folder / "learned.json", {objective: [] for objective in OBJECTIVES}
+        for _ in range(bench.rounds):
+            # The speed of a machine changes by the minute: each prediction is from a profile of its own.
+            bench.profile(model, profile)
+            for objective in OBJECTIVES:
+                bench.plan(model, objective, profile, plan)
+                first = bench.run(plan, *enough, "--learn", learned)
                 bench.plan(model, objective, learned, plan)
-                errors.append(bench.run(plan, *enough, "--learn", learned)["value"]["error"])
-            predicted = founds[0]["value"]["predicted_us"]
-            measured = statistics.median(found["value"]["measured_us"] for found in founds)
-            row = (case, objective, len(founds[0]["stages"]), predicted, measured, predicted / measured - 1)
-            rows.append((*row, statistics.mean(errors)))
+                founds[objective].append((first, bench.run(plan, *enough)["value"]["error"]))
+        for objective, pairs in founds.items():
+            errors = [(found["value"]["error"], found) for found, _ in pairs]
+            error, middle = min(errors, key=lambda pair: abs(pair[0] - statistics.median(error for error, _ in errors)))
+            spread = max(error for error, _ in errors) - min(error for error, _ in errors)
+            row = (case, objective, len(middle["stages"]), middle["value"]["predicted_us"], middle["value"]["measured_us"], error)
+            rows.append((*row, spread, statistics.median(after for _, after in pairs)))
             print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -248,24 +249,25 @@ def page(results, bench):
         lines.append(f"| {case} | {rates} | {share:.2f} | {share_of_stream:.2f} | {percent(error)} |")
     rows = results["prediction"]
     first = statistics.median(abs(row[5]) for row in rows)
-    settled = statistics.median(abs(row[6]) for row in rows)
+    settled = statistics.median(abs(row[7]) for row in rows)
     worst = max(rows, key=lambda row: abs(row[5]))
     lines += [
         "",
         "## Prediction against measurement",
         "",
-        "`stream` with at most three splits. *From the profile* is the error of the plan made from op times of the whole model and from what cuts"
-        " were measured to cost, against the median of its runs; *learned* the mean error of the plans after that, each made from"
-        f" what the run before it measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
+        "`stream` with at most three splits. *From the profile* is the error of a plan made from a profile measured just before it ran: op times,"
+        " what cuts cost, and what devices take beside each other. The row is the middle one of several rounds, each with a profile of its own, and *spread*"
+        " how far the errors of the rounds are apart: a machine whose speed changes meanwhile shows there. *Learned* is the error of a plan made from"
+        f" what that run measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
         f" learned; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
         " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off the most.",
         "",
-        "| model | plan | stages | predicted | measured | from the profile | learned |",
-        "|---|---|---|---|---|---|---|",
+        "| model | plan | stages | predicted | measured | from the profile | spread | learned |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for case, objective, stages, predicted, measured, before, after in rows:
+    for case, objective, stages, predicted, measured, before, spread, after in rows:
         times = f"{predicted / 1e3:.2f} ms | {measured / 1e3:.2f} ms"
-        lines.append(f"| {case} | {objective} | {stages} | {times} | {percent(before)} | {percent(after)} |")
+        lines.append(f"| {case} | {objective} | {stages} | {times} | {percent(before)} | {100 * spread:.1f} % | {percent(after)} |")
     items, stages, seconds, early, late, difference = results["soak"]
     lines += [
         "",

@@ -4,6 +4,9 @@
 //! are taken as they are; else times of a profiled class are carried over, launch' + (t − launch) × that op's
 //! roofline ratio, and labelled scaled; else the roofline itself is the estimate. Nothing is interpolated between
 //! batch sizes: one that was not measured is not supported.
+//!
+//! Times that were not measured are rounded to a thousandth of an average op's, or finer. Digits beyond that are made up,
+//! and yet they would decide which of two plans is better, and keep the best one from being proved so.
 
 use std::collections::HashSet;
 
@@ -150,10 +153,14 @@ pub fn resolve(
         }
         let mut costs = match profile.classes.iter().find(|p| p.class == class.name) {
             Some(profiled) => profiled.clone(),
-            None => match scale_source(class, profile, hardware, catalogue) {
-                Some((from, spec)) => scale(graph, class, from, spec),
-                None => estimate(graph, class, &sizes.to_estimate(class)),
-            },
+            None => {
+                let mut derived = match scale_source(class, profile, hardware, catalogue) {
+                    Some((from, spec)) => scale(graph, class, from, spec),
+                    None => estimate(graph, class, &sizes.to_estimate(class)),
+                };
+                derived.costs.iter_mut().for_each(|costs| drop_made_up_digits(costs));
+                derived
+            }
         };
         let listed = |size: u32| {
             sizes == BatchSizes::One || class.batch_sizes.is_empty() || class.batch_sizes.contains(&size)
@@ -269,6 +276,18 @@ fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
     ClassCosts { class: class.name.clone(), batch_sizes: sizes.to_vec(), costs }
 }
 
+/// Rounds times to multiples of the largest power of ten that is at most a thousandth of their average; none becomes zero.
+fn drop_made_up_digits(costs: &mut [Option<Cost>]) {
+    let times = costs.iter().flatten().map(|cost| u128::from(cost.time.0)).filter(|&time| time > 0);
+    let (sum, count) = times.fold((0, 0), |(sum, count), time| (sum + time, count + 1));
+    let Some(exponent) = (sum / (1000 * count.max(1))).checked_ilog10() else { return };
+    let step = 10_u64.pow(exponent.min(18));
+    for cost in costs.iter_mut().flatten().filter(|cost| cost.time > Time::ZERO) {
+        let steps = (cost.time.0 / step + u64::from(cost.time.0 % step >= step.div_ceil(2))).max(1);
+        cost.time = Time(steps.saturating_mul(step));
+    }
+}
+
 /// Seconds beyond the launch: the larger of arithmetic at the peak rate and traffic at the memory bandwidth. None if
 /// the class limits neither, or limits only arithmetic and the op's is not known.
 fn roofline(graph: &Graph, class: &ClassSpec, op: OpId, batch_size: u32) -> Option<f64> {
@@ -288,5 +307,28 @@ fn roofline(graph: &Graph, class: &ClassSpec, op: OpId, batch_size: u32) -> Opti
     match (arithmetic, traffic) {
         (Some(a), Some(t)) => Some(a.max(t)),
         (a, t) => a.or(t),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_were_not_measured_have_the_digits_of_a_thousandth_of_their_average() {
+        let rounded = |times: &[u64]| {
+            let cost = |&time| Some(Cost { time: Time(time), origin: Origin::Scaled });
+            let mut costs: Vec<Option<Cost>> = times.iter().map(cost).chain([None]).collect();
+            drop_made_up_digits(&mut costs);
+            costs.iter().flatten().map(|cost| cost.time.0).collect::<Vec<u64>>()
+        };
+        // The average of what takes time is 32 922, the step 10: nothing that takes time becomes free, nothing stays nothing.
+        assert_eq!(rounded(&[98_761, 3, 0, 4, 0, 0, 0]), [98_760, 10, 0, 10, 0, 0, 0]);
+        assert_eq!(rounded(&[12_345, 12_344, 37_000]), [12_350, 12_340, 37_000]);
+        // Too short for any digit to be dropped, or nothing at all.
+        assert_eq!(rounded(&[1_001, 9_998]), [1_001, 9_998]);
+        assert_eq!(rounded(&[0, 0]), [0, 0]);
+        assert_eq!(rounded(&[]), [0_u64; 0]);
+        assert_eq!(rounded(&[u64::MAX]), [u64::MAX]);
     }
 }

@@ -3,10 +3,11 @@
 //! The whole model runs on the cores of all devices of a class at once, as they do when a plan keeps them busy, at each batch
 //! size, in turns plainly and with every kernel timed. Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since
 //! they would take longer apart. Timing kernels costs time of its own, so the ops' medians are scaled to add up to the plain
-//! run's median. `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
+//! run's median, and to what pieces of the model take where each device has one ([`company`]). `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
 //!
 //! What is done is kept beside the profile until all is, so that a run that was stopped goes on.
 
+mod company;
 mod cuts;
 mod kept;
 mod transfers;
@@ -35,6 +36,7 @@ use divvy_io::onnx::proto::{Graph, Model};
 use divvy_io::{file, problem_file};
 use prost::Message;
 
+use self::company::Company;
 use self::kept::Kept;
 use super::run::kernels::{Owners, marked};
 use super::run::prepare::{cores, fill_weights, inputs_of, random_inputs};
@@ -103,7 +105,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     let cancelled =
         cancel_on_interrupt_saying("stopping; what is done is kept (Ctrl-C again to quit at once)");
     let classes = classes(&problem, &devices);
-    let steps = Steps::start(args.quiet, classes.len() * args.batch.len() + 2);
+    let steps = Steps::start(args.quiet, classes.len() * args.batch.len() + 3);
     let mut done = kept.read(problem.graph.op_count());
     let stopped = || {
         let text = format!("stopped; the same command goes on with what is in {}\n", kept.path.display());
@@ -135,6 +137,17 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     steps.show("transfers");
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
     let transfers = transfers::measure(&problem, &devices, &backend, args.repeat, &cancelled)?;
+    steps.step();
+    steps.show("devices beside each other");
+    let mut company = Vec::new();
+    for measured in done.iter().filter(|measured| measured.batch == 1) {
+        let devices = classes.iter().find(|(class, _)| *class == measured.class);
+        let cuts = cuts.iter().find(|cuts| cuts.class == measured.class);
+        if let (Some((_, devices)), Some(cuts)) = (devices, cuts) {
+            let launch = transfers::launch(&transfers);
+            company.extend(subject.company(measured, devices, (cuts, launch), &cancelled)?);
+        }
+    }
     drop(steps);
     if cancelled.load(Ordering::Relaxed) {
         return stopped();
@@ -147,11 +160,21 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
             "{class}: {pieces} pieces take {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
         ));
     }
+    for Company { class, alone, in_pieces } in &company {
+        let [alone, in_pieces] = [alone, in_pieces].map(|share| 100.0 * (share - 1.0));
+        text.push_str(&format!(
+            "{class}: {alone:+.1} % alone, {in_pieces:+.1} % with a piece for each device, of what all take for the \
+             whole side by side\n"
+        ));
+        for measured in done.iter_mut().filter(|measured| measured.class == *class) {
+            measured.ops.iter_mut().for_each(|time| *time *= 1.0 + in_pieces / 100.0);
+        }
+    }
     for transfer in &transfers {
         text.push_str(&transfer.describe());
     }
     if let Some(path) = &args.hardware {
-        transfers::write_hardware(path, &problem, &transfers, &cuts)?;
+        transfers::write_hardware(path, &problem, &transfers, &cuts, &company)?;
         text.push_str(&format!("  hardware with its links as measured in {}\n", path.display()));
     }
     text.push_str(&write(args, &problem, &done)?);

@@ -70,6 +70,8 @@ pub struct ClassSpec {
     /// Bytes per second between the network and its memory: what it spends of its own time on bytes that it sends or
     /// receives, under `stream` (the edge paper's ν); none: nothing.
     pub transfer_bandwidth: Option<u64>,
+    /// What op times are to be multiplied by while the other devices of the machine are idle; none: company does nothing.
+    pub alone: Option<f64>,
     /// Time of an op that does nothing.
     pub launch: Time,
     /// Batch sizes it supports; empty: whatever was measured.
@@ -428,6 +430,7 @@ fn check_size(spec: &HardwareSpec, errors: &mut InputErrors) {
 fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
     if class.peak.values().any(|&rate| rate == 0)
         || [class.memory_bandwidth, class.transfer_bandwidth].contains(&Some(0))
+        || class.alone.is_some_and(|share| !(share > 0.0 && share.is_finite()))
     {
         let fix = "give a positive rate, or leave it out if it does not limit";
         errors.add(Code::Range, place, format!("class `{}` has a rate of zero", class.name), fix);

@@ -110,6 +110,9 @@ fn write_class(file: &mut Text, class: &ClassSpec) {
     }
     file.maybe("memory_bandwidth", class.memory_bandwidth.map(quantity::write_bandwidth));
     file.maybe("transfer_bandwidth", class.transfer_bandwidth.map(quantity::write_bandwidth));
+    if let Some(alone) = class.alone {
+        file.line("alone", &alone.to_string());
+    }
     file.time("launch", class.launch);
     if !class.batch_sizes.is_empty() {
         file.line("batch_sizes", &format!("{:?}", class.batch_sizes));

@@ -62,7 +62,7 @@ impl Subject<'_> {
         cancelled: &AtomicBool,
     ) -> Result<Option<Cuts>, Failure> {
         let facts = infer(self.model, self.dims);
-        let cuts = PIECES.iter().filter_map(|&count| self.cut(measured, count, &facts));
+        let cuts = PIECES.iter().filter_map(|&count| self.cut(measured, &vec![1.0; count], &facts));
         let cuts: Vec<(Vec<StageSpec>, u64)> =
             cuts.filter(|(stages, bytes)| stages.len() > 1 && *bytes > 0).collect();
         let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
@@ -108,12 +108,17 @@ impl Subject<'_> {
         Ok(extras)
     }
 
-    /// The model in so many pieces of about the same time, and the bytes that cross; none if it cannot be cut so.
-    fn cut(&self, measured: &Measured, count: usize, facts: &Facts) -> Option<(Vec<StageSpec>, u64)> {
+    /// The model in pieces that take about such shares of its time, and the bytes that cross; none if it cannot be cut so.
+    pub(super) fn cut(
+        &self,
+        measured: &Measured,
+        shares: &[f64],
+        facts: &Facts,
+    ) -> Option<(Vec<StageSpec>, u64)> {
         let empty = Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);
         let device = self.problem.hardware.devices().next()?;
-        let stages = stretches(measured, self.problem.graph.order(), count).into_iter();
+        let stages = stretches(measured, self.problem.graph.order(), shares).into_iter();
         let stages = stages.map(|ops| Stage { device, ops, replicas: Vec::new() }).collect();
         let plan = Plan::Pipeline(PipelinePlan { stages });
         let fixed = FixedShapes::new(graph, self.dims, facts);
@@ -137,7 +142,7 @@ impl Subject<'_> {
 }
 
 /// The median time of an item in all its stages.
-fn taken(
+pub(super) fn taken(
     running: &mut Running,
     fed: &[Vec<Tensor>],
     count: u64,
@@ -148,8 +153,8 @@ fn taken(
     Ok(report.stages.iter().map(Timings::median).sum())
 }
 
-/// Stretches of the canonical order of about the same time, that keep together what runs as one kernel.
-fn stretches(measured: &Measured, order: &[OpId], count: usize) -> Vec<Vec<OpId>> {
+/// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.
+fn stretches(measured: &Measured, order: &[OpId], shares: &[f64]) -> Vec<Vec<OpId>> {
     let mut may_end = vec![true; order.len()];
     for group in &measured.fused {
         let members =
@@ -158,7 +163,7 @@ fn stretches(measured: &Measured, order: &[OpId], count: usize) -> Vec<Vec<OpId>
             may_end[first..last].fill(false);
         }
     }
-    let goal = measured.ops.iter().sum::<f64>() / count as f64;
+    let unit = measured.ops.iter().sum::<f64>() / shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let mut stretches: Vec<Vec<OpId>> = vec![Vec::new()];
     let mut time = 0.0;
     for (i, op) in order.iter().enumerate() {
@@ -166,7 +171,8 @@ fn stretches(measured: &Measured, order: &[OpId], count: usize) -> Vec<Vec<OpId>
             stretch.push(*op);
         }
         time += measured.ops[op.index()];
-        if may_end[i] && time >= goal * stretches.len() as f64 && i + 1 < order.len() {
+        let so_far: f64 = shares.iter().take(stretches.len()).sum();
+        if may_end[i] && time >= unit * so_far && stretches.len() < shares.len() && i + 1 < order.len() {
             stretches.push(Vec::new());
         }
     }
@@ -188,11 +194,13 @@ mod tests {
             fused: vec![vec![2, 5], vec![30, 31]],
         };
         let order: Vec<OpId> = (0..32).map(OpId).collect();
-        let stretches = stretches(&measured, &order, 8);
-        assert_eq!(stretches.len(), 8);
-        assert_eq!(stretches[0], order[..6]);
-        assert_eq!(stretches[1], order[6..8]);
-        assert_eq!(stretches.concat(), order);
+        let even = stretches(&measured, &order, &[1.0; 8]);
+        assert_eq!(even.len(), 8);
+        assert_eq!(even[0], order[..6]);
+        assert_eq!(even[1], order[6..8]);
+        assert_eq!(even.concat(), order);
+        let uneven = stretches(&measured, &order, &[3.0, 1.0]);
+        assert_eq!(uneven, [&order[..24], &order[24..]]);
     }
 
     #[test]

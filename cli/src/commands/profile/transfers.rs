@@ -20,6 +20,7 @@ use prost::Message;
 
 use super::super::run::prepare::in_one_memory;
 use super::super::run::{feeds, start, warm_up};
+use super::company::Company;
 use super::cuts::Cuts;
 use crate::failure::Failure;
 
@@ -165,6 +166,11 @@ fn identity(from: &str, to: &str, elements: usize) -> Model {
     Model { ir_version: Some(8), opset_import: vec![opset], graph: Some(graph), ..Model::default() }
 }
 
+/// What a stage takes that does next to nothing, in microseconds.
+pub(super) fn launch(transfers: &[Transfer]) -> f64 {
+    Timings::new(transfers.iter().map(|transfer| transfer.launch).collect()).median()
+}
+
 /// Writes the hardware with its links as measured; links that join other ends stay as they are.
 ///
 /// Where all devices work in one memory, links between them take the place of free hand-overs, and stand for what a cut
@@ -175,6 +181,7 @@ pub(super) fn write_hardware(
     problem: &Problem,
     transfers: &[Transfer],
     cuts: &[Cuts],
+    company: &[Company],
 ) -> Result<(), Failure> {
     let mut spec = problem.hardware.spec().clone();
     for link in &mut spec.links {
@@ -190,8 +197,7 @@ pub(super) fn write_hardware(
             let device = spec.devices.iter().find(|device| device.name == name)?;
             cuts.iter().find(|cuts| cuts.class == device.class)
         };
-        let launches: Vec<f64> = transfers.iter().map(|transfer| transfer.launch).collect();
-        let launch = Timings::new(launches).median();
+        let launch = launch(transfers);
         let mut links: Vec<hardware::LinkSpec> = Vec::new();
         for transfer in transfers {
             let between = [transfer.from.clone(), transfer.to.clone()];
@@ -217,6 +223,11 @@ pub(super) fn write_hardware(
         }
         for device in &mut spec.devices {
             device.on_host = false;
+        }
+    }
+    for Company { class, alone, in_pieces } in company {
+        if let Some(class) = spec.classes.iter_mut().find(|known| known.name == *class) {
+            class.alone = Some((1000.0 * alone / in_pieces).round() / 1000.0);
         }
     }
     Ok(file::write(path, &detect::to_toml(&spec))?)

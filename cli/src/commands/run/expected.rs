@@ -61,7 +61,28 @@ pub(super) fn expected(prepared: &Prepared) -> Option<Expected> {
         expected.devices[stage.device] += ops + cuts;
     }
     expected.request = finish(&timed, prepared.devices.len());
+    expected.in_company(alone(prepared));
     Some(expected)
+}
+
+impl Expected {
+    /// Op times are of devices that are all busy; those of a request work beside each other for a part of its time only.
+    fn in_company(&mut self, alone: f64) {
+        let busy: f64 = self.devices.iter().sum();
+        let others = (self.devices.len().max(2) - 1) as f64;
+        let beside =
+            if self.request > 0.0 { (busy / self.request - 1.0).clamp(0.0, others) / others } else { 0.0 };
+        let share = alone + (1.0 - alone) * beside;
+        let times = [&mut self.stages, &mut self.cuts, &mut self.devices].into_iter().flatten();
+        times.chain([&mut self.request]).for_each(|time| *time *= share);
+    }
+}
+
+/// What times are multiplied by on a device that works alone; the average over the devices.
+fn alone(prepared: &Prepared) -> f64 {
+    let hardware = &prepared.problem.hardware;
+    let shares = prepared.devices.iter().map(|&device| hardware.class(device).alone.unwrap_or(1.0));
+    shares.sum::<f64>() / prepared.devices.len().max(1) as f64
 }
 
 /// A piece: its device, how long it takes, and the earlier pieces that it waits for.
@@ -116,6 +137,21 @@ fn starting(problem: &Problem) -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_that_work_by_themselves_take_less() {
+        let times =
+            |devices: &[f64], request| Expected { request, devices: devices.to_vec(), ..Expected::default() };
+        // One after the other, side by side all the time, and half of it.
+        for (devices, request, expected) in
+            [([5.0, 5.0], 10.0, 9.0), ([10.0, 10.0], 10.0, 10.0), ([5.0, 10.0], 10.0, 9.5)]
+        {
+            let mut times = times(&devices, request);
+            times.in_company(0.9);
+            assert!((times.request - expected).abs() < 1e-12, "{}", times.request);
+            assert!((times.devices[0] / devices[0] - expected / request).abs() < 1e-12);
+        }
+    }
 
     #[test]
     fn pieces_wait_for_their_device_and_for_what_they_read() {

@@ -16,7 +16,7 @@ pub(super) use anneal::{anneal, polish};
 pub(super) use carving::Carving;
 pub(super) use conflict::{Conflicts, Found};
 pub(super) use keep::{keep_in_place, repair};
-pub(super) use packing::Packing;
+pub(super) use packing::{Levelling, Packing};
 pub(super) use partial::Partial;
 pub(super) use prices::prices;
 pub(super) use rest::Rest;

@@ -3,18 +3,21 @@
 //! Ops that no links can keep apart within a threshold are one, and where that alone refutes it the proof is verified. Else
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
-//! and those that are not yield better plans. In between, the devices' time alone is searched ([`Packing`]): where links are
-//! not the matter that is far quicker, and its placements are plans. Where all devices share one medium, what they must be
+//! and those that are not yield better plans. In between, the devices' time alone is levelled ([`Levelling`]) and searched
+//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. HiGHS packs for a while, too, if that stays open. Where all devices share one medium, what they must be
 //! sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round has twice the effort of the one before.
+
+use std::time::Duration;
 
 use divvy_core::certificate::Evidence;
 use divvy_core::outcome::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
+use divvy_solver::{Options, version};
 
 use crate::period::placement::{
-    Carving, Conflicts, Found, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
+    Carving, Conflicts, Found, Levelling, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
 };
 use crate::registry::Planner;
 use crate::run::Run;
@@ -27,6 +30,13 @@ const MOVES_PER_CONFLICT: u64 = 200;
 /// Nodes of packing likewise, and the share of them that thresholds further down get.
 const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
+/// Entries of tables for levelling that take about as long as a node.
+const ENTRIES_PER_NODE: u64 = 20_000;
+/// How much less is levelled where that led to nothing.
+const LESS_LEVELLING: u64 = 2;
+/// HiGHS packs for a while if a plan is within this share of what was packed, and so much time is left.
+const CLOSE: u64 = 100;
+const WORTHWHILE: Duration = Duration::from_secs(15);
 /// Where between bound and plan shares are put together; how much more is carved where that led to something, and how
 /// much less where not.
 const DIVES: [f64; 2] = [0.9, 0.5];
@@ -70,7 +80,10 @@ impl Planner for ConflictDriven {
         let mut search = Search {
             weights,
             packing: None,
-            least_packed: u64::MAX,
+            least_packed: None,
+            is_programmed: false,
+            levelling: None,
+            levelling_helps: true,
             carving,
             carving_helps: true,
             tables,
@@ -86,6 +99,7 @@ impl Planner for ConflictDriven {
             }
             search.improve(run, MOVES_PER_CONFLICT * effort);
             search.pack(run, NODES_PER_CONFLICT * effort);
+            search.solve_packing(run);
             if run.is_solved() {
                 break;
             }
@@ -105,9 +119,14 @@ impl Planner for ConflictDriven {
 
 struct Search<'p> {
     tables: Tables,
-    /// The problem without links, as it was packed last, and the least that it is known to take.
+    /// The problem without links, as it was packed last, and the best placement that is known of it.
     packing: Option<Packing>,
-    least_packed: u64,
+    least_packed: Option<(u64, Vec<u8>)>,
+    /// Whether it was handed to HiGHS.
+    is_programmed: bool,
+    levelling: Option<Levelling>,
+    /// Whether it led to anything the last time.
+    levelling_helps: bool,
     /// Where one medium is on all ways.
     carving: Option<Carving<'p>>,
     /// Whether it led to anything the last time.
@@ -162,17 +181,17 @@ impl<'p> Search<'p> {
 
     /// Places ops within the time of the devices alone, as well as it can, and proves how well that can be done.
     fn pack(&mut self, run: &mut Run<'_>, nodes: u64) {
-        let below = |run: &Run<'_>, known: u64| {
-            run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0).min(known).saturating_sub(1)
-        };
         let mut nodes = nodes;
-        let mut limit = below(run, self.least_packed);
-        for _ in 0..MOST_PROBES {
+        let mut limit = self.below_packed(run);
+        for round in 0..MOST_PROBES {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
             if limit < low || self.is_over(run) || run.outcome().best.is_none() {
                 break;
             }
             let Some(mut packing) = self.packing_within(run, limit) else { break };
+            if round == 0 && self.level(run, &packing, limit, nodes) {
+                limit = self.below_packed(run);
+            }
             let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
             let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
             let budget = run.budget;
@@ -186,19 +205,91 @@ impl<'p> Search<'p> {
             if packed.is_refuted {
                 run.attest("packing", Time(packed.limit + 1), "divvy packing search".to_owned());
             }
-            // The last are the best, and those before them differ in little.
-            for (most, device_of) in placements.into_iter().rev().take(MOST_PACKED) {
-                self.least_packed = self.least_packed.min(most);
-                if let Some((value, device_of)) = polish(&self.tables, &device_of, &mut || budget.is_spent())
-                    && run.outcome().value().is_none_or(|best| value < best.0)
-                {
-                    self.offer(run, &device_of);
-                }
-            }
+            self.offer_packed(run, placements);
             // What is too hard is tried half as far from the bound, with less effort.
             nodes = (nodes / PROBE_SHARE).max(1);
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-            limit = u64::midpoint(low, if packed.is_refuted { below(run, self.least_packed) } else { limit });
+            limit = u64::midpoint(low, if packed.is_refuted { self.below_packed(run) } else { limit });
+        }
+    }
+
+    /// Just below what the devices' time alone is known to allow.
+    fn below_packed(&self, run: &Run<'_>) -> u64 {
+        let value = run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0);
+        let packed = self.least_packed.as_ref().map_or(u64::MAX, |(least, _)| *least);
+        value.min(packed).saturating_sub(1)
+    }
+
+    /// Hands the packing to HiGHS once, where it is what is left to decide and there is time for it.
+    fn solve_packing(&mut self, run: &mut Run<'_>) {
+        let budget = run.budget;
+        let passed = budget.start.elapsed();
+        let left = budget.time.saturating_sub(passed);
+        let (Some(value), Some((least, device_of))) = (run.outcome().value(), self.least_packed.clone())
+        else {
+            return;
+        };
+        let is_close = value.0.saturating_sub(least) <= value.0 / CLOSE;
+        if self.is_programmed || budget.nodes.is_some() || !is_close || left < WORTHWHILE || 3 * passed < left
+        {
+            return;
+        }
+        self.is_programmed = true;
+        let Some(packing) = self.packing_within(run, least) else { return };
+        let options = Options { time: left * 2 / 3, threads: 1, seed: budget.seed, ..Options::default() };
+        let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
+        let bound = packing.solve(least, &device_of, &options, &mut || budget.is_spent(), &mut |most, at| {
+            placements.push((most, at.to_vec()));
+        });
+        self.packing = Some(packing);
+        bound
+            .into_iter()
+            .for_each(|bound| run.attest("packing", Time(bound), format!("HiGHS {}", version())));
+        self.offer_packed(run, placements);
+    }
+
+    /// Makes the devices' loads even. Whether that led to anything within the limit.
+    fn level(&mut self, run: &mut Run<'_>, packing: &Packing, limit: u64, nodes: u64) -> bool {
+        let start = || run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
+        let known = self.levelling.take();
+        let known = known.or_else(|| Some(Levelling::new(start()?, Rng::new(self.rng.next_u64()))));
+        let Some(mut levelling) = known else { return false };
+        let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+        let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
+        let nodes = if self.levelling_helps { nodes } else { nodes / LESS_LEVELLING };
+        let entries = nodes.min(left).saturating_mul(ENTRIES_PER_NODE);
+        let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
+        let budget = run.budget;
+        let range = (low, limit.saturating_add(1));
+        let made = packing.level(
+            &mut levelling,
+            range,
+            entries,
+            &mut || budget.is_spent(),
+            &mut |most, device_of| {
+                placements.push((most, device_of.to_vec()));
+            },
+        );
+        self.spent += made / ENTRIES_PER_NODE;
+        self.levelling = Some(levelling);
+        self.levelling_helps = !placements.is_empty();
+        self.offer_packed(run, placements);
+        self.levelling_helps
+    }
+
+    /// Takes placements within the time of the devices for plans, where links allow it.
+    fn offer_packed(&mut self, run: &mut Run<'_>, placements: Vec<(u64, Vec<u8>)>) {
+        let budget = run.budget;
+        // The last are the best, and those before them differ in little.
+        for (most, device_of) in placements.into_iter().rev().take(MOST_PACKED) {
+            if self.least_packed.as_ref().is_none_or(|(least, _)| most < *least) {
+                self.least_packed = Some((most, device_of.clone()));
+            }
+            if let Some((value, device_of)) = polish(&self.tables, &device_of, &mut || budget.is_spent())
+                && run.outcome().value().is_none_or(|best| value < best.0)
+            {
+                self.offer(run, &device_of);
+            }
         }
     }
 

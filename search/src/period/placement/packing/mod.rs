@@ -10,12 +10,16 @@
 //! refuted too (backjumping, Prosser 1993). Devices of one kind whose times are proportional make this matter: how units
 //! are shared out among GPUs says nothing about the processors.
 //!
-//! Loads are whole numbers that `f64` holds exactly; bounds are rounded and given a margin.
+//! Times are counted in the largest step that all are multiples of, and so loads are whole numbers, which `f64` holds
+//! exactly; bounds are rounded and given a margin.
 
+mod levelling;
 mod levels;
+mod program;
 mod relaxation;
 
 use super::tables::{NEVER, Tables};
+pub(in crate::period) use levelling::Levelling;
 use levels::Levels;
 use relaxation::{Relaxation, Work};
 
@@ -37,7 +41,11 @@ pub(in crate::period) struct Packing {
     units: Vec<Vec<usize>>,
     ops: usize,
     devices: usize,
-    /// Unit after unit; infinite where it must not run.
+    /// What times are multiples of.
+    step: u64,
+    /// By device, what times there are multiples of, in steps.
+    longer_steps: Vec<f64>,
+    /// In steps, unit after unit; infinite where it must not run.
     time: Vec<f64>,
     /// By unit, the devices where it may run.
     possible: Vec<u64>,
@@ -79,13 +87,16 @@ impl Packing {
 
     /// Of units with a time on each device, where they may run there. They are made of no ops.
     pub(in crate::period) fn of_times(times: &[Vec<Option<u64>>], devices: usize) -> Option<Packing> {
-        let longest = |times: &Vec<Option<u64>>| times.iter().copied().flatten().max().unwrap_or(0);
+        let step = times.iter().flatten().flatten().fold(0, |step, &time| gcd(step, time)).max(1);
+        let longest = |times: &Vec<Option<u64>>| times.iter().copied().flatten().max().unwrap_or(0) / step;
         let total = times.iter().map(longest).fold(0u64, u64::saturating_add);
-        let time: Vec<f64> =
-            times.iter().flatten().map(|time| time.map_or(f64::INFINITY, |time| time as f64)).collect();
+        let in_steps = |time: &Option<u64>| time.map_or(f64::INFINITY, |time| (time / step) as f64);
+        let time: Vec<f64> = times.iter().flatten().map(in_steps).collect();
         let column = |device: usize| time.iter().skip(device).step_by(devices);
         let first = |device| (0..device).find(|&other| column(other).eq(column(device))).unwrap_or(device);
         let alike = (0..devices).map(first).collect();
+        let whole = |device| column(device).filter(|time| time.is_finite()).map(|&time| time as u64);
+        let longer_steps = (0..devices).map(|device| whole(device).fold(0, gcd).max(1) as f64).collect();
         let units = vec![Vec::new(); times.len()];
         let set_of = |times: &Vec<Option<u64>>| {
             let devices = times.iter().enumerate().filter(|(_, time)| time.is_some());
@@ -93,7 +104,17 @@ impl Packing {
         };
         let possible = times.iter().map(set_of).collect();
         let gains = vec![[Gain::default(); 2]; time.len()];
-        (total < LONGEST).then_some(Packing { ops: 0, units, devices, possible, alike, time, gains })
+        (total < LONGEST).then_some(Packing {
+            ops: 0,
+            units,
+            devices,
+            step,
+            longer_steps,
+            possible,
+            alike,
+            time,
+            gains,
+        })
     }
 
     /// Knows what branches did when the same units were packed before.
@@ -116,9 +137,10 @@ impl Packing {
     ) -> Packed {
         let gains = std::mem::take(&mut self.gains);
         let (units, devices) = (self.units.len(), self.devices);
+        let limit = (limit / self.step).min(LONGEST) as f64;
         let mut search = Search {
             packing: self,
-            limit: limit.min(LONGEST) as f64,
+            limit,
             nodes: 0,
             most_nodes,
             is_over,
@@ -137,10 +159,11 @@ impl Packing {
             for unit in 0..units {
                 search.load_if_placed(unit, 1.0);
             }
+            search.leave_out_remainders(1.0);
             search.branch(0, &vec![1.0 / devices as f64; devices]).is_some()
         };
-        // Below zero there is nothing, which a limit of zero cannot say.
-        let limit = search.limit.max(0.0) as u64;
+        // Below zero there is nothing, which a limit of zero cannot say. Between two steps there is nothing either.
+        let limit = (search.limit.max(0.0) as u64).saturating_mul(self.step).saturating_add(self.step - 1);
         let packed = Packed { limit, is_refuted: is_refuted && search.limit >= 0.0, nodes: search.nodes };
         self.gains = search.gains;
         packed
@@ -150,11 +173,20 @@ impl Packing {
         &self.time[unit * self.devices..][..self.devices]
     }
 
+    /// None where the unit must not run.
+    fn steps_of(&self, unit: usize, device: usize) -> Option<u64> {
+        (self.possible[unit] >> device & 1 == 1).then(|| self.times(unit)[device] as u64)
+    }
+
     /// The share of a bound that rounding may have added: a sum of one term for each unit and device, at prices that sum to
     /// one but for rounding.
     fn margin(&self) -> f64 {
         (self.units.len() + 2 * self.devices + 8) as f64 * f64::EPSILON
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The linear relaxation alone, again and again.
@@ -187,11 +219,12 @@ impl Relaxed {
         places: &[u64],
     ) -> &[f64] {
         self.loads.clear();
-        self.loads.extend(loads);
+        self.loads.extend(loads.map(|load| load / packing.step as f64));
         self.open.clear();
         self.open.extend(open);
         let work = Work { packing, loads: &self.loads, open: &self.open, allowed: places };
-        self.relaxation.solve(work, &mut self.prices, limit.min(LONGEST) as f64, MOST_STEPS);
+        let limit = (limit / packing.step).min(LONGEST) as f64;
+        self.relaxation.solve(work, &mut self.prices, limit, MOST_STEPS);
         &self.prices
     }
 }
@@ -219,12 +252,19 @@ struct Search<'a> {
     reasons: Vec<Levels>,
     /// What was kept from where, in turn.
     trail: Vec<(u32, u8)>,
-    /// Of the units that are placed.
+    /// Of the units that are placed, and what is left of the limit because times come in longer steps there.
     loads: Vec<f64>,
     open: Vec<u32>,
 }
 
 impl Search<'_> {
+    /// What no times on a device can fill of the limit counts as full.
+    fn leave_out_remainders(&mut self, sign: f64) {
+        for (load, step) in self.loads.iter_mut().zip(&self.packing.longer_steps) {
+            *load += sign * self.limit.rem_euclid(*step);
+        }
+    }
+
     /// The decisions that a refutation of all below follows from; none if it was told to stop.
     fn branch(&mut self, level: usize, prices: &[f64]) -> Option<Levels> {
         self.nodes += 1;
@@ -464,8 +504,10 @@ impl Search<'_> {
         for (unit, ops) in self.packing.units.iter().enumerate() {
             ops.iter().for_each(|&op| devices[op] = at(unit) as u8);
         }
+        self.leave_out_remainders(-1.0);
         self.limit = most - 1.0;
-        (self.found)(most as u64, &devices);
+        self.leave_out_remainders(1.0);
+        (self.found)((most as u64).saturating_mul(self.packing.step), &devices);
     }
 
     /// The unit and device, of those that the relaxation divides, whose branches both raise the bound most.
@@ -548,7 +590,7 @@ mod tests {
     use divvy_core::rng::Rng;
 
     /// The least largest load of all placements.
-    fn brute_force(times: &[Vec<Option<u64>>], devices: usize) -> Option<u64> {
+    pub(super) fn brute_force(times: &[Vec<Option<u64>>], devices: usize) -> Option<u64> {
         fn place(times: &[Vec<Option<u64>>], loads: &mut [u64], best: &mut Option<u64>) {
             let Some((first, rest)) = times.split_first() else {
                 let most = loads.iter().copied().max().unwrap_or(0);
@@ -569,7 +611,7 @@ mod tests {
     }
 
     /// Times on devices of two kinds, proportional within a kind; some devices alike, some units not everywhere.
-    fn random_times(rng: &mut Rng) -> (Vec<Vec<Option<u64>>>, usize) {
+    pub(super) fn random_times(rng: &mut Rng) -> (Vec<Vec<Option<u64>>>, usize) {
         let (units, devices) = (rng.between(1, 8) as usize, rng.between(1, 4) as usize);
         let kinds: Vec<usize> = (0..devices).map(|_| rng.between(0, 1) as usize).collect();
         let slowness: Vec<u64> = (0..devices).map(|_| rng.between(2, 5)).collect();
@@ -599,7 +641,10 @@ mod tests {
                 let expected = best.filter(|&best| best <= limit);
                 assert_eq!(least, expected, "seed {seed}, limit {limit}: {times:?}");
                 assert!(packed.is_refuted, "seed {seed}, limit {limit}");
-                assert_eq!(packed.limit, expected.map_or(limit, |best| best - 1), "seed {seed}");
+                // All that is below the least is refuted, and more if no sum of times is just there.
+                let refuted = expected.map_or(limit, |best| best - 1);
+                assert!(packed.limit >= refuted, "seed {seed}, limit {limit}");
+                assert!(best.is_none_or(|best| packed.limit < best), "seed {seed}, limit {limit}");
             }
         }
     }
