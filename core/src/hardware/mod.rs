@@ -430,10 +430,13 @@ fn check_size(spec: &HardwareSpec, errors: &mut InputErrors) {
 fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
     if class.peak.values().any(|&rate| rate == 0)
         || [class.memory_bandwidth, class.transfer_bandwidth].contains(&Some(0))
-        || class.alone.is_some_and(|share| !(share > 0.0 && share.is_finite()))
     {
         let fix = "give a positive rate, or leave it out if it does not limit";
         errors.add(Code::Range, place, format!("class `{}` has a rate of zero", class.name), fix);
+    }
+    if class.alone.is_some_and(|share| !(share > 0.0 && share.is_finite())) {
+        let fix = "it is about 1: what op times are multiplied by while the other devices are idle";
+        errors.add(Code::Range, format!("{place}.alone"), "not a positive number", fix);
     }
     if class.batch_sizes.contains(&0) {
         errors.add(
