@@ -31,9 +31,7 @@ const MOVES_PER_CONFLICT: u64 = 200;
 const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Entries of tables for levelling that take about as long as a node.
-const ENTRIES_PER_NODE: u64 = 20_000;
-/// How much less is levelled where that led to nothing.
-const LESS_LEVELLING: u64 = 2;
+const ENTRIES_PER_NODE: u64 = 100_000;
 /// HiGHS packs for a while if a plan is within this share of what was packed, and so much time is left.
 const CLOSE: u64 = 100;
 const WORTHWHILE: Duration = Duration::from_secs(15);
@@ -83,7 +81,6 @@ impl Planner for ConflictDriven {
             least_packed: None,
             is_programmed: false,
             levelling: None,
-            levelling_helps: true,
             carving,
             carving_helps: true,
             tables,
@@ -125,8 +122,6 @@ struct Search<'p> {
     /// Whether it was handed to HiGHS.
     is_programmed: bool,
     levelling: Option<Levelling>,
-    /// Whether it led to anything the last time.
-    levelling_helps: bool,
     /// Where one medium is on all ways.
     carving: Option<Carving<'p>>,
     /// Whether it led to anything the last time.
@@ -256,7 +251,6 @@ impl<'p> Search<'p> {
         let Some(mut levelling) = known else { return false };
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
-        let nodes = if self.levelling_helps { nodes } else { nodes / LESS_LEVELLING };
         let entries = nodes.min(left).saturating_mul(ENTRIES_PER_NODE);
         let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
         let budget = run.budget;
@@ -272,9 +266,9 @@ impl<'p> Search<'p> {
         );
         self.spent += made / ENTRIES_PER_NODE;
         self.levelling = Some(levelling);
-        self.levelling_helps = !placements.is_empty();
+        let found = !placements.is_empty();
         self.offer_packed(run, placements);
-        self.levelling_helps
+        found
     }
 
     /// Takes placements within the time of the devices for plans, where links allow it.

@@ -17,9 +17,10 @@ const PATIENCE: u64 = 300;
 /// Of so many pairs one hands what is too much on to the other device.
 const HANDED_ON: usize = 3;
 /// Units that two devices share out at a time.
-const MOST_SHARED: usize = 48;
-/// More than any load.
-const UNREACHED: u64 = u64::MAX / 2;
+const MOST_SHARED: usize = 96;
+/// More than any load in a table, which have this many bits at the most.
+const UNREACHED: u32 = u32::MAX / 2;
+const BITS: u32 = 30;
 
 /// Where it stands.
 pub(in crate::period) struct Levelling {
@@ -180,14 +181,15 @@ fn share(shared: &[Shared], room: u64, [first, second]: [u64; 2]) -> (Option<Vec
     let longest = if by_first { total.min(room) } else { total };
     let most_slots = MOST_ENTRIES / shared.len().max(1) as u64;
     let slot = first.max(second).max(longest.div_ceil(most_slots.max(1)));
+    let slots = |unit: &Shared| ((along(unit) + slot / 2) / slot) as usize;
     let width = (longest / slot) as usize + 1;
+    let dropped = (u64::BITS - shared.iter().map(against).sum::<u64>().leading_zeros()).saturating_sub(BITS);
     let mut least = vec![UNREACHED; width];
     let mut next = least.clone();
     least[0] = 0;
     let mut goes_along = vec![false; width * shared.len()];
     for (unit, goes) in shared.iter().zip(goes_along.chunks_exact_mut(width)) {
-        let (slots, time) = (((along(unit) + slot / 2) / slot) as usize, against(unit));
-        let shift = slots.min(width);
+        let (shift, time) = (slots(unit).min(width), (against(unit) >> dropped) as u32);
         for (next, before) in next[..shift].iter_mut().zip(&least[..shift]) {
             *next = UNREACHED.min(before + time);
         }
@@ -203,14 +205,14 @@ fn share(shared: &[Shared], room: u64, [first, second]: [u64; 2]) -> (Option<Vec
     let end = if by_first {
         (0..width).min_by_key(|&load| least[load])
     } else {
-        (0..width).find(|&load| least[load] <= room)
+        (0..width).find(|&load| u64::from(least[load]) <= room >> dropped)
     };
     let Some(mut load) = end.filter(|&load| least[load] < UNREACHED) else { return (None, entries) };
     let mut stays = vec![!by_first; shared.len()];
     for (i, unit) in shared.iter().enumerate().rev() {
         if goes_along[i * width + load] {
             stays[i] = by_first;
-            load -= ((along(unit) + slot / 2) / slot) as usize;
+            load -= slots(unit);
         }
     }
     (Some(stays), entries)
