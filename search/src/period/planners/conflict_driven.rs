@@ -32,8 +32,7 @@ const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Entries of tables for levelling that take about as long as a node.
 const ENTRIES_PER_NODE: u64 = 100_000;
-/// HiGHS packs for a while if a plan is within this share of what was packed, and so much time is left.
-const CLOSE: u64 = 100;
+/// HiGHS packs for a while if so much time is left.
 const WORTHWHILE: Duration = Duration::from_secs(15);
 /// Where between bound and plan shares are put together; how much more is carved where that led to something, and how
 /// much less where not.
@@ -220,13 +219,19 @@ impl<'p> Search<'p> {
         let budget = run.budget;
         let passed = budget.start.elapsed();
         let left = budget.time.saturating_sub(passed);
-        let (Some(value), Some((least, device_of))) = (run.outcome().value(), self.least_packed.clone())
+        let plan = run.outcome().best.as_ref();
+        let Some((value, device_of)) =
+            plan.and_then(|(plan, score)| Some((score.value.0, Tables::placement(plan)?)))
         else {
             return;
         };
-        let is_close = value.0.saturating_sub(least) <= value.0 / CLOSE;
-        if self.is_programmed || budget.nodes.is_some() || !is_close || left < WORTHWHILE || 3 * passed < left
-        {
+        let packed = self.least_packed.clone().filter(|(least, _)| *least < value);
+        let (least, device_of) = packed.unwrap_or((value, device_of));
+        // What links cost beyond the packing is no matter of the packing.
+        let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+        let is_at_stake = low < least && value - least <= least - low;
+        let is_time = left >= WORTHWHILE && 3 * passed >= left;
+        if self.is_programmed || budget.nodes.is_some() || !is_at_stake || !is_time {
             return;
         }
         self.is_programmed = true;

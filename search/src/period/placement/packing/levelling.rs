@@ -1,10 +1,10 @@
 //! Placements whose loads are level: two devices at a time share out what they have in the best way.
 //!
 //! Devices are to keep a target. What does not fit is with one of them, the sink. It and another device share out their
-//! units, or some of them if they are many, anew so that the other keeps the target and the sink has as little as can be, or the other way round, and then the
-//! other is the sink. How is found exactly, by a table of the least load of one device for each load of the other (as for
-//! knapsacks), unless times have too many digits for a table; then they are rounded there. A target that is reached is
-//! replaced by a lower one, and one that is not after a while by a higher one.
+//! units anew (some, if they are many), so that the other keeps the target and the sink has as little as can be; or the
+//! other way round, and then the other is the sink. How is found exactly, by a table of the least load of one device for
+//! each load of the other (as for knapsacks), unless times have too many digits for a table; then they are rounded there.
+//! A target that is reached is replaced by a lower one, and one that is not after a while by a higher one.
 
 use divvy_core::rng::Rng;
 
@@ -95,8 +95,6 @@ struct Placed<'p> {
     packing: &'p Packing,
     at: Vec<usize>,
     loads: Vec<u64>,
-    /// What the times on each device are multiples of.
-    steps: Vec<u64>,
     sink: usize,
 }
 
@@ -109,9 +107,7 @@ impl<'p> Placed<'p> {
         let somewhere = |unit: usize| packing.possible[unit].trailing_zeros() as usize;
         let units = packing.units.len();
         let at: Vec<usize> = (0..units).map(|unit| known(unit).unwrap_or_else(|| somewhere(unit))).collect();
-        let times = |device: usize| (0..units).filter_map(move |unit| packing.steps_of(unit, device));
-        let steps = (0..packing.devices).map(|device| times(device).fold(0, super::gcd).max(1)).collect();
-        let mut placed = Placed { packing, at, loads: vec![0; packing.devices], steps, sink: 0 };
+        let mut placed = Placed { packing, at, loads: vec![0; packing.devices], sink: 0 };
         for unit in 0..units {
             placed.loads[placed.at[unit]] += packing.steps_of(unit, placed.at[unit]).unwrap_or(0);
         }
@@ -159,7 +155,8 @@ impl<'p> Placed<'p> {
             bound[usize::from(!stays)] += if stays { kept } else { handed };
         }
         let Some(room) = target.checked_sub(bound[0]) else { return 0 };
-        let (stays, entries) = share(&shared, room, [self.steps[first], self.steps[second]]);
+        let steps = [first, second].map(|device| self.packing.longer_steps[device] as u64);
+        let (stays, entries) = share(&shared, room, steps);
         let Some(stays) = stays else { return entries };
         for (Shared { unit, kept, handed }, stays) in shared.into_iter().zip(stays) {
             bound[usize::from(!stays)] += if stays { kept } else { handed };

@@ -23,7 +23,7 @@ impl Packing {
         is_over: &mut dyn FnMut() -> bool,
         found: &mut dyn FnMut(u64, &[u8]),
     ) -> Option<u64> {
-        let most = high.div_ceil(self.step);
+        let most = high / self.step;
         if most > MOST_STEPS || self.possible.contains(&0) {
             return None;
         }
