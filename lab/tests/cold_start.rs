@@ -86,7 +86,7 @@ fn slow_gpus_run_nothing_that_fast_ones_could_run_as_well() {
 #[test]
 fn the_pair_with_nvlink_is_preferred() {
     let problem = problem("a6000-3", Objective::COLD_START);
-    let (plan, score, _) = plan(&problem, "interleave", 300);
+    let (plan, score, _) = plan(&problem, "interleave", 3000);
     let alone = device(&problem, "gpu1");
     // Weights that one GPU forwards to another go over NVLink, but for few; most kernels run where it is.
     let is_forwarded = |landing: &&Landing| landing.via != landing.reader;

@@ -183,9 +183,6 @@ impl<'p> Search<'p> {
                 break;
             }
             let Some(mut packing) = self.packing_within(run, limit) else { break };
-            if round == 0 && self.level(run, &packing, limit, nodes) {
-                limit = self.below_packed(run);
-            }
             let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
             let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
             let budget = run.budget;
@@ -193,13 +190,16 @@ impl<'p> Search<'p> {
                 packing.search(limit, nodes.min(left), &mut || budget.is_spent(), &mut |most, device_of| {
                     placements.push((most, device_of.to_vec()));
                 });
-            self.packing = Some(packing);
             self.spent += packed.nodes;
             run.count(packed.nodes);
             if packed.is_refuted {
                 run.attest("packing", Time(packed.limit + 1), "divvy packing search".to_owned());
             }
             self.offer_packed(run, placements);
+            if round == 0 && !packed.is_refuted && self.level(run, &packing, nodes) {
+                limit = self.below_packed(run);
+            }
+            self.packing = Some(packing);
             // What is too hard is tried half as far from the bound, with less effort.
             nodes = (nodes / PROBE_SHARE).max(1);
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
@@ -248,8 +248,8 @@ impl<'p> Search<'p> {
         self.offer_packed(run, placements);
     }
 
-    /// Makes the devices' loads even. Whether that led to anything within the limit.
-    fn level(&mut self, run: &mut Run<'_>, packing: &Packing, limit: u64, nodes: u64) -> bool {
+    /// Makes the devices' loads even. Whether that led to anything better.
+    fn level(&mut self, run: &mut Run<'_>, packing: &Packing, nodes: u64) -> bool {
         let start = || run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
         let known = self.levelling.take();
         let known = known.or_else(|| Some(Levelling::new(start()?, Rng::new(self.rng.next_u64()))));
@@ -259,7 +259,7 @@ impl<'p> Search<'p> {
         let entries = nodes.min(left).saturating_mul(ENTRIES_PER_NODE);
         let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
         let budget = run.budget;
-        let range = (low, limit.saturating_add(1));
+        let range = (low, self.below_packed(run).saturating_add(1));
         let made = packing.level(
             &mut levelling,
             range,

@@ -12,6 +12,8 @@ use super::Packing;
 
 /// Entries of a table. Loads are rounded if it would need more.
 const MOST_ENTRIES: u64 = 1 << 24;
+/// What a small table takes as long as.
+const FEW_ENTRIES: u64 = 1 << 13;
 /// Pairs that are tried before a target is given up for now.
 const PATIENCE: u64 = 300;
 /// Of so many pairs one hands what is too much on to the other device.
@@ -63,7 +65,7 @@ impl Packing {
         let (mut entries, mut tries) = (0, 0);
         let mut target = u64::midpoint(low, high - 1);
         while entries < most_entries && low < high && !is_over() {
-            entries += placed.share_out(target, &mut levelling.rng).max(1);
+            entries += placed.share_out(target, &mut levelling.rng).max(FEW_ENTRIES);
             tries += 1;
             let most = placed.most();
             if most < high {
