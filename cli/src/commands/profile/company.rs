@@ -11,7 +11,6 @@ use divvy_exec::backend::Backend;
 use divvy_exec::executor::Running;
 use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec};
-use divvy_exec::tensor::Tensor;
 use divvy_io::onnx::infer::infer;
 
 use super::super::run::{feeds, start, warm_up};
@@ -72,14 +71,16 @@ impl Subject<'_> {
         let (mut alone, mut in_pieces) = (Vec::new(), Vec::new());
         let count = self.args.repeat.div_ceil(TURNS);
         for _ in 0..TURNS {
-            let by_itself = taken(&mut wholes[0], &fed, count, cancelled)?;
+            let by_itself = taken(&mut wholes[0], &fed, count, Timings::median, cancelled)?;
             let beside: Vec<&mut Running> = wholes.iter_mut().collect();
-            let beside = together(beside, |running| taken(running, &fed, count, cancelled))?;
+            let beside = together(beside, |running| taken(running, &fed, count, Timings::median, cancelled))?;
             let beside = beside.iter().sum::<f64>() / beside.len() as f64;
             if beside > 0.0 {
                 alone.push(by_itself / beside);
                 for (running, beyond) in &mut trials {
-                    in_pieces.push((pieces(running, &fed, count, cancelled)? - *beyond) / beside);
+                    // What fills a device is the average.
+                    let taken = taken(running, &fed, count, Timings::mean, cancelled)?;
+                    in_pieces.push((taken - *beyond) / beside);
                 }
             }
         }
@@ -91,16 +92,4 @@ impl Subject<'_> {
         let (class, alone, in_pieces) = (measured.class.clone(), middle(alone), middle(in_pieces));
         Ok(Some(Company { class, alone, in_pieces }))
     }
-}
-
-/// The average time of an item in all its stages, while others follow.
-fn pieces(
-    running: &mut Running,
-    fed: &[Vec<Tensor>],
-    count: u64,
-    cancelled: &AtomicBool,
-) -> Result<f64, Failure> {
-    let mut source = |item: u64| (item < count).then(|| fed[0].clone());
-    let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-    Ok(report.stages.iter().map(Timings::mean).sum())
 }

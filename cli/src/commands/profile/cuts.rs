@@ -99,7 +99,8 @@ impl Subject<'_> {
         let mut extras = vec![Vec::new(); programs.len() - 1];
         for _ in 0..TURNS {
             let count = self.args.repeat.div_ceil(2 * TURNS);
-            let times = programs.iter_mut().map(|running| taken(running, fed, count, cancelled));
+            let times =
+                programs.iter_mut().map(|running| taken(running, fed, count, Timings::median, cancelled));
             let times: Vec<f64> = times.collect::<Result<_, _>>()?;
             for (extras, time) in extras.iter_mut().zip(&times[1..]) {
                 extras.push(time - times[0]);
@@ -141,16 +142,17 @@ impl Subject<'_> {
     }
 }
 
-/// The median time of an item in all its stages.
+/// The time of an item in all its stages, `middle` that of each.
 pub(super) fn taken(
     running: &mut Running,
     fed: &[Vec<Tensor>],
     count: u64,
+    middle: fn(&Timings) -> f64,
     cancelled: &AtomicBool,
 ) -> Result<f64, Failure> {
     let mut source = |item: u64| (item < count).then(|| fed[0].clone());
     let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-    Ok(report.stages.iter().map(Timings::median).sum())
+    Ok(report.stages.iter().map(middle).sum())
 }
 
 /// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.
