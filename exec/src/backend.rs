@@ -50,6 +50,10 @@ pub trait Backend: Send + Sync {
 pub trait Device {
     /// Loads a stage.
     fn load(&mut self, model: &StageModel) -> Result<Box<dyn Stage>, StageError>;
+    /// Whether the thread that runs a stage does all of its work, so that the thread's processor time is the work's.
+    fn works_in_its_thread(&self) -> bool {
+        false
+    }
 }
 
 /// A stage that is ready to run.

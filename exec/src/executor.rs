@@ -13,8 +13,10 @@
 //! | `shared` | items under way, and the queues |
 //! | `worker` | the thread of a device |
 //! | `link` | the thread of a link |
+//! | `clock` | time without what others had of a core |
 //! | `report` | what a run leaves |
 
+mod clock;
 mod link;
 mod report;
 mod shared;
@@ -22,16 +24,16 @@ mod worker;
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-pub use report::{Failure, Happened, Report, Span};
+pub use report::{Failure, Happened, Pace, Report, Span};
 
 use self::link::carry;
-use self::report::{Measured, Steps, remember};
+use self::report::{Measured, Watch};
 use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
 use self::worker::Worker;
 use crate::backend::{Backend, Kernel, StageError};
@@ -53,6 +55,8 @@ pub struct Running {
     events: Receiver<Event>,
     threads: Vec<JoinHandle<()>>,
     next_item: u64,
+    /// When the last item so far left, undisturbed.
+    left: Duration,
     failed: Option<Failure>,
 }
 
@@ -72,6 +76,8 @@ impl Running {
             feeds: stages.iter().map(|stage| Mutex::new(vec![None; stage.model.inputs.len()])).collect(),
             results: Mutex::new(vec![None; program.spec.results.len()]),
             left: AtomicU32::new(0),
+            due: stages.iter().map(|_| AtomicU64::new(0)).collect(),
+            end: AtomicU64::new(0),
         };
         let measured = || Measured { stages: vec![Default::default(); stages.len()], ..Measured::default() };
         let lanes = devices.len() + links.len();
@@ -88,8 +94,14 @@ impl Running {
             traced: AtomicU32::new(0),
             program,
         });
-        let mut running =
-            Running { events, threads: Vec::new(), next_item: 0, failed: None, shared: shared.clone() };
+        let mut running = Running {
+            events,
+            threads: Vec::new(),
+            next_item: 0,
+            left: Duration::ZERO,
+            failed: None,
+            shared: shared.clone(),
+        };
         for (device, queue) in device_queues.into_iter().enumerate() {
             let (shared, backend) = (shared.clone(), backends[device].clone());
             let name = shared.program.spec.devices[device].name.clone();
@@ -178,11 +190,12 @@ impl Running {
         }
         let (mut admitted, mut delivered, mut ended) = (first, first, false);
         let mut finished: BTreeSet<u64> = BTreeSet::new();
-        let mut entered: Vec<Instant> = vec![Instant::now(); shared.window as usize];
-        let mut latency = (Vec::new(), 0);
+        // For each item under way, when it entered, and for each that made room for another, when it left, undisturbed.
+        let mut entered = vec![(Duration::ZERO, Duration::ZERO); shared.window as usize];
+        let mut left = vec![self.left; shared.window as usize];
         let start = Instant::now();
-        let (mut end, mut first_end) = (start, None);
-        let mut steps = Steps::new(shared.window);
+        let mut end = start;
+        let [mut by_clock, mut undisturbed] = [shared.window; 2].map(Watch::new);
         loop {
             while !ended && admitted - delivered < shared.window {
                 let inputs = if cancelled.load(Ordering::Relaxed) { None } else { source(admitted - first) };
@@ -190,8 +203,9 @@ impl Running {
                     ended = true;
                     break;
                 };
-                entered[(admitted % shared.window) as usize] = Instant::now();
-                shared.admit(admitted, &inputs);
+                let place = (admitted % shared.window) as usize;
+                entered[place] = (shared.epoch.elapsed(), left[place]);
+                shared.admit(admitted, &inputs, left[place]);
                 admitted += 1;
             }
             if admitted == delivered {
@@ -204,12 +218,12 @@ impl Running {
                     return Err(Failure { item, ..failure });
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.lost()),
-                Ok(Event::Done(item, at)) => {
+                Ok(Event::Done(item, at, due)) => {
                     end = at.max(end);
-                    first_end.get_or_insert(end);
-                    steps.item(end);
-                    let came_in = entered[(item % shared.window) as usize];
-                    remember(&mut latency, at.duration_since(came_in).as_secs_f64() * 1e6);
+                    let place = (item % shared.window) as usize;
+                    by_clock.item(entered[place].0, at.duration_since(shared.epoch));
+                    undisturbed.item(entered[place].1, due);
+                    left[place] = due;
                     finished.insert(item);
                 }
             }
@@ -224,22 +238,24 @@ impl Running {
                     item: Some(item),
                     cause,
                 })?;
+                // Items leave in their order.
+                self.left = self.left.max(left[(delivered % shared.window) as usize]);
+                left[(delivered % shared.window) as usize] = self.left;
                 delivered += 1;
             }
             self.next_item = admitted;
         }
         let cancelled = cancelled.load(Ordering::Relaxed);
         let items = delivered - first;
-        let later = u32::try_from(items.saturating_sub(1)).ok().filter(|&later| later > 0);
-        let period = Option::zip(first_end, later).map(|(first_end, later)| (end - first_end) / later);
-        let steps = steps.timings();
-        Ok(Report { cancelled, period, steps, ..self.report(items, end - start, latency.0) })
+        let (pace, undisturbed) = (by_clock.pace(), undisturbed.pace());
+        Ok(Report { cancelled, pace, undisturbed, ..self.report(items, end - start) })
     }
 
-    fn report(&self, items: u64, wall: Duration, latency: Vec<f64>) -> Report {
+    fn report(&self, items: u64, wall: Duration) -> Report {
         let shared = &self.shared;
         let mut stages = vec![Vec::new(); shared.program.spec.stages.len()];
-        let (mut busy, mut handover, mut spans) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut busy, mut taken_away) = (Vec::new(), Vec::new());
+        let (mut handover, mut spans) = (Vec::new(), Vec::new());
         for (lane, measured) in shared.measured.iter().enumerate() {
             let mut measured = lock(measured);
             for (all, (own, _)) in stages.iter_mut().zip(&mut measured.stages) {
@@ -247,6 +263,7 @@ impl Running {
             }
             if lane < shared.devices.len() {
                 busy.push(measured.busy);
+                taken_away.push(measured.taken_away);
             }
             handover.append(&mut measured.handover.0);
             spans.append(&mut measured.spans);
@@ -256,11 +273,11 @@ impl Running {
             items,
             cancelled: false,
             wall,
-            period: None,
-            steps: Timings::default(),
-            latency: Timings::new(latency),
+            pace: Pace::default(),
+            undisturbed: Pace::default(),
             stages: stages.into_iter().map(Timings::new).collect(),
             busy,
+            taken_away,
             handover: Timings::new(handover),
             spans,
         }

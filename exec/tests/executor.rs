@@ -75,6 +75,9 @@ impl Device for Toy {
             _ => Ok(Box::new(ToyStage { what, outputs: model.outputs.len(), alive: self.alive.clone() })),
         }
     }
+    fn works_in_its_thread(&self) -> bool {
+        true
+    }
 }
 
 struct ToyStage {
@@ -93,6 +96,11 @@ impl Stage for ToyStage {
             "panics at 5" if sum >= 5 => panic!("a bug in the kernel"),
             "short" => return Ok(Vec::new()),
             "slow" => std::thread::sleep(Duration::from_millis(2)),
+            // As if somebody else had the core for most of the time.
+            "disturbed" => {
+                (0..100_000u32).for_each(|step| _ = std::hint::black_box(step));
+                std::thread::sleep(Duration::from_millis(4));
+            }
             _ => {}
         }
         let step = self.what.parse::<i64>().unwrap_or(0);
@@ -185,6 +193,30 @@ fn values_with_several_readers_and_stages_without_inputs() {
     let (out, _) = run(spec, 3, 3).expect("it runs");
     // a = x + 1, y = x + 3, c = 10.
     assert_eq!(out, [14, 1, 0, 16, 2, 1, 18, 3, 2]);
+}
+
+#[test]
+fn time_for_which_a_core_was_taken_away_is_told_apart() {
+    let cores = Cores::allowed();
+    if cores.count() < 2 {
+        return;
+    }
+    let mut spec = chain("disturbed", "disturbed");
+    for (device, cores) in spec.devices.iter_mut().zip(cores.divided(cores.count())) {
+        device.cores = cores;
+    }
+    // One request at a time has both disturbances in its time.
+    let (_, report) = run(spec.clone(), 1, 10).expect("it runs");
+    assert!(report.pace.latency.median() >= 8_000.0, "{report:?}");
+    let undisturbed = report.undisturbed.latency.undisturbed();
+    assert!((20.0..4_000.0).contains(&undisturbed), "{undisturbed}");
+    assert!(report.taken_away.iter().all(|taken| *taken >= Duration::from_millis(40)), "{report:?}");
+    assert!(report.busy.iter().all(|busy| *busy < Duration::from_millis(40)), "{report:?}");
+    // Of a stream each step has one of them.
+    let (_, report) = run(spec, 4, 40).expect("it runs");
+    assert!(report.pace.period >= Some(Duration::from_millis(4)), "{report:?}");
+    let undisturbed = report.undisturbed.steps.undisturbed();
+    assert!((10.0..2_000.0).contains(&undisturbed), "{undisturbed}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! The whole model runs on the cores of all devices of a class at once, as they do when a plan keeps them busy, at each batch
 //! size, in turns plainly and with every kernel timed. Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since
-//! they would take longer apart. Timing kernels costs time of its own, so the ops' medians are scaled to add up to the plain
-//! run's median, and to what pieces of the model take where each device has one ([`company`]). `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
+//! they would take longer apart. Everything is of the quickest quarter of its runs ([`Timings::undisturbed`]). Timing kernels
+//! costs time of its own, so the ops' times are scaled to add up to the plain run's, and to what pieces of the model take where each device has one ([`company`]). `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
 //!
 //! What is done is kept beside the profile until all is, so that a run that was stopped goes on.
 
@@ -376,12 +376,12 @@ impl Subject<'_> {
         let owners = Owners::new(self.problem, self.model.graph.as_ref().unwrap_or(&empty));
         let times = Times::new(&runs, &owners, self.problem.graph.op_count());
         let sum: f64 = times.ops.iter().sum();
-        let factor = if sum > 0.0 { wholes.median() / sum } else { 0.0 };
+        let factor = if sum > 0.0 { wholes.undisturbed() / sum } else { 0.0 };
         Ok(Measured {
             class: class.to_owned(),
             batch,
             ops: times.ops.iter().map(|time| time * factor).collect(),
-            whole: wholes.median(),
+            whole: wholes.undisturbed(),
             spread: wholes.spread(),
             fused: times.fused,
         })
@@ -427,7 +427,7 @@ fn together<Device: Send, Found: Send>(
 
 /// What kernels say of ops.
 struct Times {
-    /// The median of each op's time in a run, in microseconds.
+    /// The median of each op's time in the quickest quarter of the runs, in microseconds.
     ops: Vec<f64>,
     /// Of the sum of a run's kernels.
     spread: f64,
@@ -437,19 +437,20 @@ struct Times {
 impl Times {
     fn new(runs: &[Vec<Kernel>], owners: &Owners, ops: usize) -> Times {
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); ops];
-        let mut sums = Vec::new();
-        for run in runs {
+        let sum = |run: &&Vec<Kernel>| run.iter().map(|kernel| kernel.duration_us).sum::<f64>();
+        let sums = Timings::new(runs.iter().map(|run| sum(&run)).collect());
+        // In longer runs others may have had the core, which makes long kernels longer and leaves most short ones.
+        for run in runs.iter().filter(|run| sum(run) <= sums.quantile(0.25)) {
             for (op, run) in owners.by_op(run) {
                 times[op.index()].push(run.busy);
             }
-            sums.push(run.iter().map(|kernel| kernel.duration_us).sum());
         }
         let with_kernels: HashSet<OpId> =
             runs.last().map_or_else(HashSet::new, |run| owners.with_kernels(run));
         let fused = owners.fused(&with_kernels).into_iter();
         Times {
             ops: times.into_iter().map(|times| Timings::new(times).median()).collect(),
-            spread: Timings::new(sums).spread(),
+            spread: sums.spread(),
             fused: fused.map(|group| group.into_iter().map(OpId::index).collect()).collect(),
         }
     }

@@ -118,6 +118,10 @@ impl Device for OrtDevice {
             session,
         }))
     }
+
+    fn works_in_its_thread(&self) -> bool {
+        self.threads == 1
+    }
 }
 
 struct OrtStage {

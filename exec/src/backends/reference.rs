@@ -47,6 +47,10 @@ impl Device for Reference {
         let (inputs, outputs) = (model.inputs.clone(), model.outputs.clone());
         Ok(Box::new(ReferenceStage { nodes: graph.node, weights, inputs, outputs, version }))
     }
+
+    fn works_in_its_thread(&self) -> bool {
+        true
+    }
 }
 
 struct ReferenceStage {

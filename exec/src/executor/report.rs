@@ -1,6 +1,6 @@
 //! What a run leaves: a report, or a failure.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::measure::Timings;
 
@@ -69,51 +69,76 @@ pub struct Report {
     pub cancelled: bool,
     /// From the first item's start to the last one's end.
     pub wall: Duration,
-    /// From one item's end to the next one's, on average; none with fewer than two items.
-    pub period: Option<Duration>,
-    /// The same for each stretch of as many items as may be under way, in microseconds: what disturbs a few of them shows
-    /// in the spread and not in the median.
-    pub steps: Timings,
-    /// For each item that is remembered, the time from its admission to its end.
-    pub latency: Timings,
-    /// For each stage, how long it ran.
+    /// How items followed each other, by the wall's clock.
+    pub pace: Pace,
+    /// The same without the time for which others had a device's core.
+    pub undisturbed: Pace,
+    /// For each stage, how long it ran, without the time for which others had its core.
     pub stages: Vec<Timings>,
-    /// For each device, how long it was busy.
+    /// For each device, how long it was busy, without that time.
     pub busy: Vec<Duration>,
+    /// For each device, for how long others had its core while it was busy.
+    pub taken_away: Vec<Duration>,
     /// From the moment a stage was ready to its start, where its device had nothing else to do.
     pub handover: Timings,
     /// Spans of the items that were asked for.
     pub spans: Vec<Span>,
 }
 
-/// Times from one item's end to the next one's, averaged over stretches of items: single ones come in bursts.
-pub(super) struct Steps {
-    stretch: u64,
-    /// When the stretch began, and how many items have ended since.
-    since: Option<(Instant, u64)>,
-    timings: (Vec<f64>, usize),
+/// How items follow each other.
+#[derive(Clone, Debug, Default)]
+pub struct Pace {
+    /// From one item's end to the next one's, on average; none with fewer than two items.
+    pub period: Option<Duration>,
+    /// The same for each stretch of as many items as may be under way, in microseconds: what disturbs a few of them shows
+    /// in the spread and not in the median. Single ones come in bursts.
+    pub steps: Timings,
+    /// For each item that is remembered, the time from its admission to its end.
+    pub latency: Timings,
 }
 
-impl Steps {
-    pub(super) fn new(stretch: u64) -> Steps {
-        Steps { stretch: stretch.max(1), since: None, timings: Default::default() }
+/// Watches items end. Times are since the program was started.
+pub(super) struct Watch {
+    stretch: u64,
+    /// When the stretch began, and how many items have ended since.
+    since: Option<(Duration, u64)>,
+    steps: (Vec<f64>, usize),
+    latency: (Vec<f64>, usize),
+    /// Of the first item and of the last.
+    ends: Option<(Duration, Duration)>,
+    items: u32,
+}
+
+impl Watch {
+    pub(super) fn new(stretch: u64) -> Watch {
+        let (steps, latency) = Default::default();
+        Watch { stretch: stretch.max(1), since: None, steps, latency, ends: None, items: 0 }
     }
 
     /// One more item has ended.
-    pub(super) fn item(&mut self, end: Instant) {
+    pub(super) fn item(&mut self, entered: Duration, ended: Duration) {
+        remember(&mut self.latency, ended.saturating_sub(entered).as_secs_f64() * 1e6);
+        let (first, last) = self.ends.map_or((ended, ended), |(first, last)| (first, last.max(ended)));
+        self.ends = Some((first, last));
+        self.items = self.items.saturating_add(1);
         self.since = match self.since {
             Some((since, items)) if items + 1 < self.stretch => Some((since, items + 1)),
             Some((since, _)) => {
-                let step = end.duration_since(since).as_secs_f64() * 1e6 / self.stretch as f64;
-                remember(&mut self.timings, step);
-                Some((end, 0))
+                let step = (last - since).as_secs_f64() * 1e6 / self.stretch as f64;
+                remember(&mut self.steps, step);
+                Some((last, 0))
             }
-            None => Some((end, 0)),
+            None => Some((last, 0)),
         };
     }
 
-    pub(super) fn timings(self) -> Timings {
-        Timings::new(self.timings.0)
+    pub(super) fn pace(self) -> Pace {
+        let ends = self.ends.filter(|_| self.items > 1);
+        Pace {
+            period: ends.map(|(first, last)| (last - first) / (self.items - 1)),
+            steps: Timings::new(self.steps.0),
+            latency: Timings::new(self.latency.0),
+        }
     }
 }
 
@@ -123,6 +148,7 @@ pub(super) struct Measured {
     /// For each stage of the program, recent timings and where the next goes.
     pub(super) stages: Vec<(Vec<f64>, usize)>,
     pub(super) busy: Duration,
+    pub(super) taken_away: Duration,
     pub(super) handover: (Vec<f64>, usize),
     pub(super) spans: Vec<Span>,
 }
@@ -144,14 +170,22 @@ mod tests {
 
     #[test]
     fn steps_are_averages_over_stretches() {
-        let start = Instant::now();
-        let mut steps = Steps::new(2);
+        let mut watch = Watch::new(2);
         // Pairs end together; the first pair fills the program, and a pause disturbs one stretch.
         for ms in [10, 10, 14, 14, 18, 18, 90, 90, 94, 94] {
-            steps.item(start + Duration::from_millis(ms));
+            watch.item(Duration::from_millis(ms - 8), Duration::from_millis(ms));
         }
-        let timings = steps.timings();
-        assert_eq!(timings.values(), [2000.0, 2000.0, 2000.0, 36000.0]);
-        assert_eq!(timings.median(), 2000.0);
+        let pace = watch.pace();
+        assert_eq!(pace.steps.values(), [2000.0, 2000.0, 2000.0, 36000.0]);
+        assert_eq!(pace.steps.median(), 2000.0);
+        assert_eq!(pace.period, Some(Duration::from_millis(84) / 9));
+        assert_eq!(pace.latency.median(), 8000.0);
+    }
+
+    #[test]
+    fn one_item_has_no_period() {
+        let mut watch = Watch::new(1);
+        watch.item(Duration::ZERO, Duration::from_millis(3));
+        assert_eq!(watch.pace().period, None);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
+use super::clock::WorkClock;
 use super::report::{Happened, Span, remember};
 use super::shared::{Event, Message, Shared, death, lock};
 use crate::backend::{Backend, Stage, StageError};
@@ -15,13 +16,16 @@ use crate::tensor::Tensor;
 /// more than a hand-over may. Not where another device uses the same core, which would lose the time.
 const SPIN: Duration = Duration::from_millis(50);
 
+/// A ready stage: its item, itself, since when, and since when undisturbed.
+type Ready = (u64, usize, Instant, Duration);
+
 /// The thread of one device.
 pub(super) struct Worker<'a> {
     shared: &'a Shared,
     device: usize,
     queue: &'a Receiver<Message>,
     /// Ready stages: the oldest item first, then the order of the program.
-    ready: BinaryHeap<std::cmp::Reverse<(u64, usize, Instant)>>,
+    ready: BinaryHeap<std::cmp::Reverse<Ready>>,
     /// The stages of this device, in the order of the program.
     own: Vec<usize>,
     /// Where the order must be kept: which of its stages comes next, of which item.
@@ -59,6 +63,9 @@ impl<'a> Worker<'a> {
                 Err(error) => return self.shared.fail(&model.name, &device.name, None, error),
             }
         }
+        // Devices that share a core take it from each other, which is no disturbance.
+        let by_thread = self.alone && opened.works_in_its_thread();
+        let mut clock = WorkClock::new(by_thread, self.shared.epoch);
         let _ = self.shared.events.send(Event::Loaded);
         loop {
             let mut waited = false;
@@ -75,9 +82,8 @@ impl<'a> Worker<'a> {
                     return;
                 }
             };
-            let (item, stage, at) = next;
-            let Some(loaded) = &mut stages[stage] else { continue };
-            if !self.run(item, stage, &mut **loaded, waited.then_some(at)) {
+            let Some(loaded) = &mut stages[next.1] else { continue };
+            if !self.run(next, &mut **loaded, waited, &mut clock) {
                 return;
             }
         }
@@ -100,7 +106,9 @@ impl<'a> Worker<'a> {
 
     fn take(&mut self, message: Message, stages: &mut [Option<Box<dyn Stage>>]) -> bool {
         match message {
-            Message::Ready { item, stage, at } => self.ready.push(std::cmp::Reverse((item, stage, at))),
+            Message::Ready { item, stage, at, due } => {
+                self.ready.push(std::cmp::Reverse((item, stage, at, due)));
+            }
             Message::Kernels { stage, reply } => {
                 let none = || Err(StageError::new("it is on another device"));
                 let _ = reply.send(stages[stage].as_mut().map_or_else(none, |stage| stage.kernels()));
@@ -111,8 +119,8 @@ impl<'a> Worker<'a> {
     }
 
     /// What to run now, if anything.
-    fn next(&mut self) -> Option<(u64, usize, Instant)> {
-        let std::cmp::Reverse((item, stage, at)) = *self.ready.peek()?;
+    fn next(&mut self) -> Option<Ready> {
+        let std::cmp::Reverse((item, stage, ..)) = *self.ready.peek()?;
         if self.shared.program.spec.in_order {
             if (item, stage) != (self.turn.0, self.own[self.turn.1]) {
                 return None;
@@ -122,8 +130,7 @@ impl<'a> Worker<'a> {
                 self.turn = (item + 1, 0);
             }
         }
-        self.ready.pop();
-        Some((item, stage, at))
+        self.ready.pop().map(|std::cmp::Reverse(ready)| ready)
     }
 
     /// Looks for a message for a moment, then sleeps until there is one.
@@ -140,15 +147,22 @@ impl<'a> Worker<'a> {
         self.queue.recv().ok()
     }
 
-    /// Whether it went well. `idle_since` is when the stage got ready, if the device was waiting for it.
-    fn run(&self, item: u64, stage: usize, loaded: &mut dyn Stage, idle_since: Option<Instant>) -> bool {
+    /// Whether it went well. `waited` is whether the device had nothing to do until the stage was ready.
+    fn run(
+        &self,
+        (item, stage, at, due): Ready,
+        loaded: &mut dyn Stage,
+        waited: bool,
+        clock: &mut WorkClock,
+    ) -> bool {
         let shared = self.shared;
         let spec = &shared.program.spec;
-        let state = shared.state(item);
-        let inputs: Vec<Tensor> = lock(&state.feeds[stage]).iter_mut().filter_map(Option::take).collect();
-        let start = Instant::now();
+        let inputs: Vec<Tensor> =
+            lock(&shared.state(item).feeds[stage]).iter_mut().filter_map(Option::take).collect();
+        let awaited_since = waited.then_some(at);
+        let work = clock.begin(due, awaited_since);
         let outputs = std::panic::catch_unwind(AssertUnwindSafe(|| loaded.run(&inputs)));
-        let end = Instant::now();
+        let took = clock.end(work);
         // Before outputs are handed on: whoever reads them last frees them, and inputs need not wait for that.
         drop(inputs);
         let outputs = outputs.unwrap_or_else(|panic| Err(death(&*panic)));
@@ -166,24 +180,22 @@ impl<'a> Worker<'a> {
             }
         };
         let mut measured = lock(&shared.measured[self.device]);
-        let took = end - start;
-        measured.busy += took;
-        remember(&mut measured.stages[stage], took.as_secs_f64() * 1e6);
-        if let Some(at) = idle_since {
-            remember(&mut measured.handover, start.duration_since(at).as_secs_f64() * 1e6);
+        measured.busy += took.own;
+        measured.taken_away += took.wall - took.own;
+        remember(&mut measured.stages[stage], took.own.as_secs_f64() * 1e6);
+        if let Some(at) = awaited_since {
+            remember(&mut measured.handover, work.began.duration_since(at).as_secs_f64() * 1e6);
         }
         if shared.is_traced(item) {
-            let (start_us, end_us) = (shared.since_start(start), shared.since_start(end));
+            let (start_us, end_us) = (shared.since_start(work.began), shared.since_start(took.ended));
             measured.spans.push(Span { what: Happened::Stage(stage), item, start_us, end_us });
         }
         drop(measured);
         for (output, (readers, value)) in shared.program.of_output[stage].iter().zip(&outputs).enumerate() {
-            shared.hand_on(item, Some((stage, output)), readers, value);
+            shared.hand_on(item, Some((stage, output)), readers, value, took.end);
         }
         drop(outputs);
-        if state.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let _ = shared.events.send(Event::Done(item, Instant::now()));
-        }
+        shared.stage_ended(item, took.end);
         true
     }
 }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_exec::backend::Backend;
-use divvy_exec::executor::Running;
-use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec};
 use divvy_io::onnx::infer::infer;
 
 use super::super::run::{feeds, start, warm_up};
-use super::cuts::{Cuts, taken};
+use super::cuts::{Cuts, Pool};
 use super::{Measured, Subject, TURNS, together};
 use crate::failure::Failure;
 
@@ -68,28 +66,30 @@ impl Subject<'_> {
         for running in wholes.iter_mut().chain(trials.iter_mut().map(|(running, _)| running)) {
             warm_up(running, &fed, self.args.warm_up, cancelled)?;
         }
-        let (mut alone, mut in_pieces) = (Vec::new(), Vec::new());
         let count = self.args.repeat.div_ceil(TURNS);
+        let mut by_itself = Pool::default();
+        let mut beside = vec![Pool::default(); wholes.len()];
+        let mut in_pieces = vec![Pool::default(); trials.len()];
         for _ in 0..TURNS {
-            let by_itself = taken(&mut wholes[0], &fed, count, Timings::median, cancelled)?;
-            let beside: Vec<&mut Running> = wholes.iter_mut().collect();
-            let beside = together(beside, |running| taken(running, &fed, count, Timings::median, cancelled))?;
-            let beside = beside.iter().sum::<f64>() / beside.len() as f64;
-            if beside > 0.0 {
-                alone.push(by_itself / beside);
-                for (running, beyond) in &mut trials {
-                    // What fills a device is the average.
-                    let taken = taken(running, &fed, count, Timings::mean, cancelled)?;
-                    in_pieces.push((taken - *beyond) / beside);
-                }
+            by_itself.run(&mut wholes[0], &fed, count, cancelled)?;
+            together(beside.iter_mut().zip(&mut wholes).collect(), |(pool, running)| {
+                pool.run(running, &fed, count, cancelled)
+            })?;
+            for (pool, (running, _)) in in_pieces.iter_mut().zip(&mut trials) {
+                pool.run(running, &fed, count, cancelled)?;
             }
         }
-        if in_pieces.is_empty() {
+        let beside = beside.iter().map(Pool::item).sum::<f64>() / beside.len() as f64;
+        if trials.is_empty() || beside <= 0.0 {
             return Ok(None);
         }
+        let taken = in_pieces.iter().zip(&trials).map(|(pool, (_, beyond))| pool.item() - beyond);
+        let in_pieces = taken.sum::<f64>() / trials.len() as f64 / beside;
         let [least, most] = PLAUSIBLE;
-        let middle = |shares: Vec<f64>| Timings::new(shares).median().clamp(least, most);
-        let (class, alone, in_pieces) = (measured.class.clone(), middle(alone), middle(in_pieces));
-        Ok(Some(Company { class, alone, in_pieces }))
+        Ok(Some(Company {
+            class: measured.class.clone(),
+            alone: (by_itself.item() / beside).clamp(least, most),
+            in_pieces: in_pieces.clamp(least, most),
+        }))
     }
 }

@@ -76,37 +76,37 @@ impl Subject<'_> {
             programs
                 .push(all.into_iter().map(|spec| start(spec, &backend, 1)).collect::<Result<Vec<_>, _>>()?);
         }
-        let extras = together(programs, |programs| self.extras(programs, &fed, cancelled))?;
-        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| {
-            let extra =
-                Timings::new(extras.iter().flat_map(|of_device| of_device[i].clone()).collect()).median();
-            Way { pieces: stages.len(), extra, bytes: *bytes }
+        let taken = together(programs, |programs| self.in_turns(programs, &fed, cancelled))?;
+        let mean = |program: usize| {
+            taken.iter().map(|of_device| of_device[program]).sum::<f64>() / taken.len() as f64
+        };
+        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| Way {
+            pieces: stages.len(),
+            extra: mean(i + 1) - mean(0),
+            bytes: *bytes,
         });
         let ways: Vec<Way> = ways.collect();
         Ok((!ways.is_empty()).then(|| Cuts { class: measured.class.clone(), ways }))
     }
 
-    /// For each program but the first, what it takes beyond the first, turn by turn.
-    fn extras(
+    /// What an item takes in each program; they take turns.
+    fn in_turns(
         &self,
         mut programs: Vec<Running>,
         fed: &[Vec<Tensor>],
         cancelled: &AtomicBool,
-    ) -> Result<Vec<Vec<f64>>, Failure> {
+    ) -> Result<Vec<f64>, Failure> {
         for running in &mut programs {
             warm_up(running, fed, self.args.warm_up, cancelled)?;
         }
-        let mut extras = vec![Vec::new(); programs.len() - 1];
+        let count = self.args.repeat.div_ceil(2 * TURNS);
+        let mut pools = vec![Pool::default(); programs.len()];
         for _ in 0..TURNS {
-            let count = self.args.repeat.div_ceil(2 * TURNS);
-            let times =
-                programs.iter_mut().map(|running| taken(running, fed, count, Timings::median, cancelled));
-            let times: Vec<f64> = times.collect::<Result<_, _>>()?;
-            for (extras, time) in extras.iter_mut().zip(&times[1..]) {
-                extras.push(time - times[0]);
+            for (pool, running) in pools.iter_mut().zip(&mut programs) {
+                pool.run(running, fed, count, cancelled)?;
             }
         }
-        Ok(extras)
+        Ok(pools.iter().map(Pool::item).collect())
     }
 
     /// The model in pieces that take about such shares of its time, and the bytes that cross; none if it cannot be cut so.
@@ -142,17 +142,30 @@ impl Subject<'_> {
     }
 }
 
-/// The time of an item in all its stages, `middle` that of each.
-pub(super) fn taken(
-    running: &mut Running,
-    fed: &[Vec<Tensor>],
-    count: u64,
-    middle: fn(&Timings) -> f64,
-    cancelled: &AtomicBool,
-) -> Result<f64, Failure> {
-    let mut source = |item: u64| (item < count).then(|| fed[0].clone());
-    let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-    Ok(report.stages.iter().map(middle).sum())
+/// What the stages of a program took in all its turns.
+#[derive(Clone, Default)]
+pub(super) struct Pool(Vec<Vec<f64>>);
+
+impl Pool {
+    /// One more turn.
+    pub(super) fn run(
+        &mut self,
+        running: &mut Running,
+        fed: &[Vec<Tensor>],
+        count: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<(), Failure> {
+        let mut source = |item: u64| (item < count).then(|| fed[0].clone());
+        let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+        self.0.resize(report.stages.len(), Vec::new());
+        self.0.iter_mut().zip(&report.stages).for_each(|(all, some)| all.extend_from_slice(some.values()));
+        Ok(())
+    }
+
+    /// The time of an item in all the stages.
+    pub(super) fn item(&self) -> f64 {
+        self.0.iter().map(|stage| Timings::new(stage.clone()).undisturbed()).sum()
+    }
 }
 
 /// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.

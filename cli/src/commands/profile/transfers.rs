@@ -80,14 +80,14 @@ pub(super) fn measure(
             let mut transfer = Transfer {
                 from: name,
                 to,
-                latency: few.median(),
+                latency: few.undisturbed(),
                 launch,
                 bandwidth: None,
                 spread: few.spread(),
             };
             if linked {
                 let (many, _) = gaps(&ends, linked, MANY, backend, repeat, cancelled)?;
-                let added = (many.median() - few.median()).max(1.0);
+                let added = (many.undisturbed() - few.undisturbed()).max(1.0);
                 transfer.bandwidth = Some(((MANY - FEW) * size_of::<f32>()) as f64 / (added / 1e6));
                 transfer.spread = transfer.spread.max(many.spread());
             }
@@ -137,7 +137,7 @@ fn gaps(
         let second = of(1).find(|second| second.item == first.item)?;
         Some(second.start_us - first.end_us)
     };
-    Ok((Timings::new(of(0).filter_map(gap).collect()), report.stages[1].median()))
+    Ok((Timings::new(of(0).filter_map(gap).collect()), report.stages[1].undisturbed()))
 }
 
 /// A model that hands on what it is given.

@@ -32,13 +32,11 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
         if regroups_for.is_some() {
             continue;
         }
-        let took = if prepared.is_stream {
-            // What fills a device is the average; one request is told by its median.
-            report.stages[stage].mean()
-        } else {
-            let waited = if stage > 0 { report.handover.median() } else { 0.0 };
-            report.stages[stage].median() + waited + regrouping(prepared, report, stage)
-        };
+        let mut took = report.stages[stage].undisturbed();
+        if !prepared.is_stream {
+            let waited = if stage > 0 { report.handover.undisturbed() } else { 0.0 };
+            took += waited + regrouping(prepared, report, stage);
+        }
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
             let took = match &expected {
                 Some(expected) => (took - expected.cuts[stage]).max(LEAST_SHARE * took),
@@ -67,7 +65,7 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
 /// How long inputs were put together anew for a stage.
 fn regrouping(prepared: &Prepared, report: &Report, stage: usize) -> f64 {
     let works = prepared.work.iter().zip(&report.stages);
-    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| timings.median()).sum()
+    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| timings.undisturbed()).sum()
 }
 
 /// For each device of the program, which share of what the plan counts for it is for ops rather than for cuts. A cut is a

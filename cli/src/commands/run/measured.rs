@@ -1,7 +1,8 @@
 //! Prediction against measurement.
 
 use divvy_core::ids::OpId;
-use divvy_exec::executor::Report;
+use divvy_exec::executor::{Pace, Report};
+use divvy_exec::measure::Timings;
 
 use super::expected::expected;
 use super::prepare::Prepared;
@@ -27,10 +28,25 @@ impl Pair {
     }
 }
 
+/// The time of one request, or from one item to the next, in microseconds, and how it scatters.
+fn value(pace: &Pace, is_stream: bool, middle: fn(&Timings) -> f64) -> (f64, f64) {
+    let latency = middle(&pace.latency);
+    match (is_stream, pace.steps.count()) {
+        // Of fewer stretches the middle one says less than the average.
+        (true, 0..FEWEST_STEPS) => (pace.period.map_or(latency, |period| period.as_secs_f64() * 1e6), 0.0),
+        (true, _) => (middle(&pace.steps), pace.steps.spread()),
+        (false, _) => (latency, pace.latency.spread()),
+    }
+}
+
 /// Everything that can be compared.
 pub(super) struct Comparison {
     /// The objective's value: the time of one request, or from one item to the next.
     pub(super) value: Pair,
+    /// The median by the wall's clock, with all that disturbed the run.
+    pub(super) by_clock: f64,
+    /// The share of that time in what the devices were busy.
+    pub(super) taken_away: f64,
     pub(super) devices: Vec<Pair>,
     /// Those that run ops.
     pub(super) stages: Vec<Pair>,
@@ -43,33 +59,30 @@ pub(super) struct Comparison {
 impl Comparison {
     pub(super) fn new(prepared: &Prepared, report: &Report, ops: Option<Vec<(OpId, f64)>>) -> Comparison {
         let problem = &prepared.problem;
-        let period = report.period.map_or(report.latency.median(), |period| period.as_secs_f64() * 1e6);
-        let (measured, spread) = match (prepared.is_stream, report.steps.count()) {
-            // Of fewer stretches the middle one says less than the average.
-            (true, 0..FEWEST_STEPS) => (period, 0.0),
-            (true, _) => (report.steps.median(), report.steps.spread()),
-            (false, _) => (report.latency.median(), report.latency.spread()),
-        };
+        let (measured, spread) = value(&report.undisturbed, prepared.is_stream, Timings::undisturbed);
+        let (by_clock, _) = value(&report.pace, prepared.is_stream, Timings::median);
+        let [own, others] = [&report.busy, &report.taken_away]
+            .map(|times| times.iter().sum::<std::time::Duration>().as_secs_f64());
+        let taken_away = if others > 0.0 { others / (own + others) } else { 0.0 };
         let what = if prepared.is_stream { "period" } else { prepared.problem.objective.name() };
         let expected = expected(prepared);
         let predicted = expected.as_ref().map_or(prepared.score.value.as_us(), |expected| expected.request);
         let value = Pair { what: what.into(), predicted, measured, spread };
-        let items = report.items.max(1) as f64;
-        let mut regrouping = vec![0.0; prepared.devices.len()];
         let is_regrouping = |stage: usize| prepared.work[stage].regroups_for.is_some();
-        for (stage, timings) in report.stages.iter().enumerate().filter(|(stage, _)| is_regrouping(*stage)) {
-            regrouping[prepared.spec.stages[stage].device] += timings.mean();
+        let mut busy = vec![0.0; prepared.devices.len()];
+        for (stage, timings) in report.stages.iter().enumerate().filter(|(stage, _)| !is_regrouping(*stage)) {
+            busy[prepared.spec.stages[stage].device] += timings.undisturbed();
         }
-        let device = |(i, busy): (usize, &std::time::Duration)| Pair {
+        let device = |(i, busy): (usize, f64)| Pair {
             what: prepared.spec.devices[i].name.clone(),
             predicted: expected.as_ref().map_or_else(
                 || prepared.score.device_busy[prepared.devices[i].index()].as_us(),
                 |expected| expected.devices[i],
             ),
-            measured: busy.as_secs_f64() * 1e6 / items - regrouping[i],
+            measured: busy,
             spread: 0.0,
         };
-        let stage = |(i, timings): (usize, &divvy_exec::measure::Timings)| {
+        let stage = |(i, timings): (usize, &Timings)| {
             let on = prepared.devices[prepared.spec.stages[i].device];
             let Work { ops, size, .. } = &prepared.work[i];
             let costs = ops.iter().filter_map(|&op| problem.cost(op, on, *size));
@@ -79,7 +92,7 @@ impl Comparison {
                 predicted: expected
                     .as_ref()
                     .map_or_else(|| times.map(|time| time.as_us()).sum(), |expected| expected.stages[i]),
-                measured: timings.median(),
+                measured: timings.undisturbed(),
                 spread: timings.spread(),
             }
         };
@@ -98,7 +111,9 @@ impl Comparison {
             report.stages.iter().enumerate().partition::<Vec<_>, _>(|(stage, _)| is_regrouping(*stage));
         Comparison {
             value,
-            devices: report.busy.iter().enumerate().map(device).collect(),
+            by_clock,
+            taken_away,
+            devices: busy.into_iter().enumerate().map(device).collect(),
             stages: stages.into_iter().map(stage).collect(),
             regroups: regroups.into_iter().map(stage).collect(),
             ops: ops.unwrap_or_default().into_iter().map(op).collect(),

@@ -13,6 +13,9 @@ const MOST_STAGES: usize = 12;
 /// Timings that scatter more say little.
 pub(in crate::commands) const NOISY: f64 = 0.1;
 
+/// Runs that are longer by less than this share are as good as undisturbed.
+const WORTH_A_LINE: f64 = 0.02;
+
 fn time(us: f64) -> String {
     if us >= 1e6 {
         format!("{} s", show_number(us / 1e6, 4))
@@ -47,6 +50,13 @@ pub(super) fn text(
         counted(compared.stages.len(), "stage"),
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
+    if compared.by_clock > (1.0 + WORTH_A_LINE) * compared.value.measured {
+        text.push_str(&format!(
+            "  by the clock   {}: the median with all that disturbed it; others had the cores for {:.0} % of the time\n",
+            time(compared.by_clock),
+            100.0 * compared.taken_away
+        ));
+    }
     if let Some(rate) = throughput(prepared, report) {
         text.push_str(&format!("  throughput     {} per second\n", show_number(rate, 4)));
     }
@@ -86,7 +96,7 @@ pub(super) fn text(
 
 /// Items per second from the first one's end to the last one's, where items follow each other.
 fn throughput(prepared: &Prepared, report: &Report) -> Option<f64> {
-    let period = report.period.filter(|period| prepared.is_stream && !period.is_zero());
+    let period = report.pace.period.filter(|period| prepared.is_stream && !period.is_zero());
     period.map(|period| 1.0 / period.as_secs_f64())
 }
 
@@ -108,16 +118,18 @@ pub(super) fn json(
         object["cores"] = json!(device.cores.to_string());
         object
     });
+    let mut value = pair(&compared.value);
+    value["wall_us"] = json!(compared.by_clock);
     let regroups = compared.regroups.iter();
     let regroups =
         regroups.map(|pair| json!({"name": pair.what, "measured_us": pair.measured, "spread": pair.spread}));
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
-        "value": pair(&compared.value), "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
+        "value": value, "taken_away": compared.taken_away, "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
         "regroups": regroups.collect::<Vec<_>>(),
-        "latency_us": report.latency.median(), "latency_99_us": report.latency.quantile(0.99),
+        "latency_us": report.pace.latency.median(), "latency_99_us": report.pace.latency.quantile(0.99),
         "handover_us": (report.handover.count() > 0).then(|| report.handover.median()),
         "largest_difference": verified,
     });

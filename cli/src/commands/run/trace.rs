@@ -103,5 +103,5 @@ pub(super) fn write(
         }
     }
     file::write(path, &format!("{}\n", json!({"divvy": "trace", "version": 1, "spans": spans})))?;
-    Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times).median())).collect())
+    Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times).undisturbed())).collect())
 }
