@@ -487,6 +487,10 @@ pub(crate) struct RunArgs {
     /// Most items under way at once [default: 1 for latency, else two for each stage]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
+    /// Tell times of the machine as fast as it is now. Else, where the plan's profile is still there, the run takes turns with
+    /// the whole model, and what is measured is brought to the speed that the profile was measured at
+    #[arg(long)]
+    pub(crate) as_is: bool,
     /// Write when each op ran to this file, for `divvy report --measured`
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

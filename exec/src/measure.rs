@@ -13,6 +13,18 @@ impl Timings {
         Timings { sorted: values }
     }
 
+    /// All of them longer by a factor.
+    pub fn scaled(mut self, factor: f64) -> Timings {
+        self.sorted.iter_mut().for_each(|value| *value *= factor);
+        self
+    }
+
+    /// These and others.
+    pub fn and(mut self, others: &Timings) -> Timings {
+        self.sorted.extend_from_slice(&others.sorted);
+        Timings::new(self.sorted)
+    }
+
     /// All of them, ascending.
     pub fn values(&self) -> &[f64] {
         &self.sorted
@@ -65,6 +77,8 @@ mod tests {
         assert_eq!((timings.median(), timings.mean()), (3.0, 3.0));
         assert_eq!(Timings::new((1..=17).map(f64::from).collect()).undisturbed(), 3.0);
         assert!((timings.spread() - 2.0 / 3.0).abs() < 1e-12);
+        let more = timings.scaled(2.0).and(&Timings::new(vec![1.0, 7.0]));
+        assert_eq!(more.values(), [1.0, 2.0, 4.0, 6.0, 7.0, 8.0, 10.0]);
         assert_eq!((Timings::default().mean(), Timings::default().spread()), (0.0, 0.0));
     }
 }

@@ -51,6 +51,8 @@ use crate::{Done, tell};
 
 /// Plain and timed runs take turns so often, so that what else the machine does falls on both.
 const TURNS: u64 = 5;
+/// The same of what is compared within a turn: the shorter turns are, the more alike is the machine's speed in them.
+const SHORT_TURNS: u64 = 15;
 /// The largest difference, over the largest value, between a batch and its inputs alone.
 const TOLERANCE: f64 = 1e-3;
 
@@ -412,7 +414,7 @@ impl Subject<'_> {
 }
 
 /// Does the same on several devices at once.
-fn together<Device: Send, Found: Send>(
+pub(super) fn together<Device: Send, Found: Send>(
     devices: Vec<Device>,
     measure: impl Fn(Device) -> Result<Found, Failure> + Sync,
 ) -> Result<Vec<Found>, Failure> {

@@ -7,6 +7,7 @@ mod learn;
 mod measured;
 pub(super) mod prepare;
 pub(super) mod show;
+mod speed;
 mod stages;
 pub(super) mod trace;
 
@@ -19,6 +20,7 @@ use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::compare::difference;
 use divvy_exec::executor::{Report, Running};
+use divvy_exec::measure::Timings;
 use divvy_exec::npy;
 use divvy_exec::program::{Program, ProgramSpec};
 use divvy_exec::tensor::{HostTensor, Tensor};
@@ -28,6 +30,7 @@ use divvy_io::plan_file::PlanFile;
 use self::groups::Share;
 use self::measured::Comparison;
 use self::prepare::Prepared;
+use self::speed::Speed;
 use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt_saying};
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let expected = if args.verify { Some(whole(&prepared, &runtime, &inputs)?) } else { None };
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
     let mut running = start(prepared.spec.clone(), &backend, window(args, &prepared))?;
+    let mut speed = if args.as_is { None } else { Speed::new(&prepared, &plan, &backend, &inputs)? };
     drop(progress);
     let cancelled = cancel_on_interrupt_saying(
         "stopping when the items under way are done (Ctrl-C again to quit at once)",
@@ -60,7 +64,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let names = &prepared.whole.results;
     let (given, together) = (&prepared.given, prepared.together);
     let mut check = Check { expected, given, together, names, worst: 0.0, first: None };
-    let report = items(&mut running, args, &fed, &mut check, &cancelled)?;
+    let mut turn =
+        |number: u32, turns: u32| items(&mut running, args, (number, turns), &fed, &mut check, &cancelled);
+    let (report, slowness) = match &mut speed {
+        Some(speed) => {
+            let (report, slowness) = speed.in_turns(|number| turn(number, speed::TURNS), &cancelled)?;
+            (report, Some(slowness))
+        }
+        None => (turn(0, 1)?, None),
+    };
     drop(running);
     drop(progress);
     if report.cancelled {
@@ -70,12 +82,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
         Some(path) => Some(trace::write(path, &prepared, &runtime, &fed, &plan)?),
         None => None,
     };
+    // At one speed what remains of disturbances is on both sides of the average; else only slow moments are.
+    let middle = if slowness.is_some() { Timings::mean } else { Timings::undisturbed };
     let mut notes = Vec::new();
     if let Some(path) = &args.output {
         notes.push(save(path, &check, &report)?);
     }
     if let Some(path) = &args.learn {
-        notes.push(learn::write(path, &prepared, &report)?);
+        notes.push(learn::write(path, &prepared, &report, middle)?);
     }
     if let Some(path) = &args.trace {
         let shown = path.display();
@@ -84,7 +98,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
             args.plan
         ));
     }
-    let comparison = Comparison::new(&prepared, &report, traced);
+    let comparison = Comparison::new(&prepared, &report, traced, (slowness, middle));
     let verified = check.expected.is_some().then_some(check.worst);
     // Every item was compared while it came out, so a difference has ended the run already.
     let text = if args.json {
@@ -135,20 +149,26 @@ pub(super) fn warm_up(
     Ok(())
 }
 
+/// Runs a turn's part of the items.
 fn items(
     running: &mut Running,
     args: &RunArgs,
+    (turn, turns): (u32, u32),
     fed: &[Vec<Tensor>],
     check: &mut Check<'_>,
     cancelled: &AtomicBool,
 ) -> Result<Report, Failure> {
     let start = Instant::now();
     let count = args.repeat.unwrap_or(if args.duration.is_some() { u64::MAX } else { 20 });
+    let by = |turn: u32| (u128::from(count) * u128::from(turn) / u128::from(turns)) as u64;
+    let (first, last) = (by(turn), by(turn + 1));
+    let duration = args.duration.map(|duration| duration / turns);
     let mut source = |item: u64| {
-        let on = item < count && args.duration.is_none_or(|duration| start.elapsed() < duration);
+        let item = first + item;
+        let on = item < last && duration.is_none_or(|duration| start.elapsed() < duration);
         on.then(|| fed[(item % fed.len() as u64) as usize].clone())
     };
-    let mut sink = |item: u64, values: Vec<Tensor>| check.item(item, &values, args.tolerance);
+    let mut sink = |item: u64, values: Vec<Tensor>| check.item(first + item, &values, args.tolerance);
     Ok(running.run(&mut source, &mut sink, cancelled, 0)?)
 }
 

@@ -28,6 +28,17 @@ pub(super) struct Work {
     used: Duration,
     /// When it began, undisturbed.
     start: Duration,
+    /// From the moment it could begin until it did, undisturbed; none if something else was done before it meanwhile.
+    pub(super) handover: Option<Duration>,
+}
+
+/// Work that was waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Awaited {
+    /// Since when it could begin.
+    pub(super) since: Instant,
+    /// What the thread had used when it last looked for work in vain.
+    pub(super) looked: Duration,
 }
 
 /// What work took.
@@ -48,35 +59,35 @@ impl WorkClock {
     }
 
     /// What the thread has used by now.
-    fn used(&self, now: Instant) -> Duration {
+    pub(super) fn used(&self) -> Duration {
         if !self.by_thread {
-            return now.duration_since(self.epoch);
+            return self.epoch.elapsed();
         }
         let time = clock_gettime(ClockId::ThreadCPUTime);
         Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
     }
 
-    /// Work begins that could begin at `due`, undisturbed; `awaited_since` is when it could in truth, if nothing else was
-    /// done before it meanwhile.
-    pub(super) fn begin(&self, due: Duration, awaited_since: Option<Instant>) -> Work {
+    /// Work begins that could begin at `due`, undisturbed.
+    pub(super) fn begin(&self, due: Duration, awaited: Option<Awaited>) -> Work {
         let began = Instant::now();
-        let used = self.used(began);
-        let between = used.saturating_sub(self.used);
-        let start = match awaited_since {
-            // Looking for work uses time as well; no more than since there was some is a hand-over.
-            Some(since) => self.free.max(due + between.min(began.duration_since(since))),
-            None => due.max(self.free + between),
+        let used = self.used();
+        // Had the thread always had its core, it would have seen the work when it next looked.
+        let handover = awaited
+            .map(|awaited| began.duration_since(awaited.since).min(used.saturating_sub(awaited.looked)));
+        let start = match handover {
+            Some(handover) => self.free.max(due + handover),
+            None => due.max(self.free + used.saturating_sub(self.used)),
         };
-        Work { began, used, start }
+        Work { began, used, start, handover }
     }
 
     /// It ends.
     pub(super) fn end(&mut self, work: Work) -> Took {
         let ended = Instant::now();
-        let used = self.used(ended);
+        let used = self.used();
         let wall = ended.duration_since(work.began);
         // The two clocks are not read at one moment.
-        let own = used.saturating_sub(work.used).min(wall);
+        let own = if self.by_thread { used.saturating_sub(work.used).min(wall) } else { wall };
         (self.free, self.used) = (work.start + own, used);
         Took { ended, wall, own, end: self.free }
     }
@@ -85,6 +96,10 @@ impl WorkClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn now(clock: &WorkClock) -> Awaited {
+        Awaited { since: Instant::now(), looked: clock.used() }
+    }
 
     fn spin(time: Duration) {
         let start = Instant::now();
@@ -97,7 +112,7 @@ mod tests {
     fn time_without_a_core_is_left_out() {
         let epoch = Instant::now();
         let mut clock = WorkClock::new(true, epoch);
-        let work = clock.begin(Duration::ZERO, Some(epoch));
+        let work = clock.begin(Duration::ZERO, Some(now(&clock)));
         // Asleep, a thread has no core, as when others have it.
         std::thread::sleep(Duration::from_millis(50));
         let took = clock.end(work);
@@ -111,7 +126,7 @@ mod tests {
         let epoch = Instant::now();
         let mut clock = WorkClock::new(true, epoch);
         let late = Duration::from_secs(100);
-        let first = clock.begin(late, Some(epoch));
+        let first = clock.begin(late, Some(now(&clock)));
         spin(Duration::from_millis(2));
         let first = clock.end(first);
         assert!(first.end >= late + first.own);
@@ -126,7 +141,7 @@ mod tests {
     fn the_wall_s_clock_is_it_where_others_do_the_work() {
         let epoch = Instant::now();
         let mut clock = WorkClock::new(false, epoch);
-        let work = clock.begin(Duration::ZERO, Some(epoch));
+        let work = clock.begin(Duration::ZERO, Some(now(&clock)));
         std::thread::sleep(Duration::from_millis(5));
         let took = clock.end(work);
         assert_eq!(took.own, took.wall);

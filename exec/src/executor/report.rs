@@ -61,7 +61,7 @@ pub enum Happened {
 }
 
 /// What was measured of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     /// How many items came out.
     pub items: u64,
@@ -79,10 +79,43 @@ pub struct Report {
     pub busy: Vec<Duration>,
     /// For each device, for how long others had its core while it was busy.
     pub taken_away: Vec<Duration>,
-    /// From the moment a stage was ready to its start, where its device had nothing else to do.
+    /// From the moment a stage was ready to its start, where its device had nothing else to do, undisturbed.
     pub handover: Timings,
     /// Spans of the items that were asked for.
     pub spans: Vec<Span>,
+}
+
+impl Report {
+    /// What the work took on a machine on which all of it takes longer by a factor. Times by the wall's clock stay, and so do
+    /// hand-overs and spans.
+    pub fn at_speed(self, factor: f64) -> Report {
+        Report {
+            undisturbed: self.undisturbed.at_speed(factor),
+            stages: self.stages.into_iter().map(|stage| stage.scaled(factor)).collect(),
+            busy: self.busy.into_iter().map(|busy| busy.mul_f64(factor)).collect(),
+            ..self
+        }
+    }
+
+    /// Several runs of one program as one, without the time between them.
+    pub fn joined(parts: Vec<Report>) -> Report {
+        let join = |all: Report, part: Report| {
+            let (items, more) = (all.items, part.items);
+            Report {
+                items: items + more,
+                cancelled: all.cancelled || part.cancelled,
+                wall: all.wall + part.wall,
+                pace: all.pace.and(items, part.pace, more),
+                undisturbed: all.undisturbed.and(items, part.undisturbed, more),
+                stages: all.stages.into_iter().zip(&part.stages).map(|(all, part)| all.and(part)).collect(),
+                busy: all.busy.iter().zip(&part.busy).map(|(all, part)| *all + *part).collect(),
+                taken_away: all.taken_away.iter().zip(&part.taken_away).map(|(a, b)| *a + *b).collect(),
+                handover: all.handover.and(&part.handover),
+                spans: [all.spans, part.spans].concat(),
+            }
+        };
+        parts.into_iter().reduce(join).unwrap_or_default()
+    }
 }
 
 /// How items follow each other.
@@ -95,6 +128,28 @@ pub struct Pace {
     pub steps: Timings,
     /// For each item that is remembered, the time from its admission to its end.
     pub latency: Timings,
+}
+
+impl Pace {
+    fn at_speed(self, factor: f64) -> Pace {
+        Pace {
+            period: self.period.map(|period| period.mul_f64(factor)),
+            steps: self.steps.scaled(factor),
+            latency: self.latency.scaled(factor),
+        }
+    }
+
+    /// This of so many items, and another of more.
+    fn and(self, items: u64, other: Pace, more: u64) -> Pace {
+        let period = match (self.period, other.period) {
+            (Some(one), Some(two)) => {
+                let [ones, twos] = [items, more].map(|items| items.saturating_sub(1) as f64);
+                Some((one.mul_f64(ones) + two.mul_f64(twos)).div_f64(ones + twos))
+            }
+            (one, two) => one.or(two),
+        };
+        Pace { period, steps: self.steps.and(&other.steps), latency: self.latency.and(&other.latency) }
+    }
 }
 
 /// Watches items end. Times are since the program was started.
@@ -180,6 +235,23 @@ mod tests {
         assert_eq!(pace.steps.median(), 2000.0);
         assert_eq!(pace.period, Some(Duration::from_millis(84) / 9));
         assert_eq!(pace.latency.median(), 8000.0);
+    }
+
+    #[test]
+    fn runs_are_joined_by_their_items() {
+        let run = |items: u64, ms: u64| {
+            let mut watch = Watch::new(1);
+            (1..=items).for_each(|item| watch.item(Duration::ZERO, Duration::from_millis(item * ms)));
+            let pace = watch.pace();
+            let busy = vec![Duration::from_millis(items * ms)];
+            Report { items, pace: pace.clone(), undisturbed: pace, busy, ..Report::default() }
+        };
+        let joined = Report::joined(vec![run(3, 10), run(9, 40).at_speed(0.5), run(1, 7)]);
+        assert_eq!(joined.items, 13);
+        assert_eq!(joined.undisturbed.period, Some(Duration::from_millis(18)), "2 of 10 and 8 of 20");
+        assert_eq!(joined.pace.period, Some(Duration::from_millis(34)), "the wall's clock stays");
+        assert_eq!(joined.busy, [Duration::from_millis(30 + 180 + 7)]);
+        assert_eq!(joined.undisturbed.steps.count(), 10);
     }
 
     #[test]

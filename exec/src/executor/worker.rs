@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::clock::WorkClock;
+use super::clock::{Awaited, WorkClock};
 use super::report::{Happened, Span, remember};
 use super::shared::{Event, Message, Shared, death, lock};
 use crate::backend::{Backend, Stage, StageError};
@@ -68,22 +68,22 @@ impl<'a> Worker<'a> {
         let mut clock = WorkClock::new(by_thread, self.shared.epoch);
         let _ = self.shared.events.send(Event::Loaded);
         loop {
-            let mut waited = false;
+            let mut looked = None;
             let next = loop {
                 if !self.take_messages(&mut stages) {
                     return;
                 }
-                match self.next() {
-                    Some(next) => break next,
-                    None => waited = true,
+                if let Some(next) = self.next() {
+                    break next;
                 }
-                let Some(message) = self.wait() else { return };
+                let Some((message, used)) = self.wait(&clock) else { return };
+                looked = Some(used);
                 if !self.take(message, &mut stages) {
                     return;
                 }
             };
             let Some(loaded) = &mut stages[next.1] else { continue };
-            if !self.run(next, &mut **loaded, waited, &mut clock) {
+            if !self.run(next, &mut **loaded, looked, &mut clock) {
                 return;
             }
         }
@@ -133,34 +133,37 @@ impl<'a> Worker<'a> {
         self.ready.pop().map(|std::cmp::Reverse(ready)| ready)
     }
 
-    /// Looks for a message for a moment, then sleeps until there is one.
-    fn wait(&self) -> Option<Message> {
+    /// Looks for a message for a moment, then sleeps until there is one. Also returns what the thread had used when it last
+    /// looked in vain.
+    fn wait(&self, clock: &WorkClock) -> Option<(Message, Duration)> {
         let start = Instant::now();
+        let mut looked = clock.used();
         while self.alone && self.shared.active.load(Ordering::Relaxed) && start.elapsed() < SPIN {
+            let now = clock.used();
             match self.queue.try_recv() {
-                Ok(message) => return Some(message),
+                Ok(message) => return Some((message, looked)),
                 // Whoever else wants this core gets it; alone, this costs next to nothing.
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
                 Err(TryRecvError::Disconnected) => return None,
             }
+            looked = now;
         }
-        self.queue.recv().ok()
+        self.queue.recv().ok().map(|message| (message, looked))
     }
 
-    /// Whether it went well. `waited` is whether the device had nothing to do until the stage was ready.
+    /// Whether it went well. `looked` is of a device that had nothing to do until the stage was ready.
     fn run(
         &self,
         (item, stage, at, due): Ready,
         loaded: &mut dyn Stage,
-        waited: bool,
+        looked: Option<Duration>,
         clock: &mut WorkClock,
     ) -> bool {
         let shared = self.shared;
         let spec = &shared.program.spec;
         let inputs: Vec<Tensor> =
             lock(&shared.state(item).feeds[stage]).iter_mut().filter_map(Option::take).collect();
-        let awaited_since = waited.then_some(at);
-        let work = clock.begin(due, awaited_since);
+        let work = clock.begin(due, looked.map(|looked| Awaited { since: at, looked }));
         let outputs = std::panic::catch_unwind(AssertUnwindSafe(|| loaded.run(&inputs)));
         let took = clock.end(work);
         // Before outputs are handed on: whoever reads them last frees them, and inputs need not wait for that.
@@ -183,8 +186,8 @@ impl<'a> Worker<'a> {
         measured.busy += took.own;
         measured.taken_away += took.wall - took.own;
         remember(&mut measured.stages[stage], took.own.as_secs_f64() * 1e6);
-        if let Some(at) = awaited_since {
-            remember(&mut measured.handover, work.began.duration_since(at).as_secs_f64() * 1e6);
+        if let Some(handover) = work.handover {
+            remember(&mut measured.handover, handover.as_secs_f64() * 1e6);
         }
         if shared.is_traced(item) {
             let (start_us, end_us) = (shared.since_start(work.began), shared.since_start(took.ended));

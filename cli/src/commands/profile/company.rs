@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_exec::backend::Backend;
+use divvy_exec::executor::Running;
+use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec};
 use divvy_io::onnx::infer::infer;
 
 use super::super::run::{feeds, start, warm_up};
-use super::cuts::{Cuts, Pool};
-use super::{Measured, Subject, TURNS, together};
+use super::cuts::{Cuts, taken};
+use super::{Measured, SHORT_TURNS, Subject, together};
 use crate::failure::Failure;
 
 /// How much of the model the first device gets in trials, of what an even share would be.
@@ -66,30 +68,30 @@ impl Subject<'_> {
         for running in wholes.iter_mut().chain(trials.iter_mut().map(|(running, _)| running)) {
             warm_up(running, &fed, self.args.warm_up, cancelled)?;
         }
-        let count = self.args.repeat.div_ceil(TURNS);
-        let mut by_itself = Pool::default();
-        let mut beside = vec![Pool::default(); wholes.len()];
-        let mut in_pieces = vec![Pool::default(); trials.len()];
-        for _ in 0..TURNS {
-            by_itself.run(&mut wholes[0], &fed, count, cancelled)?;
-            together(beside.iter_mut().zip(&mut wholes).collect(), |(pool, running)| {
-                pool.run(running, &fed, count, cancelled)
-            })?;
-            for (pool, (running, _)) in in_pieces.iter_mut().zip(&mut trials) {
-                pool.run(running, &fed, count, cancelled)?;
+        let (mut alone, mut in_pieces) = (Vec::new(), Vec::new());
+        let count = self.args.repeat.div_ceil(SHORT_TURNS);
+        for _ in 0..SHORT_TURNS {
+            let by_itself = taken(&mut wholes[0], &fed, count, cancelled)?;
+            let beside: Vec<&mut Running> = wholes.iter_mut().collect();
+            let beside = together(beside, |running| taken(running, &fed, count, cancelled))?;
+            let beside = beside.iter().sum::<f64>() / beside.len() as f64;
+            if beside > 0.0 {
+                alone.push(by_itself / beside);
+                for (running, beyond) in &mut trials {
+                    let taken = taken(running, &fed, count, cancelled)?;
+                    in_pieces.push(taken / beside - *beyond / measured.whole);
+                }
             }
         }
-        let beside = beside.iter().map(Pool::item).sum::<f64>() / beside.len() as f64;
-        if trials.is_empty() || beside <= 0.0 {
+        if in_pieces.is_empty() {
             return Ok(None);
         }
-        let taken = in_pieces.iter().zip(&trials).map(|(pool, (_, beyond))| pool.item() - beyond);
-        let in_pieces = taken.sum::<f64>() / trials.len() as f64 / beside;
+        let middle = |shares: Vec<f64>| Timings::new(shares).median();
         let [least, most] = PLAUSIBLE;
         Ok(Some(Company {
             class: measured.class.clone(),
-            alone: (by_itself.item() / beside).clamp(least, most),
-            in_pieces: in_pieces.clamp(least, most),
+            alone: middle(alone).clamp(least, most),
+            in_pieces: middle(in_pieces).clamp(least, most),
         }))
     }
 }

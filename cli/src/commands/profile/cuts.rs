@@ -23,7 +23,7 @@ use divvy_io::onnx::symbolic::Outlines;
 use prost::Message;
 
 use super::super::run::{feeds, start, warm_up};
-use super::{Measured, Subject, TURNS, together};
+use super::{Measured, SHORT_TURNS, Subject, together};
 use crate::failure::Failure;
 
 /// Into how many pieces the model is cut: few, as by most plans, and enough for their cost to be seen.
@@ -76,37 +76,37 @@ impl Subject<'_> {
             programs
                 .push(all.into_iter().map(|spec| start(spec, &backend, 1)).collect::<Result<Vec<_>, _>>()?);
         }
-        let taken = together(programs, |programs| self.in_turns(programs, &fed, cancelled))?;
-        let mean = |program: usize| {
-            taken.iter().map(|of_device| of_device[program]).sum::<f64>() / taken.len() as f64
-        };
-        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| Way {
-            pieces: stages.len(),
-            extra: mean(i + 1) - mean(0),
-            bytes: *bytes,
+        let shares = together(programs, |programs| self.shares(programs, &fed, cancelled))?;
+        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| {
+            let share = Timings::new(shares.iter().flat_map(|of_device| of_device[i].clone()).collect());
+            Way { pieces: stages.len(), extra: share.median() * measured.whole, bytes: *bytes }
         });
         let ways: Vec<Way> = ways.collect();
         Ok((!ways.is_empty()).then(|| Cuts { class: measured.class.clone(), ways }))
     }
 
-    /// What an item takes in each program; they take turns.
-    fn in_turns(
+    /// For each program but the first, what it takes beyond the first over what that takes, turn by turn.
+    fn shares(
         &self,
         mut programs: Vec<Running>,
         fed: &[Vec<Tensor>],
         cancelled: &AtomicBool,
-    ) -> Result<Vec<f64>, Failure> {
+    ) -> Result<Vec<Vec<f64>>, Failure> {
         for running in &mut programs {
             warm_up(running, fed, self.args.warm_up, cancelled)?;
         }
-        let count = self.args.repeat.div_ceil(2 * TURNS);
-        let mut pools = vec![Pool::default(); programs.len()];
-        for _ in 0..TURNS {
-            for (pool, running) in pools.iter_mut().zip(&mut programs) {
-                pool.run(running, fed, count, cancelled)?;
+        let count = self.args.repeat.div_ceil(2 * SHORT_TURNS);
+        let mut shares = vec![Vec::new(); programs.len() - 1];
+        for _ in 0..SHORT_TURNS {
+            let times = programs.iter_mut().map(|running| taken(running, fed, count, cancelled));
+            let times: Vec<f64> = times.collect::<Result<_, _>>()?;
+            if times[0] > 0.0 {
+                for (shares, time) in shares.iter_mut().zip(&times[1..]) {
+                    shares.push(time / times[0] - 1.0);
+                }
             }
         }
-        Ok(pools.iter().map(Pool::item).collect())
+        Ok(shares)
     }
 
     /// The model in pieces that take about such shares of its time, and the bytes that cross; none if it cannot be cut so.
@@ -142,30 +142,17 @@ impl Subject<'_> {
     }
 }
 
-/// What the stages of a program took in all its turns.
-#[derive(Clone, Default)]
-pub(super) struct Pool(Vec<Vec<f64>>);
-
-impl Pool {
-    /// One more turn.
-    pub(super) fn run(
-        &mut self,
-        running: &mut Running,
-        fed: &[Vec<Tensor>],
-        count: u64,
-        cancelled: &AtomicBool,
-    ) -> Result<(), Failure> {
-        let mut source = |item: u64| (item < count).then(|| fed[0].clone());
-        let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-        self.0.resize(report.stages.len(), Vec::new());
-        self.0.iter_mut().zip(&report.stages).for_each(|(all, some)| all.extend_from_slice(some.values()));
-        Ok(())
-    }
-
-    /// The time of an item in all the stages.
-    pub(super) fn item(&self) -> f64 {
-        self.0.iter().map(|stage| Timings::new(stage.clone()).undisturbed()).sum()
-    }
+/// The time of an item in all its stages, on average over a turn. Compared with what other programs take in the same turn,
+/// it does not depend on how fast the machine is at the moment.
+pub(super) fn taken(
+    running: &mut Running,
+    fed: &[Vec<Tensor>],
+    count: u64,
+    cancelled: &AtomicBool,
+) -> Result<f64, Failure> {
+    let mut source = |item: u64| (item < count).then(|| fed[0].clone());
+    let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+    Ok(report.stages.iter().map(Timings::mean).sum())
 }
 
 /// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.

@@ -137,7 +137,9 @@ fn gaps(
         let second = of(1).find(|second| second.item == first.item)?;
         Some(second.start_us - first.end_us)
     };
-    Ok((Timings::new(of(0).filter_map(gap).collect()), report.stages[1].undisturbed()))
+    // Within one memory, what is between two stages is the hand-over alone, which the executor times undisturbed.
+    let gaps = if linked { Timings::new(of(0).filter_map(gap).collect()) } else { report.handover };
+    Ok((gaps, report.stages[1].undisturbed()))
 }
 
 /// A model that hands on what it is given.

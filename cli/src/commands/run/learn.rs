@@ -11,6 +11,7 @@ use divvy_core::ids::OpId;
 use divvy_core::problem::{Problem, ProblemSpec};
 use divvy_core::units::Time;
 use divvy_exec::executor::Report;
+use divvy_exec::measure::Timings;
 use divvy_io::{file, problem_file};
 
 use super::expected::expected;
@@ -21,7 +22,12 @@ use crate::failure::Failure;
 /// At least this share of a piece's time is put down to its ops, whatever cuts are thought to cost.
 const LEAST_SHARE: f64 = 0.1;
 
-pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result<String, Failure> {
+pub(super) fn write(
+    path: &Path,
+    prepared: &Prepared,
+    report: &Report,
+    middle: fn(&Timings) -> f64,
+) -> Result<String, Failure> {
     let mut classes = known(&prepared.problem);
     let shares = shares_of_ops(prepared);
     let expected = expected(prepared);
@@ -32,10 +38,10 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
         if regroups_for.is_some() {
             continue;
         }
-        let mut took = report.stages[stage].undisturbed();
+        let mut took = middle(&report.stages[stage]);
         if !prepared.is_stream {
             let waited = if stage > 0 { report.handover.undisturbed() } else { 0.0 };
-            took += waited + regrouping(prepared, report, stage);
+            took += waited + regrouping(prepared, report, stage, middle);
         }
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
             let took = match &expected {
@@ -63,9 +69,9 @@ pub(super) fn write(path: &Path, prepared: &Prepared, report: &Report) -> Result
 }
 
 /// How long inputs were put together anew for a stage.
-fn regrouping(prepared: &Prepared, report: &Report, stage: usize) -> f64 {
+fn regrouping(prepared: &Prepared, report: &Report, stage: usize, middle: fn(&Timings) -> f64) -> f64 {
     let works = prepared.work.iter().zip(&report.stages);
-    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| timings.undisturbed()).sum()
+    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| middle(timings)).sum()
 }
 
 /// For each device of the program, which share of what the plan counts for it is for ops rather than for cuts. A cut is a

@@ -47,6 +47,8 @@ pub(super) struct Comparison {
     pub(super) by_clock: f64,
     /// The share of that time in what the devices were busy.
     pub(super) taken_away: f64,
+    /// What the whole model takes now over what it took when it was profiled, if measurements are brought to that speed.
+    pub(super) slowness: Option<f64>,
     pub(super) devices: Vec<Pair>,
     /// Those that run ops.
     pub(super) stages: Vec<Pair>,
@@ -57,9 +59,14 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub(super) fn new(prepared: &Prepared, report: &Report, ops: Option<Vec<(OpId, f64)>>) -> Comparison {
+    pub(super) fn new(
+        prepared: &Prepared,
+        report: &Report,
+        ops: Option<Vec<(OpId, f64)>>,
+        (slowness, middle): (Option<f64>, fn(&Timings) -> f64),
+    ) -> Comparison {
         let problem = &prepared.problem;
-        let (measured, spread) = value(&report.undisturbed, prepared.is_stream, Timings::undisturbed);
+        let (measured, spread) = value(&report.undisturbed, prepared.is_stream, middle);
         let (by_clock, _) = value(&report.pace, prepared.is_stream, Timings::median);
         let [own, others] = [&report.busy, &report.taken_away]
             .map(|times| times.iter().sum::<std::time::Duration>().as_secs_f64());
@@ -71,7 +78,7 @@ impl Comparison {
         let is_regrouping = |stage: usize| prepared.work[stage].regroups_for.is_some();
         let mut busy = vec![0.0; prepared.devices.len()];
         for (stage, timings) in report.stages.iter().enumerate().filter(|(stage, _)| !is_regrouping(*stage)) {
-            busy[prepared.spec.stages[stage].device] += timings.undisturbed();
+            busy[prepared.spec.stages[stage].device] += middle(timings);
         }
         let device = |(i, busy): (usize, f64)| Pair {
             what: prepared.spec.devices[i].name.clone(),
@@ -92,7 +99,7 @@ impl Comparison {
                 predicted: expected
                     .as_ref()
                     .map_or_else(|| times.map(|time| time.as_us()).sum(), |expected| expected.stages[i]),
-                measured: timings.undisturbed(),
+                measured: middle(timings),
                 spread: timings.spread(),
             }
         };
@@ -113,6 +120,7 @@ impl Comparison {
             value,
             by_clock,
             taken_away,
+            slowness,
             devices: busy.into_iter().enumerate().map(device).collect(),
             stages: stages.into_iter().map(stage).collect(),
             regroups: regroups.into_iter().map(stage).collect(),

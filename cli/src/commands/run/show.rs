@@ -50,6 +50,12 @@ pub(super) fn text(
         counted(compared.stages.len(), "stage"),
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
+    if let Some(slowness) = compared.slowness {
+        text.push_str(&format!(
+            "  speed          the whole model takes {:+.0} % of its time beyond that in the profile, which is taken off\n",
+            100.0 * (slowness - 1.0)
+        ));
+    }
     if compared.by_clock > (1.0 + WORTH_A_LINE) * compared.value.measured {
         text.push_str(&format!(
             "  by the clock   {}: the median with all that disturbed it; others had the cores for {:.0} % of the time\n",
@@ -126,7 +132,7 @@ pub(super) fn json(
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
-        "value": value, "taken_away": compared.taken_away, "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
+        "value": value, "taken_away": compared.taken_away, "slowness": compared.slowness, "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
         "regroups": regroups.collect::<Vec<_>>(),
         "latency_us": report.pace.latency.median(), "latency_99_us": report.pace.latency.quantile(0.99),

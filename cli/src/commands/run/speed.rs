@@ -1,0 +1,114 @@
+//! How fast the machine is now, against when the plan's op times were profiled.
+//!
+//! A machine that others use, or that gets hot, is now faster and now slower, within seconds and by more than a good
+//! prediction is off. A run of a plan with a profile therefore takes turns with the whole model on every device, as
+//! `divvy profile` ran it, and what is measured is brought to the speed that the profile was measured at.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use divvy_exec::backend::Backend;
+use divvy_exec::executor::{Report, Running};
+use divvy_exec::program::ProgramSpec;
+use divvy_exec::tensor::{HostTensor, Tensor};
+use divvy_io::plan_file::PlanFile;
+use divvy_io::{file, import};
+
+use super::prepare::Prepared;
+use super::{feeds, start, warm_up};
+use crate::commands::profile::together;
+use crate::failure::Failure;
+
+/// How many turns there are.
+pub(super) const TURNS: u32 = 12;
+/// The whole model runs for this share of the plan's time in each turn.
+const SHARE: f64 = 0.4;
+
+/// The whole model, loaded on every device of a plan.
+pub(super) struct Speed {
+    wholes: Vec<Whole>,
+    fed: Vec<Vec<Tensor>>,
+}
+
+struct Whole {
+    running: Running,
+    /// What it took when it was profiled, in microseconds.
+    profiled: f64,
+}
+
+impl Speed {
+    /// None where the plan was made without a profile, or where its profile has gone, is another now, or has no times of
+    /// the whole model on every class that the plan uses.
+    pub(super) fn new(
+        prepared: &Prepared,
+        plan: &PlanFile,
+        backend: &Arc<dyn Backend>,
+        inputs: &[Vec<HostTensor>],
+    ) -> Result<Option<Speed>, Failure> {
+        let Some(profiled) = profiled(prepared, plan) else { return Ok(None) };
+        let mut wholes = Vec::new();
+        for (device, profiled) in prepared.spec.devices.iter().zip(profiled) {
+            let spec = ProgramSpec { devices: vec![device.clone()], ..prepared.whole.clone() };
+            let running = start(spec, backend, 1)?;
+            wholes.push(Whole { running, profiled });
+        }
+        let fed = feeds(&inputs[..1], &**backend)?;
+        for whole in &mut wholes {
+            warm_up(&mut whole.running, &fed, 2, &AtomicBool::new(false))?;
+        }
+        Ok(Some(Speed { wholes, fed }))
+    }
+
+    /// What the whole model takes now, over what it took when it was profiled, all devices at once for so long.
+    fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, Failure> {
+        let fed = &self.fed;
+        let shares = together(self.wholes.iter_mut().collect(), |whole| {
+            let began = Instant::now();
+            let mut source = |item: u64| (item < 2 || began.elapsed() < time).then(|| fed[0].clone());
+            let report = whole.running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+            Ok(report.stages[0].mean() / whole.profiled)
+        })?;
+        Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)
+    }
+
+    /// Runs the plan's turns, told apart by their number, with the whole model between them. Returns their reports as if the
+    /// machine had been as fast as when it was profiled, and how slow it was on average.
+    pub(super) fn in_turns(
+        &mut self,
+        mut turn: impl FnMut(u32) -> Result<Report, Failure>,
+        cancelled: &AtomicBool,
+    ) -> Result<(Report, f64), Failure> {
+        let (mut reports, mut shares) = (Vec::new(), Vec::new());
+        let mut before = self.slowness(Duration::ZERO, cancelled)?;
+        for number in 0..TURNS {
+            let report = turn(number)?;
+            if cancelled.load(Ordering::Relaxed) {
+                // Whoever stopped the run does not wait for more; items that came out count as they are.
+                reports.push(report.at_speed(1.0 / before));
+                break;
+            }
+            let after = self.slowness(report.wall.mul_f64(SHARE), cancelled)?;
+            let share = (before + after) / 2.0;
+            shares.push(share);
+            reports.push(report.at_speed(1.0 / share));
+            before = after;
+        }
+        let slowness = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        Ok((Report::joined(reports), slowness))
+    }
+}
+
+/// For each device of the plan, what the whole model took on its class.
+fn profiled(prepared: &Prepared, plan: &PlanFile) -> Option<Vec<f64>> {
+    let source = plan.sources.iter().find(|source| source.role == "profile")?;
+    let loaded =
+        file::load(&source.path).ok().filter(|loaded| source.sha256.as_ref() == Some(&loaded.sha256))?;
+    let times = import::import_problem(&loaded).ok()?.profile.whole_model;
+    let time = |&device: &_| {
+        let class = &prepared.problem.hardware.class(device).name;
+        let entry = times.iter().find(|(of, size, _)| of == class && *size == 1)?;
+        Some(entry.2.as_us()).filter(|&time| time > 0.0)
+    };
+    prepared.devices.iter().map(time).collect()
+}
