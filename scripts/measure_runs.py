@@ -177,7 +177,7 @@ def prediction(bench):
             error, middle = min(errors, key=lambda pair: abs(pair[0] - statistics.median(error for error, _ in errors)))
             spread = max(error for error, _ in errors) - min(error for error, _ in errors)
             row = (case, objective, len(middle["stages"]), middle["value"]["predicted_us"], middle["value"]["measured_us"], error)
-            rows.append((*row, spread, statistics.median(after for _, after in pairs)))
+            rows.append((*row, spread, statistics.median(after for _, after in pairs), middle["value"]["wall_us"]))
             print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -256,17 +256,18 @@ def page(results, bench):
         "## Prediction against measurement",
         "",
         "`stream` with at most three splits. *From the profile* is the error of a plan made from a profile measured just before it ran: op times,"
-        " what cuts cost, and what devices take beside each other. The row is the middle one of several rounds, each with a profile of its own, and *spread*"
-        " how far the errors of the rounds are apart: a machine whose speed changes meanwhile shows there. *Learned* is the error of a plan made from"
+        " what cuts cost, and what devices take beside each other. *Measured* is undisturbed and at the speed of the profile, for which the run takes"
+        " turns with the whole model (docs/guide/running.md); *by the clock* is the median with all that disturbed it. The row is the middle one of several rounds, each with a"
+        " profile of its own, and *spread* how far the errors of the rounds are apart. *Learned* is the error of a plan made from"
         f" what that run measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
         f" learned; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
         " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off the most.",
         "",
-        "| model | plan | stages | predicted | measured | from the profile | spread | learned |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | plan | stages | predicted | measured | by the clock | from the profile | spread | learned |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for case, objective, stages, predicted, measured, before, spread, after in rows:
-        times = f"{predicted / 1e3:.2f} ms | {measured / 1e3:.2f} ms"
+    for case, objective, stages, predicted, measured, before, spread, after, wall in rows:
+        times = f"{predicted / 1e3:.2f} ms | {measured / 1e3:.2f} ms | {wall / 1e3:.2f} ms"
         lines.append(f"| {case} | {objective} | {stages} | {times} | {percent(before)} | {100 * spread:.1f} % | {percent(after)} |")
     items, stages, seconds, early, late, difference = results["soak"]
     lines += [

@@ -255,6 +255,25 @@ fn what_was_measured_becomes_times_to_plan_with() {
 }
 
 #[test]
+fn a_plan_with_a_profile_is_measured_at_the_speed_of_the_profile() {
+    let Some(folder) = planned("speed", "latency") else { return };
+    let (model, profile) = (model(), ["--repeat", "4", "--warm-up", "1", "-o", "times.json"]);
+    succeeds(&folder, &[&["profile", &model, "--on", "pair.toml"], &profile[..]].concat());
+    let question = ["plan", &model, "--on", "pair.toml", "--profile", "times.json", "--objective", "latency"];
+    succeeds(&folder, &[&question[..], &["--planner", "one-device", "-o", "plan.json"]].concat());
+    let run = run_json(&folder, &["--repeat", "12", "--learn", "learned.json"]);
+    let slowness = run["slowness"].as_f64().expect("the profile is there");
+    assert!((0.2..20.0).contains(&slowness), "{run}");
+    assert_eq!(run["items"].as_u64(), Some(12), "{run}");
+    let learned = std::fs::read_to_string(folder.join("learned.json")).expect("it was written");
+    assert!(learned.contains("whole_model"), "what was learned is of the same speed");
+    assert!(run_json(&folder, &["--repeat", "2", "--as-is"])["slowness"].is_null());
+    // A profile that is another now says nothing of this plan.
+    std::fs::write(folder.join("times.json"), learned).expect("it can be written");
+    assert!(run_json(&folder, &["--repeat", "2"])["slowness"].is_null());
+}
+
+#[test]
 fn a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote() {
     let Some(folder) = planned("batches", "latency") else { return };
     let profile =

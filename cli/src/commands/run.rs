@@ -14,7 +14,7 @@ pub(super) mod trace;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
@@ -36,6 +36,8 @@ use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt_saying};
 use crate::{Done, tell};
 
+/// How many items there are where nothing else is asked for.
+const USUAL_ITEMS: u64 = 20;
 /// How many different random inputs there are; items take them in turn.
 const RANDOM_INPUTS: u64 = 4;
 
@@ -52,7 +54,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let inputs = prepare::inputs(args, &prepared, RANDOM_INPUTS)?;
     let expected = if args.verify { Some(whole(&prepared, &runtime, &inputs)?) } else { None };
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
-    let mut running = start(prepared.spec.clone(), &backend, window(args, &prepared))?;
+    let window = window(args, &prepared);
+    let mut running = start(prepared.spec.clone(), &backend, window)?;
     let mut speed = if args.as_is { None } else { Speed::new(&prepared, &plan, &backend, &inputs)? };
     drop(progress);
     let cancelled = cancel_on_interrupt_saying(
@@ -64,14 +67,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let names = &prepared.whole.results;
     let (given, together) = (&prepared.given, prepared.together);
     let mut check = Check { expected, given, together, names, worst: 0.0, first: None };
-    let mut turn =
-        |number: u32, turns: u32| items(&mut running, args, (number, turns), &fed, &mut check, &cancelled);
+    let count = args.repeat.or(args.duration.is_none().then_some(USUAL_ITEMS));
+    let mut turn = |turn: (u32, u32)| {
+        items(&mut running, (count, args.duration), turn, (&fed, args.tolerance), &mut check, &cancelled)
+    };
     let (report, slowness) = match &mut speed {
         Some(speed) => {
-            let (report, slowness) = speed.in_turns(|number| turn(number, speed::TURNS), &cancelled)?;
+            let (report, slowness) = speed.in_turns(speed::turns(count, window), &mut turn, &cancelled)?;
             (report, Some(slowness))
         }
-        None => (turn(0, 1)?, None),
+        None => (turn((0, 1))?, None),
     };
     drop(running);
     drop(progress);
@@ -89,7 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
         notes.push(save(path, &check, &report)?);
     }
     if let Some(path) = &args.learn {
-        notes.push(learn::write(path, &prepared, &report, middle)?);
+        notes.push(learn::write(path, &prepared, &report, middle, speed.as_ref())?);
     }
     if let Some(path) = &args.trace {
         let shown = path.display();
@@ -149,26 +154,26 @@ pub(super) fn warm_up(
     Ok(())
 }
 
-/// Runs a turn's part of the items.
+/// Runs a turn's part of the items, of a run that ends after so many or after a time.
 fn items(
     running: &mut Running,
-    args: &RunArgs,
+    (count, duration): (Option<u64>, Option<Duration>),
     (turn, turns): (u32, u32),
-    fed: &[Vec<Tensor>],
+    (fed, tolerance): (&[Vec<Tensor>], f64),
     check: &mut Check<'_>,
     cancelled: &AtomicBool,
 ) -> Result<Report, Failure> {
     let start = Instant::now();
-    let count = args.repeat.unwrap_or(if args.duration.is_some() { u64::MAX } else { 20 });
-    let by = |turn: u32| (u128::from(count) * u128::from(turn) / u128::from(turns)) as u64;
+    let by =
+        |turn: u32| (u128::from(count.unwrap_or(u64::MAX)) * u128::from(turn) / u128::from(turns)) as u64;
     let (first, last) = (by(turn), by(turn + 1));
-    let duration = args.duration.map(|duration| duration / turns);
+    let duration = duration.map(|duration| duration / turns);
     let mut source = |item: u64| {
         let item = first + item;
         let on = item < last && duration.is_none_or(|duration| start.elapsed() < duration);
         on.then(|| fed[(item % fed.len() as u64) as usize].clone())
     };
-    let mut sink = |item: u64, values: Vec<Tensor>| check.item(first + item, &values, args.tolerance);
+    let mut sink = |item: u64, values: Vec<Tensor>| check.item(first + item, &values, tolerance);
     Ok(running.run(&mut source, &mut sink, cancelled, 0)?)
 }
 

@@ -16,6 +16,7 @@ use divvy_io::{file, problem_file};
 
 use super::expected::expected;
 use super::prepare::Prepared;
+use super::speed::Speed;
 use super::stages::Work;
 use crate::failure::Failure;
 
@@ -27,6 +28,7 @@ pub(super) fn write(
     prepared: &Prepared,
     report: &Report,
     middle: fn(&Timings) -> f64,
+    speed: Option<&Speed>,
 ) -> Result<String, Failure> {
     let mut classes = known(&prepared.problem);
     let shares = shares_of_ops(prepared);
@@ -53,7 +55,9 @@ pub(super) fn write(
     }
     classes.retain(|class| !class.batch_sizes.is_empty());
     let problem = &prepared.problem;
-    let profile = Profile { classes, whole_model: Vec::new() };
+    // Times are of the speed at which these were measured.
+    let whole_model = speed.map_or(Vec::new(), |speed| speed.profiled.clone());
+    let profile = Profile { classes, whole_model };
     let mut spec = ProblemSpec {
         graph: problem.graph.spec().clone(),
         profile,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use divvy_core::units::Time;
 use divvy_exec::backend::Backend;
 use divvy_exec::executor::{Report, Running};
 use divvy_exec::program::ProgramSpec;
@@ -20,13 +21,17 @@ use super::{feeds, start, warm_up};
 use crate::commands::profile::together;
 use crate::failure::Failure;
 
-/// How many turns there are.
-pub(super) const TURNS: u32 = 12;
+/// How many turns there are at most.
+const TURNS: u32 = 12;
+/// A turn has at least so many items for each that may be under way.
+const ITEMS: u64 = 3;
 /// The whole model runs for this share of the plan's time in each turn.
 const SHARE: f64 = 0.4;
 
 /// The whole model, loaded on every device of a plan.
 pub(super) struct Speed {
+    /// What the profile says of the whole model: class, batch size and time.
+    pub(super) profiled: Vec<(String, u32, Time)>,
     wholes: Vec<Whole>,
     fed: Vec<Vec<Tensor>>,
 }
@@ -46,9 +51,16 @@ impl Speed {
         backend: &Arc<dyn Backend>,
         inputs: &[Vec<HostTensor>],
     ) -> Result<Option<Speed>, Failure> {
-        let Some(profiled) = profiled(prepared, plan) else { return Ok(None) };
+        let profiled = profiled(plan).unwrap_or_default();
+        let time = |&device: &_| {
+            let class = &prepared.problem.hardware.class(device).name;
+            let entry = profiled.iter().find(|(of, size, _)| of == class && *size == 1)?;
+            Some(entry.2.as_us()).filter(|&time| time > 0.0)
+        };
+        let times: Option<Vec<f64>> = prepared.devices.iter().map(time).collect();
+        let Some(times) = times else { return Ok(None) };
         let mut wholes = Vec::new();
-        for (device, profiled) in prepared.spec.devices.iter().zip(profiled) {
+        for (device, profiled) in prepared.spec.devices.iter().zip(times) {
             let spec = ProgramSpec { devices: vec![device.clone()], ..prepared.whole.clone() };
             let running = start(spec, backend, 1)?;
             wholes.push(Whole { running, profiled });
@@ -57,7 +69,7 @@ impl Speed {
         for whole in &mut wholes {
             warm_up(&mut whole.running, &fed, 2, &AtomicBool::new(false))?;
         }
-        Ok(Some(Speed { wholes, fed }))
+        Ok(Some(Speed { profiled, wholes, fed }))
     }
 
     /// What the whole model takes now, over what it took when it was profiled, all devices at once for so long.
@@ -72,19 +84,21 @@ impl Speed {
         Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)
     }
 
-    /// Runs the plan's turns, told apart by their number, with the whole model between them. Returns their reports as if the
-    /// machine had been as fast as when it was profiled, and how slow it was on average.
+    /// Runs the turns of a plan, told apart by their number of how many, with the whole model between them. Returns their
+    /// reports as if the machine had been as fast as when it was profiled, and how slow it was on average.
     pub(super) fn in_turns(
         &mut self,
-        mut turn: impl FnMut(u32) -> Result<Report, Failure>,
+        turns: u32,
+        mut turn: impl FnMut((u32, u32)) -> Result<Report, Failure>,
         cancelled: &AtomicBool,
     ) -> Result<(Report, f64), Failure> {
         let (mut reports, mut shares) = (Vec::new(), Vec::new());
         let mut before = self.slowness(Duration::ZERO, cancelled)?;
-        for number in 0..TURNS {
-            let report = turn(number)?;
+        for number in 0..turns {
+            let report = turn((number, turns))?;
             if cancelled.load(Ordering::Relaxed) {
                 // Whoever stopped the run does not wait for more; items that came out count as they are.
+                shares.push(before);
                 reports.push(report.at_speed(1.0 / before));
                 break;
             }
@@ -99,16 +113,27 @@ impl Speed {
     }
 }
 
-/// For each device of the plan, what the whole model took on its class.
-fn profiled(prepared: &Prepared, plan: &PlanFile) -> Option<Vec<f64>> {
+/// How many turns a run has, by how many items it has at most and how many may be under way.
+pub(super) fn turns(items: Option<u64>, window: usize) -> u32 {
+    let of_items = items.map_or(u64::MAX, |items| items / (ITEMS * window as u64));
+    u32::try_from(of_items).unwrap_or(TURNS).clamp(1, TURNS)
+}
+
+/// What the plan's profile says of the whole model, if it is there and the same.
+fn profiled(plan: &PlanFile) -> Option<Vec<(String, u32, Time)>> {
     let source = plan.sources.iter().find(|source| source.role == "profile")?;
-    let loaded =
-        file::load(&source.path).ok().filter(|loaded| source.sha256.as_ref() == Some(&loaded.sha256))?;
-    let times = import::import_problem(&loaded).ok()?.profile.whole_model;
-    let time = |&device: &_| {
-        let class = &prepared.problem.hardware.class(device).name;
-        let entry = times.iter().find(|(of, size, _)| of == class && *size == 1)?;
-        Some(entry.2.as_us()).filter(|&time| time > 0.0)
-    };
-    prepared.devices.iter().map(time).collect()
+    let loaded = file::load(&source.path).ok()?;
+    let same = source.sha256.as_ref() == Some(&loaded.sha256);
+    same.then(|| import::import_problem(&loaded).ok())?.map(|problem| problem.profile.whole_model)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_runs_have_fewer_turns() {
+        assert_eq!([20, 100, 10_000].map(|items| turns(Some(items), 4)), [1, 8, TURNS]);
+        assert_eq!((turns(Some(1), 1), turns(None, 8)), (1, TURNS));
+    }
 }
