@@ -260,7 +260,7 @@ fn devices(
 }
 
 /// The devices of each class. One that shares cores with another of its class is left out: they would be timed in turns.
-fn classes(problem: &Problem, devices: &[DeviceSpec]) -> Vec<(String, Vec<DeviceSpec>)> {
+pub(super) fn classes(problem: &Problem, devices: &[DeviceSpec]) -> Vec<(String, Vec<DeviceSpec>)> {
     let mut classes: BTreeMap<String, Vec<DeviceSpec>> = BTreeMap::new();
     for spec in devices {
         if let Some(device) = problem.hardware.device_named(&spec.name) {

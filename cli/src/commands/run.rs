@@ -56,7 +56,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
     let window = window(args, &prepared);
     let mut running = start(prepared.spec.clone(), &backend, window)?;
-    let mut speed = if args.as_is { None } else { Speed::new(&prepared, &plan, &backend, &inputs)? };
+    let mut speed =
+        if args.as_is { None } else { Speed::new(&prepared, &plan, &args.cores, &backend, &inputs)? };
     drop(progress);
     let cancelled = cancel_on_interrupt_saying(
         "stopping when the items under way are done (Ctrl-C again to quit at once)",

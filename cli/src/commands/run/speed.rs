@@ -16,9 +16,9 @@ use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{file, import};
 
-use super::prepare::Prepared;
+use super::prepare::{Prepared, cores};
 use super::{feeds, start, warm_up};
-use crate::commands::profile::together;
+use crate::commands::profile;
 use crate::failure::Failure;
 
 /// How many turns there are at most.
@@ -28,17 +28,18 @@ const ITEMS: u64 = 3;
 /// The whole model runs for this share of the plan's time in each turn.
 const SHARE: f64 = 0.4;
 
-/// The whole model, loaded on every device of a plan.
+/// The whole model, loaded on every device of the classes that a plan uses.
 pub(super) struct Speed {
     /// What the profile says of the whole model: class, batch size and time.
     pub(super) profiled: Vec<(String, u32, Time)>,
-    wholes: Vec<Whole>,
+    classes: Vec<Class>,
     fed: Vec<Vec<Tensor>>,
 }
 
-struct Whole {
-    running: Running,
-    /// What it took when it was profiled, in microseconds.
+struct Class {
+    /// One for each device, whether or not the plan uses it: all were busy when the class was profiled.
+    wholes: Vec<Running>,
+    /// What the whole model took then, in microseconds.
     profiled: f64,
 }
 
@@ -48,40 +49,52 @@ impl Speed {
     pub(super) fn new(
         prepared: &Prepared,
         plan: &PlanFile,
+        asked: &[String],
         backend: &Arc<dyn Backend>,
         inputs: &[Vec<HostTensor>],
     ) -> Result<Option<Speed>, Failure> {
         let profiled = profiled(plan).unwrap_or_default();
-        let time = |&device: &_| {
-            let class = &prepared.problem.hardware.class(device).name;
-            let entry = profiled.iter().find(|(of, size, _)| of == class && *size == 1)?;
-            Some(entry.2.as_us()).filter(|&time| time > 0.0)
-        };
-        let times: Option<Vec<f64>> = prepared.devices.iter().map(time).collect();
-        let Some(times) = times else { return Ok(None) };
-        let mut wholes = Vec::new();
-        for (device, profiled) in prepared.spec.devices.iter().zip(times) {
-            let spec = ProgramSpec { devices: vec![device.clone()], ..prepared.whole.clone() };
-            let running = start(spec, backend, 1)?;
-            wholes.push(Whole { running, profiled });
-        }
+        let hardware = &prepared.problem.hardware;
+        let names: Vec<&str> = hardware.devices().map(|device| hardware.device_name(device)).collect();
+        let used: Vec<&String> =
+            prepared.devices.iter().map(|&device| &hardware.class(device).name).collect();
         let fed = feeds(&inputs[..1], &**backend)?;
-        for whole in &mut wholes {
-            warm_up(&mut whole.running, &fed, 2, &AtomicBool::new(false))?;
+        let mut classes = Vec::new();
+        for (class, devices) in profile::classes(&prepared.problem, &cores(asked, &names)?) {
+            if !used.contains(&&class) {
+                continue;
+            }
+            let time =
+                profiled.iter().find(|(of, size, time)| *of == class && *size == 1 && *time > Time::ZERO);
+            let Some((.., time)) = time else { return Ok(None) };
+            let mut wholes = Vec::new();
+            for device in devices {
+                let spec = ProgramSpec { devices: vec![device], ..prepared.whole.clone() };
+                wholes.push(start(spec, backend, 1)?);
+            }
+            for running in &mut wholes {
+                warm_up(running, &fed, 2, &AtomicBool::new(false))?;
+            }
+            classes.push(Class { wholes, profiled: time.as_us() });
         }
-        Ok(Some(Speed { profiled, wholes, fed }))
+        Ok(Some(Speed { profiled, classes, fed }))
     }
 
-    /// What the whole model takes now, over what it took when it was profiled, all devices at once for so long.
+    /// What the whole model takes now, over what it took when it was profiled: each class for so long.
     fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, Failure> {
         let fed = &self.fed;
-        let shares = together(self.wholes.iter_mut().collect(), |whole| {
-            let began = Instant::now();
-            let mut source = |item: u64| (item < 2 || began.elapsed() < time).then(|| fed[0].clone());
-            let report = whole.running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-            Ok(report.stages[0].mean() / whole.profiled)
-        })?;
-        Ok(shares.iter().sum::<f64>() / shares.len().max(1) as f64)
+        let mut shares = Vec::new();
+        for Class { wholes, profiled } in &mut self.classes {
+            shares.extend(profile::together(wholes.iter_mut().collect(), |running| {
+                let began = Instant::now();
+                let mut source = |item: u64| (item < 2 || began.elapsed() < time).then(|| fed[0].clone());
+                let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+                Ok(report.stages[0].mean() / *profiled)
+            })?);
+        }
+        let share = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
+        // Nothing ran in a run that was stopped.
+        Ok(if share > 0.0 { share } else { 1.0 })
     }
 
     /// Runs the turns of a plan, told apart by their number of how many, with the whole model between them. Returns their
