@@ -51,9 +51,10 @@ pub(super) fn text(
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
     if let Some(slowness) = compared.slowness {
+        let (percent, longer) =
+            (100.0 * (slowness - 1.0).abs(), if slowness < 1.0 { "less" } else { "longer" });
         text.push_str(&format!(
-            "  speed          the whole model takes {:+.0} % of its time beyond that in the profile, which is taken off\n",
-            100.0 * (slowness - 1.0)
+            "  speed          all of it now takes {percent:.0} % {longer} than when profiled; measured times are of then\n"
         ));
     }
     if compared.by_clock > (1.0 + WORTH_A_LINE) * compared.value.measured {
