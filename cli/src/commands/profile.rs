@@ -135,6 +135,10 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
             cuts.extend(subject.cuts(measured, devices, &cancelled)?);
         }
     }
+    for cuts in &cuts {
+        let of_class = done.iter_mut().filter(|measured| measured.batch == 1 && measured.class == cuts.class);
+        of_class.for_each(|measured| cuts.correct(&mut measured.ops));
+    }
     steps.step();
     steps.show("transfers");
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());

@@ -14,7 +14,7 @@ use divvy_exec::program::{DeviceSpec, ProgramSpec};
 use divvy_io::onnx::infer::infer;
 
 use super::super::run::{feeds, start, warm_up};
-use super::cuts::{Cuts, taken};
+use super::cuts::{Apart, Cuts, taken};
 use super::{Measured, SHORT_TURNS, Subject, together};
 use crate::failure::Failure;
 
@@ -55,7 +55,7 @@ impl Subject<'_> {
         for first in TRIALS {
             let rest = (devices.len() as f64 - first) / (devices.len() - 1) as f64;
             let shares: Vec<f64> = (0..devices.len()).map(|i| if i == 0 { first } else { rest }).collect();
-            let Some((mut stages, bytes)) = self.cut(measured, &shares, &facts) else { continue };
+            let Some(Apart { mut stages, bytes, .. }) = self.cut(measured, &shares, &facts) else { continue };
             if stages.len() != devices.len() {
                 continue;
             }
@@ -71,14 +71,14 @@ impl Subject<'_> {
         let (mut alone, mut in_pieces) = (Vec::new(), Vec::new());
         let count = self.args.repeat.div_ceil(SHORT_TURNS);
         for _ in 0..SHORT_TURNS {
-            let by_itself = taken(&mut wholes[0], &fed, count, cancelled)?;
+            let by_itself: f64 = taken(&mut wholes[0], &fed, count, cancelled)?.iter().sum();
             let beside: Vec<&mut Running> = wholes.iter_mut().collect();
             let beside = together(beside, |running| taken(running, &fed, count, cancelled))?;
-            let beside = beside.iter().sum::<f64>() / beside.len() as f64;
+            let beside = beside.iter().flatten().sum::<f64>() / beside.len() as f64;
             if beside > 0.0 {
                 alone.push(by_itself / beside);
                 for (running, beyond) in &mut trials {
-                    let taken = taken(running, &fed, count, cancelled)?;
+                    let taken: f64 = taken(running, &fed, count, cancelled)?.iter().sum();
                     in_pieces.push(taken / beside - *beyond / measured.whole);
                 }
             }

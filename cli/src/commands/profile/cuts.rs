@@ -1,8 +1,11 @@
 //! What it costs to cut the model: a runtime that keeps values in a layout of its own changes them at every cut.
 //!
 //! The model runs whole and in several numbers of pieces, in turns, on all devices of a class at once as when a plan keeps
-//! them busy. What pieces take beyond the whole and beyond starting so many of them is put down to the bytes that cross.
+//! them busy. What pieces take beyond the whole and beyond starting so many of them is put down to the bytes that cross. What
+//! each of the most pieces takes also corrects the times of its ops: a piece is timed by its thread, undisturbed, and kernels
+//! are timed by the runtime, which counts the time for which others had the core into whichever kernel was under way.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -22,12 +25,16 @@ use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::Outlines;
 use prost::Message;
 
+use super::super::run::kernels::Owners;
 use super::super::run::{feeds, start, warm_up};
 use super::{Measured, SHORT_TURNS, Subject, together};
 use crate::failure::Failure;
 
 /// Into how many pieces the model is cut: few, as by most plans, and enough for their cost to be seen.
 const PIECES: [usize; 3] = [3, 6, 12];
+
+/// Kernels of a piece are off by no more than this factor, or else the piece was not what was measured.
+const MOST_OFF: f64 = 4.0;
 
 /// What cutting costs on a class of devices.
 pub(super) struct Cuts {
@@ -42,6 +49,21 @@ pub(super) struct Way {
     pub(super) extra: f64,
     /// The bytes that cross, once for each piece that reads them.
     pub(super) bytes: u64,
+    /// What each piece took, in microseconds.
+    times: Vec<f64>,
+    /// Each piece's ops.
+    ops: Vec<Vec<OpId>>,
+    /// The bytes that each piece reads from others and leaves for them.
+    crossing: Vec<u64>,
+}
+
+/// The model in pieces.
+pub(super) struct Apart {
+    pub(super) stages: Vec<StageSpec>,
+    /// The bytes that cross, once for each piece that reads them.
+    pub(super) bytes: u64,
+    ops: Vec<Vec<OpId>>,
+    crossing: Vec<u64>,
 }
 
 impl Cuts {
@@ -50,6 +72,26 @@ impl Cuts {
     pub(super) fn per_byte(&self, launch: f64) -> f64 {
         let rate = |way: &Way| (way.extra - launch * (way.pieces as f64 - 1.0)) / way.bytes.max(1) as f64;
         self.ways.iter().map(rate).sum::<f64>().max(0.0) / self.ways.len().max(1) as f64
+    }
+
+    /// Makes the times of ops add up to what the pieces took that they are in, where there are most of them, and all in all
+    /// to what they did before. What pieces take beyond the whole is no time of ops: it goes by the bytes that cross.
+    pub(super) fn correct(&self, times: &mut [f64]) {
+        let Some(way) = self.ways.iter().max_by_key(|way| way.pieces) else { return };
+        let before: f64 = times.iter().sum();
+        let crossing = way.crossing.iter().sum::<u64>().max(1) as f64;
+        for ((ops, took), &bytes) in way.ops.iter().zip(&way.times).zip(&way.crossing) {
+            let sum: f64 = ops.iter().map(|op| times[op.index()]).sum();
+            let took = took - way.extra.max(0.0) * bytes as f64 / crossing;
+            if sum > 0.0 && took > 0.0 {
+                let factor = (took / sum).clamp(1.0 / MOST_OFF, MOST_OFF);
+                ops.iter().for_each(|op| times[op.index()] *= factor);
+            }
+        }
+        let after: f64 = times.iter().sum();
+        if after > 0.0 {
+            times.iter_mut().for_each(|time| *time *= before / after);
+        }
     }
 }
 
@@ -63,35 +105,39 @@ impl Subject<'_> {
     ) -> Result<Option<Cuts>, Failure> {
         let facts = infer(self.model, self.dims);
         let cuts = PIECES.iter().filter_map(|&count| self.cut(measured, &vec![1.0; count], &facts));
-        let cuts: Vec<(Vec<StageSpec>, u64)> =
-            cuts.filter(|(stages, bytes)| stages.len() > 1 && *bytes > 0).collect();
+        let cuts: Vec<Apart> = cuts.filter(|apart| apart.stages.len() > 1 && apart.bytes > 0).collect();
         let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
         let fed = feeds(&self.values[..1], &*backend)?;
         let mut programs = Vec::new();
         for device in devices {
             let whole = self.program(self.model, device);
             let apart =
-                cuts.iter().map(|(stages, _)| ProgramSpec { stages: stages.clone(), ..whole.clone() });
+                cuts.iter().map(|apart| ProgramSpec { stages: apart.stages.clone(), ..whole.clone() });
             let all: Vec<ProgramSpec> = std::iter::once(whole.clone()).chain(apart).collect();
             programs
                 .push(all.into_iter().map(|spec| start(spec, &backend, 1)).collect::<Result<Vec<_>, _>>()?);
         }
         let shares = together(programs, |programs| self.shares(programs, &fed, cancelled))?;
-        let ways = cuts.iter().enumerate().map(|(i, (stages, bytes))| {
-            let share = Timings::new(shares.iter().flat_map(|of_device| of_device[i].clone()).collect());
-            Way { pieces: stages.len(), extra: share.median() * measured.whole, bytes: *bytes }
+        let ways = cuts.into_iter().enumerate().map(|(i, Apart { stages, bytes, ops, crossing })| {
+            let turns: Vec<&Vec<f64>> = shares.iter().flat_map(|of_device| &of_device[i]).collect();
+            let middle = |of: &dyn Fn(&Vec<f64>) -> f64| {
+                Timings::new(turns.iter().map(|turn| of(turn)).collect()).median() * measured.whole
+            };
+            let extra = middle(&|turn| turn.iter().sum::<f64>() - 1.0);
+            let times = (0..stages.len()).map(|stage| middle(&|turn| turn[stage])).collect();
+            Way { pieces: stages.len(), extra, bytes, times, ops, crossing }
         });
         let ways: Vec<Way> = ways.collect();
         Ok((!ways.is_empty()).then(|| Cuts { class: measured.class.clone(), ways }))
     }
 
-    /// For each program but the first, what it takes beyond the first over what that takes, turn by turn.
+    /// For each program but the first and each turn, what its stages take over what the first takes.
     fn shares(
         &self,
         mut programs: Vec<Running>,
         fed: &[Vec<Tensor>],
         cancelled: &AtomicBool,
-    ) -> Result<Vec<Vec<f64>>, Failure> {
+    ) -> Result<Vec<Vec<Vec<f64>>>, Failure> {
         for running in &mut programs {
             warm_up(running, fed, self.args.warm_up, cancelled)?;
         }
@@ -99,23 +145,19 @@ impl Subject<'_> {
         let mut shares = vec![Vec::new(); programs.len() - 1];
         for _ in 0..SHORT_TURNS {
             let times = programs.iter_mut().map(|running| taken(running, fed, count, cancelled));
-            let times: Vec<f64> = times.collect::<Result<_, _>>()?;
-            if times[0] > 0.0 {
-                for (shares, time) in shares.iter_mut().zip(&times[1..]) {
-                    shares.push(time / times[0] - 1.0);
+            let times: Vec<Vec<f64>> = times.collect::<Result<_, _>>()?;
+            let whole: f64 = times[0].iter().sum();
+            if whole > 0.0 {
+                for (shares, stages) in shares.iter_mut().zip(&times[1..]) {
+                    shares.push(stages.iter().map(|time| time / whole).collect::<Vec<f64>>());
                 }
             }
         }
         Ok(shares)
     }
 
-    /// The model in pieces that take about such shares of its time, and the bytes that cross; none if it cannot be cut so.
-    pub(super) fn cut(
-        &self,
-        measured: &Measured,
-        shares: &[f64],
-        facts: &Facts,
-    ) -> Option<(Vec<StageSpec>, u64)> {
+    /// The model in pieces that take about such shares of its time; none if it cannot be cut so.
+    pub(super) fn cut(&self, measured: &Measured, shares: &[f64], facts: &Facts) -> Option<Apart> {
         let empty = Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);
         let device = self.problem.hardware.devices().next()?;
@@ -127,8 +169,19 @@ impl Subject<'_> {
         let outlines = Outlines::new(self.model, self.dims, facts);
         let mut cut = cut(&fixed.write_down(self.model.clone(), &pieces), &pieces, &outlines).ok()?;
         cut.retain(|piece| !piece.outputs.is_empty());
-        let crossing = cut.iter().flat_map(|piece| &piece.inputs).filter(|name| !self.names.contains(name));
-        let bytes = crossing.filter_map(|name| facts.values.get(name)?.bytes()).sum();
+        let is_made = |name: &&String| !self.names.contains(name);
+        let size = |name: &String| facts.values.get(name).and_then(|fact| fact.bytes()).unwrap_or(0);
+        let read = |piece: &CutPiece| piece.inputs.iter().filter(is_made).map(size).sum::<u64>();
+        let left = |piece: &CutPiece| {
+            let outputs = piece.outputs.iter().filter(|name| !piece.results.contains(name));
+            outputs.map(size).sum::<u64>()
+        };
+        let owners = Owners::new(self.problem, graph);
+        let ops_of = |piece: &CutPiece| {
+            let nodes = pieces.iter().filter(|other| other.name == piece.name).flat_map(|piece| &piece.nodes);
+            let ops: BTreeSet<OpId> = nodes.filter_map(|&node| *owners.of_nodes().get(node)?).collect();
+            ops.into_iter().collect()
+        };
         let stage = |piece: &CutPiece| {
             let model = StageModel {
                 name: piece.name.clone(),
@@ -138,21 +191,26 @@ impl Subject<'_> {
             };
             StageSpec::new(model, 0)
         };
-        Some((cut.iter().map(stage).collect(), bytes))
+        Some(Apart {
+            bytes: cut.iter().map(read).sum(),
+            ops: cut.iter().map(ops_of).collect(),
+            crossing: cut.iter().map(|piece| read(piece) + left(piece)).collect(),
+            stages: cut.iter().map(stage).collect(),
+        })
     }
 }
 
-/// The time of an item in all its stages, on average over a turn. Compared with what other programs take in the same turn,
+/// The time of an item in each of its stages, on average over a turn. Compared with what other programs take in the same turn,
 /// it does not depend on how fast the machine is at the moment.
 pub(super) fn taken(
     running: &mut Running,
     fed: &[Vec<Tensor>],
     count: u64,
     cancelled: &AtomicBool,
-) -> Result<f64, Failure> {
+) -> Result<Vec<f64>, Failure> {
     let mut source = |item: u64| (item < count).then(|| fed[0].clone());
     let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-    Ok(report.stages.iter().map(Timings::mean).sum())
+    Ok(report.stages.iter().map(Timings::mean).collect())
 }
 
 /// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.
@@ -206,8 +264,34 @@ mod tests {
     }
 
     #[test]
+    fn ops_take_what_their_pieces_took() {
+        let ops = |ops: &[u32]| ops.iter().map(|&op| OpId(op)).collect::<Vec<OpId>>();
+        // Kernels said 4 and 4 of the pieces; they took 6 and 3, of which 1 is for what crosses: all of it for the first.
+        let way = Way {
+            pieces: 2,
+            extra: 1.0,
+            bytes: 10,
+            times: vec![6.0, 3.0],
+            ops: vec![ops(&[0, 2]), ops(&[1])],
+            crossing: vec![10, 0],
+        };
+        let mut times = [1.0, 4.0, 3.0];
+        Cuts { class: "core".into(), ways: vec![way] }.correct(&mut times);
+        for (time, expected) in times.iter().zip([1.25, 3.0, 3.75]) {
+            assert!((time - expected).abs() < 1e-12, "{times:?}");
+        }
+    }
+
+    #[test]
     fn starting_pieces_is_not_put_down_to_bytes() {
-        let way = |pieces, extra, bytes| Way { pieces, extra, bytes };
+        let way = |pieces, extra, bytes| Way {
+            pieces,
+            extra,
+            bytes,
+            times: Vec::new(),
+            ops: Vec::new(),
+            crossing: Vec::new(),
+        };
         let cuts = Cuts { class: "core".into(), ways: vec![way(8, 100.0, 1000), way(3, 30.0, 100)] };
         assert!((cuts.per_byte(10.0) - 0.065).abs() < 1e-12);
         assert_eq!(cuts.per_byte(20.0), 0.0);
