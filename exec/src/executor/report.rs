@@ -105,8 +105,8 @@ impl Report {
                 items: items + more,
                 cancelled: all.cancelled || part.cancelled,
                 wall: all.wall + part.wall,
-                pace: all.pace.and(items, part.pace, more),
-                undisturbed: all.undisturbed.and(items, part.undisturbed, more),
+                pace: all.pace.and(items, &part.pace, more),
+                undisturbed: all.undisturbed.and(items, &part.undisturbed, more),
                 stages: all.stages.into_iter().zip(&part.stages).map(|(all, part)| all.and(part)).collect(),
                 busy: all.busy.iter().zip(&part.busy).map(|(all, part)| *all + *part).collect(),
                 taken_away: all.taken_away.iter().zip(&part.taken_away).map(|(a, b)| *a + *b).collect(),
@@ -140,7 +140,7 @@ impl Pace {
     }
 
     /// This of so many items, and another of more.
-    fn and(self, items: u64, other: Pace, more: u64) -> Pace {
+    fn and(self, items: u64, other: &Pace, more: u64) -> Pace {
         let period = match (self.period, other.period) {
             (Some(one), Some(two)) => {
                 let [ones, twos] = [items, more].map(|items| items.saturating_sub(1) as f64);
