@@ -51,6 +51,8 @@ pub(in crate::period) struct Packing {
     possible: Vec<u64>,
     /// The first device with the same times.
     alike: Vec<usize>,
+    /// The first unit with the same times.
+    same_as: Vec<usize>,
     /// By unit and device, how much the bound rose when a unit was put there or kept from there.
     gains: Vec<[Gain; 2]>,
 }
@@ -97,6 +99,8 @@ impl Packing {
         let alike = (0..devices).map(first).collect();
         let whole = |device| column(device).filter(|time| time.is_finite()).map(|&time| time as u64);
         let longer_steps = (0..devices).map(|device| whole(device).fold(0, gcd).max(1) as f64).collect();
+        let same = |unit: usize| (0..unit).find(|&other| times[other] == times[unit]).unwrap_or(unit);
+        let same_as = (0..times.len()).map(same).collect();
         let units = vec![Vec::new(); times.len()];
         let set_of = |times: &Vec<Option<u64>>| {
             let devices = times.iter().enumerate().filter(|(_, time)| time.is_some());
@@ -112,6 +116,7 @@ impl Packing {
             longer_steps,
             possible,
             alike,
+            same_as,
             time,
             gains,
         })
@@ -286,7 +291,10 @@ impl Search<'_> {
                 break levels;
             }
             self.keep_from(unit, device, &levels.without(level));
-            self.keep_from_alike(unit, device, level);
+            for alike in self.keep_from_alike(unit, device, level) {
+                self.keep_same(unit, alike, &Levels::above(level));
+            }
+            self.keep_same(unit, device, &levels.without(level));
         };
         self.undo(mark);
         Some(refuted)
@@ -334,9 +342,23 @@ impl Search<'_> {
         self.allowed[unit] >> device & 1 == 1
     }
 
-    /// A unit that cannot be on one device cannot be on another that is like it so far.
-    fn keep_from_alike(&mut self, unit: usize, device: usize, level: usize) {
+    /// Units that take as long everywhere as one that cannot be on a device cannot be there either, as long as nothing
+    /// was decided about them: the refutation holds with the two exchanged.
+    fn keep_same(&mut self, unit: usize, device: usize, because: &Levels) {
+        for other in (0..self.packing.units.len()).filter(|&other| other != unit) {
+            if self.packing.same_as[other] == self.packing.same_as[unit]
+                && self.allowed[other].count_ones() > 1
+                && self.may_go(other, device)
+            {
+                self.keep_from(other, device, because);
+            }
+        }
+    }
+
+    /// A unit that cannot be on one device cannot be on another that is like it so far. Those others.
+    fn keep_from_alike(&mut self, unit: usize, device: usize, level: usize) -> Vec<usize> {
         let packing = self.packing;
+        let mut kept_from = Vec::new();
         for other in (0..packing.devices).filter(|&other| other != device) {
             let is_alike = packing.alike[other] == packing.alike[device]
                 && self.loads[other] == self.loads[device]
@@ -346,8 +368,10 @@ impl Search<'_> {
                 });
             if is_alike && self.allowed[unit].count_ones() > 1 {
                 self.keep_from(unit, other, &Levels::above(level));
+                kept_from.push(other);
             }
         }
+        kept_from
     }
 
     /// Keeps units from where they cannot go, and bounds the rest.
@@ -610,7 +634,7 @@ mod tests {
         best
     }
 
-    /// Times on devices of two kinds, proportional within a kind; some devices alike, some units not everywhere.
+    /// Times on devices of two kinds, proportional within a kind; some devices alike, some units too, some not everywhere.
     pub(super) fn random_times(rng: &mut Rng) -> (Vec<Vec<Option<u64>>>, usize) {
         let (units, devices) = (rng.between(1, 8) as usize, rng.between(1, 4) as usize);
         let kinds: Vec<usize> = (0..devices).map(|_| rng.between(0, 1) as usize).collect();
@@ -622,7 +646,13 @@ mod tests {
             let time = |device: usize| slowness[device] * works[kinds[device]];
             (0..devices).map(|d| (!limited || rng.between(0, 2) > 0).then(|| time(d))).collect()
         });
-        (times.collect(), devices)
+        let mut times: Vec<Vec<Option<u64>>> = times.collect();
+        for unit in 1..units {
+            if rng.between(0, 2) == 0 {
+                times[unit] = times[rng.below(unit)].clone();
+            }
+        }
+        (times, devices)
     }
 
     #[test]
@@ -665,5 +695,19 @@ mod tests {
         let mut least = 0;
         packing.search(600, 5000, &mut || false, &mut |most, _| least = most);
         assert_eq!(least, 600);
+    }
+
+    /// Six equal devices. Five must have three of fifteen equal units each, and no room for more; the sixth has none for all
+    /// that is left. There are millions of ways to exchange equal units.
+    #[test]
+    fn equal_units_are_not_told_apart() {
+        let works = [vec![300; 15], vec![750], vec![33; 6], vec![56, 28, 8], vec![1; 20]].concat();
+        let times: Vec<Vec<Option<u64>>> = works.into_iter().map(|work| vec![Some(work); 6]).collect();
+        let mut packing = Packing::of_times(&times, 6).unwrap();
+        let refuted = packing.search(932, 5000, &mut || false, &mut |_, _| {});
+        assert!(refuted.is_refuted, "{} nodes", refuted.nodes);
+        let mut least = 0;
+        packing.search(u64::MAX, 5000, &mut || false, &mut |most, _| least = most);
+        assert_eq!(least, 933);
     }
 }
