@@ -158,6 +158,16 @@ impl<'t> Placement<'t> {
             && self.memory.iter().zip(&tables.memory_limits).all(fits)
     }
 
+    /// By device.
+    pub(super) fn times(&self) -> &[u64] {
+        &self.times
+    }
+
+    /// By link.
+    pub(super) fn bytes(&self) -> &[u64] {
+        &self.bytes
+    }
+
     pub(super) fn value(&self) -> u64 {
         let links = self.bytes.iter().enumerate().map(|(link, &bytes)| self.tables.link_time(link, bytes));
         self.times.iter().copied().chain(links).max().unwrap_or(0)

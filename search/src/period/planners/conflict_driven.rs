@@ -4,10 +4,12 @@
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
 //! and those that are not yield better plans. In between, the devices' time alone is levelled ([`Levelling`]) and searched
-//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. HiGHS packs for a while, too, if that stays open. Where all devices share one medium, what they must be
-//! sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round has twice the effort of the one before.
+//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. HiGHS packs for a while,
+//! too, if that stays open. From the best plan and from what is packed best, loads are made even within what links carry
+//! ([`Sharing`]). Where all devices share one medium, what they must be sent refutes thresholds, and prices lead to plans
+//! ([`Carving`]). Every round has twice the effort of the one before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divvy_core::certificate::Evidence;
 use divvy_core::outcome::StopReason;
@@ -17,7 +19,8 @@ use divvy_core::units::Time;
 use divvy_solver::{Options, version};
 
 use crate::period::placement::{
-    Carving, Conflicts, Found, Levelling, Packing, Rest, Sweeps, Tables, United, anneal, polish, prices,
+    Carving, Conflicts, Found, Levelling, Packing, Rest, Sharing, Sweeps, Tables, United, anneal, polish,
+    prices,
 };
 use crate::registry::Planner;
 use crate::run::Run;
@@ -32,6 +35,10 @@ const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Entries of tables for levelling that take about as long as a node.
 const ENTRIES_PER_NODE: u64 = 100_000;
+/// Tries of sharing units out between two devices for each contradiction, where nodes are limited. Else it takes half as
+/// long as annealing and packing, from the best plan and from what is packed best, but not less than this.
+const TRIES_PER_CONFLICT: u64 = 4;
+const SHORTEST: Duration = Duration::from_millis(10);
 /// HiGHS packs for a while if so much time is left.
 const WORTHWHILE: Duration = Duration::from_secs(15);
 /// Where between bound and plan shares are put together; how much more is carved where that led to something, and how
@@ -72,7 +79,7 @@ impl Planner for ConflictDriven {
         let tables = Tables::new(run.problem);
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
-        let rng = Rng::new(run.budget.seed);
+        let mut rng = Rng::new(run.budget.seed);
         let carving = Carving::new(run.problem, &tables, &weights);
         let mut search = Search {
             weights,
@@ -80,6 +87,7 @@ impl Planner for ConflictDriven {
             least_packed: None,
             is_programmed: false,
             levelling: None,
+            sharing: Sharing::new(Rng::new(rng.next_u64())),
             carving,
             carving_helps: true,
             tables,
@@ -93,9 +101,12 @@ impl Planner for ConflictDriven {
                 let is_cancelled = run.budget.is_cancelled();
                 return if is_cancelled { StopReason::Cancelled } else { StopReason::OutOfBudget };
             }
+            let begun = Instant::now();
             search.improve(run, MOVES_PER_CONFLICT * effort);
             search.pack(run, NODES_PER_CONFLICT * effort);
+            let time = (begun.elapsed() / 2).max(SHORTEST);
             search.solve_packing(run);
+            search.share(run, TRIES_PER_CONFLICT * effort, time);
             if run.is_solved() {
                 break;
             }
@@ -121,6 +132,7 @@ struct Search<'p> {
     /// Whether it was handed to HiGHS.
     is_programmed: bool,
     levelling: Option<Levelling>,
+    sharing: Sharing,
     /// Where one medium is on all ways.
     carving: Option<Carving<'p>>,
     /// Whether it led to anything the last time.
@@ -274,6 +286,39 @@ impl<'p> Search<'p> {
         let found = !placements.is_empty();
         self.offer_packed(run, placements);
         found
+    }
+
+    /// Makes loads even where links allow it, from the best plan and from what is packed best.
+    fn share(&mut self, run: &mut Run<'_>, tries: u64, time: Duration) {
+        for is_packed in [false, true] {
+            let Some(value) = run.outcome().value().filter(|_| !self.is_over(run) && !run.is_solved()) else {
+                break;
+            };
+            let start = if is_packed {
+                self.least_packed.as_ref().map(|(_, device_of)| device_of.clone())
+            } else {
+                run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan))
+            };
+            let Some(start) = start else { continue };
+            let Some((_, tables)) = self.unite(run, value.0.saturating_sub(1)) else { break };
+            let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+            let budget = run.budget;
+            let tries = budget.nodes.map_or(u64::MAX, |most| tries.min(most.saturating_sub(self.spent)));
+            let begun = Instant::now();
+            let mut is_over = || budget.is_spent() || budget.nodes.is_none() && begun.elapsed() >= time;
+            let mut best = None;
+            self.spent += self.sharing.share(
+                &tables,
+                &start,
+                (low, value.0),
+                tries,
+                &mut is_over,
+                &mut |_, device_of| {
+                    best = Some(device_of.to_vec());
+                },
+            );
+            best.into_iter().for_each(|best| self.offer(run, &best));
+        }
     }
 
     /// Takes placements within the time of the devices for plans, where links allow it.

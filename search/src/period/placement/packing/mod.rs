@@ -190,7 +190,7 @@ impl Packing {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(in crate::period::placement) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
