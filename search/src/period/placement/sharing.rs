@@ -16,13 +16,13 @@ use super::tables::{NEVER, Tables};
 const MOST_SHARED: usize = 20;
 const MOST_WAYS: usize = 24;
 /// Tries before a target is given up for now.
-const PATIENCE: u64 = 2000;
+const PATIENCE: u64 = 4000;
 /// Of so many tries one hands what is too much on to the other device.
 const HANDED_ON: usize = 3;
 /// By what part what is too much may grow where it is handed on.
 const GROWTH: f64 = 0.5;
-/// What devices may have beyond the target at any time, in terms of how far the best is from it.
-const LEEWAY: f64 = 6.0;
+/// What devices may have beyond the target at any time, in terms of how far the best is from it: one of these, by chance.
+const LEEWAYS: [f64; 6] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 /// What sums of such parts may differ by from rounding alone.
 const ROUNDING: f64 = 1e-12;
 
@@ -72,7 +72,7 @@ impl Sharing {
         let mut high = high.div_ceil(step);
         let (mut made, mut tries) = (0, 0);
         let mut target = u64::midpoint(low, high.saturating_sub(1));
-        state.aim(target * step, (high - target) * step);
+        state.aim(target * step, (high - target) * step, &mut self.rng);
         while made < most_tries && low < high && !is_over() {
             made += 1;
             tries += 1;
@@ -87,7 +87,7 @@ impl Sharing {
             }
             if high <= target && low < high {
                 (target, tries) = (u64::midpoint(low, high - 1), 0);
-                state.aim(target * step, (high - target) * step);
+                state.aim(target * step, (high - target) * step, &mut self.rng);
             } else if tries > self.patience && low < high {
                 tries = 0;
                 if target + 1 < high {
@@ -96,7 +96,7 @@ impl Sharing {
                     target = u64::midpoint(low, high - 1);
                     self.patience *= 2;
                 }
-                state.aim(target * step, (high - target) * step);
+                state.aim(target * step, (high - target) * step, &mut self.rng);
             }
         }
         made
@@ -163,9 +163,9 @@ impl<'t> State<'t> {
     }
 
     /// Sets the target, and how far above it the best is.
-    fn aim(&mut self, target: u64, ahead: u64) {
+    fn aim(&mut self, target: u64, ahead: u64, rng: &mut Rng) {
         self.target = target;
-        self.leeway = LEEWAY * ahead as f64 / target.max(1) as f64;
+        self.leeway = rng.pick(&LEEWAYS) * ahead as f64 / target.max(1) as f64;
         let carries =
             |&bandwidth: &u64| (u128::from(target) * u128::from(bandwidth) / 1_000_000_000_000) as u64;
         self.carried = self.tables.bandwidths.iter().map(carries).collect();
@@ -212,7 +212,8 @@ impl<'t> State<'t> {
                 && self.time(unit, other) != NEVER
         };
         let mut theirs: Vec<usize> = (0..self.units.len()).filter(|&unit| is_theirs(unit)).collect();
-        let most = 2 + rng.below(MOST_SHARED - 1);
+        // Rather many than few.
+        let most = 2 + rng.below(MOST_SHARED - 1).max(rng.below(MOST_SHARED - 1));
         if theirs.len() <= most {
             return theirs;
         }
@@ -272,6 +273,8 @@ impl<'t> State<'t> {
         ways.retain(|way| others + self.part(fixed[1] + way.handed) <= most + ROUNDING);
         if is_for_links {
             rng.shuffle(&mut ways);
+        } else {
+            ways.sort_unstable_by_key(|way| (way.handed, way.stays));
         }
         for way in ways.into_iter().take(MOST_WAYS) {
             let stays = |i: usize| way.stays >> i & 1 == 1;
@@ -292,24 +295,28 @@ impl<'t> State<'t> {
     }
 }
 
-/// All ways to share out a few units, by what the first device keeps; of those that are the same there, one.
+/// All ways to share out a few units, by what the first device keeps.
 fn ways(shared: &[Shared]) -> Vec<Way> {
     let mut ways = vec![Way { kept: 0, handed: 0, stays: 0 }];
     for (i, unit) in shared.iter().enumerate() {
-        let staying = ways.iter().map(|way| Way {
-            kept: way.kept + unit.kept,
-            handed: way.handed,
-            stays: way.stays | 1 << i,
-        });
-        let staying: Vec<Way> = staying.collect();
-        ways.iter_mut().for_each(|way| way.handed += unit.handed);
-        ways.extend(staying);
+        let staying = |way: Way| Way { kept: way.kept + unit.kept, stays: way.stays | 1 << i, ..way };
+        let going = |way: Way| Way { handed: way.handed + unit.handed, ..way };
+        // Both are in order already.
+        let mut merged = Vec::with_capacity(2 * ways.len());
+        let mut rest = ways.iter().copied().map(staying).peekable();
+        for way in ways.iter().copied().map(going) {
+            while let Some(before) = rest.next_if(|other| other.kept < way.kept) {
+                merged.push(before);
+            }
+            merged.push(way);
+        }
+        merged.extend(rest);
+        ways = merged;
     }
-    ways.sort_unstable_by_key(|way| (way.kept, way.handed));
     ways
 }
 
-/// Ways in which the first device keeps at most `room`, and the second has little, the best first.
+/// Ways in which the first device keeps at most `room`: the one with which the second has least, and others.
 fn best_ways(shared: &[Shared], room: u64) -> Vec<Way> {
     let (one, other) = shared.split_at(shared.len() / 2);
     let (left, mut right) = (ways(one), ways(other));
@@ -332,7 +339,6 @@ fn best_ways(shared: &[Shared], room: u64) -> Vec<Way> {
             stays: way.stays | with.stays << one.len(),
         });
     }
-    best.sort_by_key(|way| way.handed);
     best
 }
 
@@ -357,7 +363,7 @@ mod tests {
             let all = (0..1_u32 << units).map(sums).filter(|(kept, _)| *kept <= room);
             let found = best_ways(&shared, room);
             assert_eq!(
-                found.first().map(|way| way.handed),
+                found.iter().map(|way| way.handed).min(),
                 all.map(|(_, handed)| handed).min(),
                 "seed {seed}"
             );
