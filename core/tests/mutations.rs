@@ -14,12 +14,14 @@ use divvy_core::hardware::{BusSpec, ClassSpec, DeviceSpec, HardwareSpec, LinkSpe
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
+use divvy_core::makespan::relaxations::passages::Stage;
 use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::ConstraintsSpec;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
 use oracle::describe::describe;
+use oracle::model::Model;
 use oracle::mutants::{self, Mutant};
 use oracle::random::{Draw, Kind};
 use oracle::{Case, build, evidence, plans};
@@ -187,6 +189,45 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     all.push(search(vec![1; model.devices], u32::MAX, Time(1)));
     all.push(search(vec![1; model.devices], 1, Time(u64::MAX)));
     all.extend(malformed_rows(case));
+    all.extend(malformed_courses(model));
+    all
+}
+
+/// Chains that are none, and branches that are not between two of their ops.
+fn malformed_courses(model: &Model) -> Vec<Evidence> {
+    let plain = |op: u32| Stage { op: OpId(op), branches: Vec::new(), shares: Vec::new() };
+    let with = |op: u32, branches: Vec<Vec<OpId>>, shares: Vec<u64>| Stage { op: OpId(op), branches, shares };
+    let course = |stages, limit, width| Evidence::Passages { stages, limit_ps: Time(limit), width };
+    let mut all = vec![
+        course(Vec::new(), 100, 10),
+        course(vec![plain(0)], 100, 0),
+        course(vec![plain(0)], 100, u32::MAX),
+        course(vec![plain(0)], u64::MAX, 10),
+        course(vec![plain(model.ops as u32)], 100, 10),
+        course(vec![plain(0), plain(0)], 100, 10),
+        course(vec![with(0, vec![Vec::new()], vec![1; model.devices])], 100, 10),
+    ];
+    let chains = evidence::chains(model);
+    for (a, b) in OpId::all(model.ops).flat_map(|a| OpId::all(model.ops).map(move |b| (a, b))) {
+        let leads =
+            chains.iter().any(|chain| chain.len() > 1 && chain[0] == a && chain[chain.len() - 1] == b);
+        if a != b && !leads {
+            all.push(course(vec![plain(a.0), plain(b.0)], 100, 10));
+        }
+    }
+    for chain in chains.iter().filter(|chain| chain.len() == 3) {
+        let stages = |shares| {
+            let branches = vec![vec![chain[1]]];
+            vec![plain(chain[0].0), with(chain[2].0, branches, shares)]
+        };
+        all.push(course(stages(vec![0; model.devices]), 100, 10));
+        all.push(course(stages(vec![1; model.devices + 1]), 100, 10));
+        all.push(course(stages(vec![u64::MAX; model.devices]), 100, 10));
+        // What lies before the chain does not lie between its ops.
+        let before = vec![vec![chain[0]]];
+        let stage = with(chain[2].0, before, vec![1; model.devices]);
+        all.push(course(vec![plain(chain[1].0), stage], 100, 10));
+    }
     all
 }
 

@@ -5,7 +5,7 @@ mod oracle;
 
 use std::time::Duration;
 
-use divvy_core::certificate::{Evidence, verify};
+use divvy_core::certificate::{Evidence, Standing, verify};
 use divvy_core::generate::{RwnnOptions, rwnn};
 use divvy_core::graph::Graph;
 use divvy_core::outcome::Budget;
@@ -47,6 +47,29 @@ fn no_planner_claims_too_much() {
         // List heuristics may run out of memory where a plan exists.
         assert!(2 * planned > solvable, "{name} planned {planned} of {solvable}");
     }
+}
+
+/// However the inputs are divided, no plan ends before the moments that passages prove, and the best one often ends then.
+#[test]
+fn passages_hold_and_are_often_reached() {
+    let (mut proved, mut reached) = (0, 0);
+    oracle::for_cases(Kind::Batch, 600, |case| {
+        let Some(best) = best(case) else { return };
+        let request = Request {
+            planner: Some("divisions".to_owned()),
+            bounds: Some(vec!["passages".to_owned()]),
+            ..Request::default()
+        };
+        let Ok(solved) = solve(&case.problem, &request, &budget(200), &mut |_| {}) else { return };
+        for certificate in &solved.outcome.certificates {
+            let about = format!("seed {}: {} of {}", case.seed, certificate.value_ps.0, best.0);
+            assert!(certificate.value_ps <= best, "{about} is above a plan");
+            assert_eq!(verify(&case.problem, certificate).ok(), Some(Standing::Verified), "{about}");
+            proved += 1;
+            reached += u32::from(certificate.value_ps == best);
+        }
+    });
+    assert!(proved > 100 && 5 * reached > proved, "{reached} of {proved} reached");
 }
 
 #[test]

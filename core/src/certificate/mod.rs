@@ -16,6 +16,7 @@ use crate::makespan::frontier::proof::{self, ProofStep, Prover};
 use crate::makespan::relaxations::divisions::{self, Flow, Window};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::makespan::relaxations::last_loads::{self, LastLoads};
+use crate::makespan::relaxations::passages::{self, Course, Passages, Stage};
 use crate::makespan::relaxations::segments::{self, Prices, Segments};
 use crate::period::relaxations::cover::{self, Group};
 use crate::period::relaxations::shares;
@@ -116,6 +117,15 @@ pub enum Evidence {
         /// The work of devices between two ops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<Window>,
+    },
+    /// A chain of ops with branches between them: when inputs can pass them, however devices share them (`batch`).
+    Passages {
+        /// The chain.
+        stages: Vec<Stage>,
+        /// What ends no earlier is dropped.
+        limit_ps: Time,
+        /// How many lists of moments are kept.
+        width: u32,
     },
     /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
     Cover {
@@ -218,6 +228,17 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
+    /// What a course proves; none if that is nothing, or `stop` ends it.
+    pub fn by_passages(
+        bound: &str,
+        passages: &Passages<'_>,
+        course: &Course,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Proven> {
+        let value_ps = passages.proven(course, stop).ok()?;
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: course.clone().evidence() }))
+    }
+
     /// All that `evidence` proves; none if it is not evidence, or an attestation.
     pub fn by(problem: &Problem, bound: &str, evidence: Evidence) -> Option<Proven> {
         let value_ps = proven(problem, &evidence).ok().flatten()?;
@@ -260,6 +281,10 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Divisions { weights, flows, windows } => {
             divisions::proven(problem, weights, flows, windows)
+        }
+        Evidence::Passages { stages, limit_ps, width } => {
+            let course = Course { stages: stages.clone(), limit_ps: *limit_ps, width: *width };
+            passages::proven(problem, &course)
         }
         Evidence::Cover { merged, threshold_ps, prices, groups } => {
             cover::proven(problem, *merged, *threshold_ps, prices, groups)

@@ -5,6 +5,7 @@ use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::divisions::{Flow, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
+use divvy_core::makespan::relaxations::passages::Stage;
 use divvy_core::period::relaxations::united::Union;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
@@ -39,6 +40,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));
     all.extend((0..12).map(|_| divisions(model, rng)));
+    all.extend((0..12).map(|_| passages(model, rng)));
     all.extend((0..24).map(|_| shares(model, rng)));
     all
 }
@@ -70,6 +72,40 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
         windows.push(Window { from, to, device, times: rng.between(0, 4) });
     }
     Evidence::Divisions { weights, flows, windows }
+}
+
+/// A random chain, some of whose ops stand between stages, with other chains between the same two ops beside them.
+fn passages(model: &Model, rng: &mut Rng) -> Evidence {
+    let chains = chains(model);
+    let chain = rng.pick(&chains).clone();
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut passed: Vec<OpId> = Vec::new();
+    let mut used = chain.clone();
+    for (place, &op) in chain.iter().enumerate() {
+        let is_last = place + 1 == chain.len();
+        if !stages.is_empty() && !is_last && rng.chance(0.4) {
+            passed.push(op);
+            continue;
+        }
+        let mut branches = vec![std::mem::take(&mut passed)];
+        if let Some(before) = stages.last().map(|stage| stage.op) {
+            for other in chains.iter().filter(|other| other.len() > 2) {
+                let inside = &other[1..other.len() - 1];
+                let joins = other[0] == before && other[other.len() - 1] == op;
+                if joins && inside.iter().all(|op| !used.contains(op)) && rng.chance(0.8) {
+                    used.extend(inside);
+                    branches.push(inside.to_vec());
+                }
+            }
+        } else {
+            branches.clear();
+        }
+        let shares = (0..model.devices).map(|_| rng.between(0, 3)).collect();
+        stages.push(Stage { op, branches, shares });
+    }
+    let most = *rng.pick(&[40, 400, 1 << 40]);
+    let limit_ps = Time(rng.between(1, most));
+    Evidence::Passages { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]) }
 }
 
 /// Random unions at a random threshold, few enough that some follow.

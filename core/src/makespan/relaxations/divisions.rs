@@ -401,7 +401,7 @@ fn work_within(problem: &Problem, windows: &[Window]) -> Result<Vec<u64>, String
 }
 
 /// Which ops an op leads to, or is led to by.
-fn reached(problem: &Problem, op: OpId, forward: bool) -> Vec<bool> {
+pub(super) fn reached(problem: &Problem, op: OpId, forward: bool) -> Vec<bool> {
     let graph = &problem.graph;
     let mut reached = vec![false; graph.op_count()];
     let mut open = vec![op];
@@ -453,7 +453,7 @@ impl<'a> Ways<'a> {
     }
 }
 
-fn divisor(a: u32, b: u32) -> u32 {
+pub(super) fn divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 

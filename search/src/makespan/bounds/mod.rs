@@ -8,6 +8,7 @@ mod interval_lp;
 mod last_loads;
 mod lbound;
 mod milp;
+mod passages;
 mod segments;
 mod transfers;
 
@@ -38,7 +39,9 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &divisions::DivisionArea,
     // One pass backward, and the sets of ops that follow each op.
     &frontier::Tails,
-    // A second or two, and worth more with a plan at hand: `batch`.
+    // A second or two, and quicker with a good plan at hand: `batch`.
+    &passages::Passages,
+    // It takes in rows as long as there is time: `batch`.
     &divisions::DivisionLp,
     // From here on, by name: searches that take the time they are given.
     &segments::Segments,

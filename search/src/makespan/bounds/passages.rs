@@ -1,0 +1,318 @@
+//! `passages`: when inputs can pass a chain of ops, however devices share them.
+//!
+//! `core` says what a chain with branches proves (`makespan/relaxations/passages/`); here both are chosen. The chain is the
+//! longest path with all inputs on the fastest device. Ops beside it lie in windows, from the last op of the chain that
+//! leads to them to the first that they lead to; windows that overlap are united. Within a window the ops are covered by
+//! chains, the longest first. How much the work of devices counts is set by how fast they are, then moved by factors, one
+//! device at a time. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped
+//! early makes the search quick.
+
+use std::time::Duration;
+
+use divvy_core::certificate::Proven;
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::makespan::relaxations::passages::{Course, Passages as Argument, Stage};
+use divvy_core::problem::Problem;
+use divvy_core::units::Time;
+
+use crate::registry::{Bound, Runs};
+use crate::run::Run;
+
+/// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
+const WIDTHS: [u32; 3] = [128, 512, 2048];
+/// The shares of the time left that the first try takes, and all of it; the rest is for bounds behind it.
+const TIME_SHARES: [f64; 2] = [0.1, 0.35];
+/// Where the first try proves less than this part of what is known, there will be nothing to gain.
+const LEAST_PROMISE: f64 = 0.95;
+/// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
+/// chain says little.
+const LEAST_OF_ALONE: f64 = 0.75;
+/// A gap below this is not worth a search.
+const SMALL_GAP: f64 = 1e-4;
+/// How many steps the limit takes from the bound known to the best plan.
+const RISES: u64 = 8;
+/// By what a device's share is multiplied or divided.
+const FACTORS: [f64; 3] = [2.0, 1.4, 1.15];
+/// Shares are parts of this.
+const PARTS: f64 = (1u64 << 16) as f64;
+/// No limit is higher, so that sums stay in range.
+const MOST_TIME: u64 = 1 << 56;
+/// More ops than this are refused: which of them lead to which is kept as a table.
+const MOST_OPS: usize = 3000;
+
+pub(super) struct Passages;
+
+impl Bound for Passages {
+    fn name(&self) -> &'static str {
+        "passages"
+    }
+
+    fn about(&self) -> &'static str {
+        "when inputs can pass a chain of ops: a batch waits for the slowest part of what it puts together"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        if problem.graph.op_count() > MOST_OPS {
+            return Err(format!("{} ops are too many, {MOST_OPS} is the most", problem.graph.op_count()));
+        }
+        Argument::new(problem).map(|_| ())
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::Last
+    }
+
+    fn bound(&self, run: &mut Run<'_>) {
+        if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
+            return;
+        }
+        let Ok(argument) = Argument::new(run.problem) else { return };
+        let Some(network) = Network::new(run.problem) else { return };
+        if run.outcome().value().is_some_and(|value| (value.0 as f64) < network.alone as f64 * LEAST_OF_ALONE)
+        {
+            return;
+        }
+        let mut factors = vec![1.0; run.problem.hardware.device_count()];
+        let used = run.budget.start.elapsed();
+        let left = run.budget.time.saturating_sub(used);
+        let [first, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
+        let mut patience = Patience { until: first, tries: 0, at_most: Time(network.alone) };
+        let known = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+        let reached = self.rise(run, &argument, &network.stages(&factors), WIDTHS[0], &mut patience);
+        if reached.is_none_or(|reached| (reached.0 as f64) < known * LEAST_PROMISE) {
+            return;
+        }
+        patience.until = all;
+        if network.has_branches() {
+            self.move_shares(run, &argument, &network, &mut factors, reached, &mut patience);
+        }
+        for &width in &WIDTHS[1..] {
+            self.rise(run, &argument, &network.stages(&factors), width, &mut patience);
+        }
+    }
+}
+
+impl Passages {
+    /// Moves how much each device counts for as long as that proves more.
+    fn move_shares(
+        &self,
+        run: &mut Run<'_>,
+        argument: &Argument<'_>,
+        network: &Network,
+        factors: &mut Vec<f64>,
+        mut reached: Option<Time>,
+        patience: &mut Patience,
+    ) {
+        for factor in FACTORS {
+            loop {
+                let before = reached;
+                for (moved, up) in (0..factors.len()).flat_map(|moved| [(moved, true), (moved, false)]) {
+                    let mut other = factors.clone();
+                    other[moved] *= if up { factor } else { 1.0 / factor };
+                    let new = self.rise(run, argument, &network.stages(&other), WIDTHS[0], patience);
+                    if new > reached {
+                        (reached, *factors) = (new, other);
+                    }
+                }
+                if reached == before {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Raises the limit while all below it is refuted; what was reached, none if nothing.
+    fn rise(
+        &self,
+        run: &mut Run<'_>,
+        argument: &Argument<'_>,
+        stages: &[Stage],
+        width: u32,
+        patience: &mut Patience,
+    ) -> Option<Time> {
+        let most = run.outcome().value().unwrap_or(patience.at_most).0.min(MOST_TIME);
+        let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
+        let mut reached = None;
+        for rise in 1..=RISES {
+            if patience.is_over(run) || run.is_solved() {
+                break;
+            }
+            patience.tries += 1;
+            let limit_ps = Time(known + (most - known) * rise / RISES);
+            let course = Course { stages: stages.to_vec(), limit_ps, width };
+            let mut stop = || patience.is_over(run);
+            let proven = Proven::by_passages(self.name(), argument, &course, &mut stop);
+            let Some(proven) = proven else { break };
+            let value = proven.value();
+            reached = reached.max(Some(value));
+            run.take(proven);
+            if value < limit_ps {
+                break;
+            }
+        }
+        reached
+    }
+}
+
+/// How long it goes on.
+struct Patience {
+    until: Duration,
+    tries: u64,
+    /// Where no plan is known, no more is tried for.
+    at_most: Time,
+}
+
+impl Patience {
+    fn is_over(&self, run: &Run<'_>) -> bool {
+        let spent = run.budget.nodes.is_some_and(|nodes| self.tries > nodes);
+        spent || run.budget.is_spent() || run.budget.start.elapsed() >= self.until
+    }
+}
+
+/// Ops between two of the chain.
+struct Window {
+    /// Places in the chain.
+    from: usize,
+    to: usize,
+    /// The chain's own ops are the first branch.
+    branches: Vec<Vec<usize>>,
+    /// How fast each device is at all of them.
+    speeds: Vec<f64>,
+}
+
+struct Network {
+    chain: Vec<usize>,
+    windows: Vec<Window>,
+    /// All ops one after the other, all inputs on the fastest device.
+    alone: u64,
+}
+
+impl Network {
+    /// None if there are no ops.
+    fn new(problem: &Problem) -> Option<Network> {
+        let graph = &problem.graph;
+        let count = graph.op_count();
+        let order: Vec<usize> = graph.order().iter().map(|op| op.index()).collect();
+        let before: Vec<Vec<usize>> =
+            graph.ops().map(|op| graph.predecessors(op).map(|from| from.index()).collect()).collect();
+        let devices: Vec<DeviceId> = problem.hardware.devices().collect();
+        let fastest = *devices.iter().min_by_key(|&&device| {
+            graph.ops().map(|op| u128::from(whole_time(problem, op, device).unwrap_or(1 << 50))).sum::<u128>()
+        })?;
+        let weights: Vec<u64> = graph
+            .ops()
+            .map(|op| {
+                let others = devices.iter().filter_map(|&device| whole_time(problem, op, device));
+                whole_time(problem, op, fastest).or(others.min()).unwrap_or(0)
+            })
+            .collect();
+        let chain = longest(&order, &before, &weights);
+        let mut reach = vec![vec![false; count]; count];
+        for &op in &order {
+            for &from in &before[op] {
+                let further = reach[from].clone();
+                reach[op].iter_mut().zip(further).for_each(|(known, new)| *known |= new);
+                reach[op][from] = true;
+            }
+        }
+        // For each op beside the chain, between which of its places it lies.
+        let mut beside: Vec<(usize, usize, usize)> = Vec::new();
+        for &op in order.iter().filter(|op| !chain.contains(op)) {
+            let from = chain.iter().rposition(|&passed| reach[op][passed]);
+            let to = chain.iter().position(|&passed| reach[passed][op]);
+            beside.extend(from.zip(to).map(|(from, to)| (from, to, op)));
+        }
+        beside.sort_unstable();
+        let mut windows: Vec<Window> = Vec::new();
+        let mut inside: Vec<Vec<usize>> = Vec::new();
+        for (from, to, op) in beside {
+            match windows.last_mut().zip(inside.last_mut()) {
+                Some((window, ops)) if from < window.to => {
+                    window.to = window.to.max(to);
+                    ops.push(op);
+                }
+                _ => {
+                    windows.push(Window { from, to, branches: Vec::new(), speeds: Vec::new() });
+                    inside.push(vec![op]);
+                }
+            }
+        }
+        for (window, ops) in windows.iter_mut().zip(inside) {
+            window.branches.push(chain[window.from + 1..window.to].to_vec());
+            let mut left: Vec<usize> = order.iter().copied().filter(|op| ops.contains(op)).collect();
+            while !left.is_empty() {
+                let branch = longest(&left, &before, &weights);
+                left.retain(|op| !branch.contains(op));
+                window.branches.push(branch);
+            }
+            let time = |device: DeviceId| {
+                let ops = window.branches.iter().flatten().map(|&op| OpId::new(op));
+                ops.map(|op| whole_time(problem, op, device).map(|time| time as f64)).sum::<Option<f64>>()
+            };
+            window.speeds =
+                devices.iter().map(|&device| time(device).map_or(0.0, |t| 1.0 / t.max(1.0))).collect();
+        }
+        (!chain.is_empty()).then(|| Network {
+            chain,
+            windows,
+            alone: weights.iter().fold(0, |sum, &time| sum.saturating_add(time)),
+        })
+    }
+
+    fn has_branches(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    /// The stages, devices counted by how fast they are and by factors.
+    fn stages(&self, factors: &[f64]) -> Vec<Stage> {
+        let mut stages = Vec::new();
+        let mut place = 0;
+        while place < self.chain.len() {
+            let window = self.windows.iter().find(|window| window.to == place && place > 0);
+            let mut stage =
+                Stage { op: OpId::new(self.chain[place]), branches: Vec::new(), shares: Vec::new() };
+            if let Some(window) = window {
+                let ids = |branch: &Vec<usize>| branch.iter().map(|&op| OpId::new(op)).collect();
+                stage.branches = window.branches.iter().map(ids).collect();
+                let shares: Vec<f64> = window.speeds.iter().zip(factors).map(|(s, f)| s * f).collect();
+                let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+                stage.shares = shares.iter().map(|share| (share / sum * PARTS) as u64).collect();
+                if stage.shares.iter().all(|&share| share == 0) {
+                    stage.shares.fill(1);
+                }
+            }
+            stages.push(stage);
+            let next = self.windows.iter().find(|window| window.from == place);
+            place = next.map_or(place + 1, |window| window.to);
+        }
+        stages
+    }
+}
+
+/// The time of an op for all inputs in one batch, or of as many as a device takes.
+fn whole_time(problem: &Problem, op: OpId, device: DeviceId) -> Option<u64> {
+    let inputs = problem.objective.inputs();
+    let size = problem.batch_sizes_of(op, device).into_iter().rfind(|&size| size <= inputs)?;
+    let cost = problem.cost(op, device, size).filter(|_| problem.may_run(op, device))?;
+    Some(cost.time.0.saturating_mul(u64::from(inputs)) / u64::from(size))
+}
+
+/// The longest path among some ops, which are in order.
+fn longest(ops: &[usize], before: &[Vec<usize>], weights: &[u64]) -> Vec<usize> {
+    let mut best: Vec<Option<(u64, Option<usize>)>> = vec![None; before.len()];
+    let mut end: Option<(u64, usize)> = None;
+    for &op in ops {
+        let way = before[op].iter().filter_map(|&from| Some((best[from]?.0, from))).max();
+        let length = way.map_or(0, |way| way.0).saturating_add(weights[op]);
+        best[op] = Some((length, way.map(|way| way.1)));
+        end = end.max(Some((length, op)));
+    }
+    let mut path = Vec::new();
+    let mut at = end.map(|end| end.1);
+    while let Some(op) = at {
+        path.push(op);
+        at = best[op].and_then(|known| known.1);
+    }
+    path.reverse();
+    path
+}
