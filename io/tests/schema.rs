@@ -17,6 +17,7 @@ use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::divisions::{Flow, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
+use divvy_core::makespan::relaxations::passages::Stage;
 use divvy_core::outcome::HistoryPoint;
 use divvy_core::period::relaxations::cover::Group;
 use divvy_core::period::relaxations::united::Union;
@@ -257,6 +258,14 @@ fn every_evidence() -> Vec<Certificate> {
             weights: vec![1, 2],
             flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
             windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+        },
+        Evidence::Passages {
+            stages: vec![
+                Stage { op: OpId(0), branches: Vec::new(), shares: Vec::new() },
+                Stage { op: OpId(3), branches: vec![vec![OpId(1)], vec![OpId(2)]], shares: vec![1, 2] },
+            ],
+            limit_ps: Time(7),
+            width: 20,
         },
         Evidence::Cover {
             merged: true,
