@@ -1,7 +1,7 @@
 //! `batch` by passages: a batch waits for the slowest part of what it puts together.
 //!
 //! All inputs pass a chain of ops. A *sharing* of an op says how many groups of inputs each device has of it
-//! ([`moves`]). The argument goes along the chain and keeps, for each sharing of the op at hand, the moments at which its
+//! (`moves`). The argument goes along the chain and keeps, for each sharing of the op at hand, the moments at which its
 //! batches can start at the earliest: a batch starts when every batch that hands it inputs has ended and what it hands over has
 //! arrived. Which device then runs which batch in which order is left out, and so are memory and colocation. Of two lists of
 //! moments that differ in every place in the same direction the later one is dropped; if there are too many, they are rounded
