@@ -1,9 +1,11 @@
 //! `divvy profile`: the time of every op on every class of devices, measured on this machine.
 //!
 //! The whole model runs on the cores of all devices of a class at once, as they do when a plan keeps them busy, at each batch
-//! size, in turns plainly and with every kernel timed. Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since
-//! they would take longer apart. Everything is of the quickest quarter of its runs ([`Timings::undisturbed`]). Timing kernels
-//! costs time of its own, so the ops' times are scaled to add up to the plain run's, and to what pieces of the model take where each device has one ([`company`]). `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
+//! size, in turns plainly and with every kernel timed. Both are of the quickest quarter of the runs
+//! ([`Timings::undisturbed`]). Kernels are mapped back to ops; ops that the runtime unites stay together in plans made with
+//! the profile, since they would take longer apart. Timing kernels costs time of its own, so the ops' times are scaled to add
+//! up to the plain run's, piece by piece to what pieces of the model take ([`cuts`]), and to what they take where each device
+//! has one ([`company`]). `--from` reads a profile that ONNX Runtime wrote elsewhere instead of measuring.
 //!
 //! What is done is kept beside the profile until all is, so that a run that was stopped goes on.
 
