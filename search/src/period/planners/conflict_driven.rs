@@ -35,9 +35,10 @@ const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Entries of tables for levelling that take about as long as a node.
 const ENTRIES_PER_NODE: u64 = 100_000;
-/// Tries of sharing units out between two devices for each contradiction, where nodes are limited. Else it takes half as
-/// long as annealing and packing, from the best plan and from what is packed best, but not less than this.
+/// Tries of sharing units out between two devices for each contradiction, where nodes are limited. Else it takes this
+/// part of the time of annealing and packing, from the best plan and again from what is packed best, but not less than that.
 const TRIES_PER_CONFLICT: u64 = 4;
+const SHARING: u32 = 4;
 const SHORTEST: Duration = Duration::from_millis(10);
 /// HiGHS packs for a while if so much time is left.
 const WORTHWHILE: Duration = Duration::from_secs(15);
@@ -104,7 +105,7 @@ impl Planner for ConflictDriven {
             let begun = Instant::now();
             search.improve(run, MOVES_PER_CONFLICT * effort);
             search.pack(run, NODES_PER_CONFLICT * effort);
-            let time = (begun.elapsed() / 2).max(SHORTEST);
+            let time = (begun.elapsed() / SHARING).max(SHORTEST);
             search.solve_packing(run);
             search.share(run, TRIES_PER_CONFLICT * effort, time);
             if run.is_solved() {
@@ -288,12 +289,16 @@ impl<'p> Search<'p> {
         found
     }
 
-    /// Makes loads even where links allow it, from the best plan and from what is packed best.
+    /// Makes loads even where links allow it, from the best plan and from what is packed best. If the best plan is what is
+    /// packed best, links are not the matter.
     fn share(&mut self, run: &mut Run<'_>, tries: u64, time: Duration) {
         for is_packed in [false, true] {
             let Some(value) = run.outcome().value().filter(|_| !self.is_over(run) && !run.is_solved()) else {
                 break;
             };
+            if self.least_packed.as_ref().is_none_or(|(least, _)| *least >= value.0) {
+                break;
+            }
             let start = if is_packed {
                 self.least_packed.as_ref().map(|(_, device_of)| device_of.clone())
             } else {
