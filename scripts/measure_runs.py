@@ -252,6 +252,7 @@ def page(results, bench):
     first = statistics.median(abs(row[5]) for row in rows)
     settled = statistics.median(abs(row[7]) for row in rows)
     worst = max(rows, key=lambda row: abs(row[5]))
+    by_clock = statistics.median(abs(row[3] / row[8] - 1) for row in rows)
     lines += [
         "",
         "## Prediction against measurement",
@@ -261,7 +262,7 @@ def page(results, bench):
         " turns with the whole model (docs/guide/running.md); *by the clock* is the median with all that disturbed it. The row is the middle one of several rounds, each with a"
         " profile of its own, and *spread* how far the errors of the rounds are apart. *Learned* is the error of a plan made from"
         f" what that run measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
-        f" learned; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
+        f" learned, and {100 * by_clock:.1f} % from the profile against the clock; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
         " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off the most.",
         "",
         "| model | plan | stages | predicted | measured | by the clock | from the profile | spread | learned |",
