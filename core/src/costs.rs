@@ -5,8 +5,9 @@
 //! roofline ratio, and labelled scaled; else the roofline itself is the estimate. Nothing is interpolated between
 //! batch sizes: one that was not measured is not supported.
 //!
-//! Times that were not measured are rounded to a thousandth of an average op's, or finer. Digits beyond that are made up,
-//! and yet they would decide which of two plans is better, and keep the best one from being proved so.
+//! Times that were not measured are whole multiples of a thousandth of an average op's on that class. Digits beyond that
+//! are made up, and yet they would decide which of two plans is better, and keep the best one from being proved so. Classes
+//! that differ by a factor alone round in the same way, so that no op gains by where it runs.
 
 use std::collections::HashSet;
 
@@ -158,7 +159,7 @@ pub fn resolve(
                     Some((from, spec)) => scale(graph, class, from, spec),
                     None => estimate(graph, class, &sizes.to_estimate(class)),
                 };
-                derived.costs.iter_mut().for_each(|costs| drop_made_up_digits(costs));
+                derived.costs.iter_mut().for_each(|costs| drop_made_up_digits(costs, class.launch));
                 derived
             }
         };
@@ -276,15 +277,22 @@ fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
     ClassCosts { class: class.name.clone(), batch_sizes: sizes.to_vec(), costs }
 }
 
-/// Rounds times to multiples of the largest power of ten that is at most a thousandth of their average; none becomes zero.
-fn drop_made_up_digits(costs: &mut [Option<Cost>]) {
-    let times = costs.iter().flatten().map(|cost| u128::from(cost.time.0)).filter(|&time| time > 0);
+/// Makes times whole multiples of a thousandth of their average beyond the launch; none becomes zero. The launch is rounded by
+/// itself.
+fn drop_made_up_digits(costs: &mut [Option<Cost>], launch: Time) {
+    let beyond_launch = |cost: &Cost| u128::from(cost.time.0.saturating_sub(launch.0));
+    let times = costs.iter().flatten().map(beyond_launch).filter(|&time| time > 0);
     let (sum, count) = times.fold((0, 0), |(sum, count), time| (sum + time, count + 1));
-    let Some(exponent) = (sum / (1000 * count.max(1))).checked_ilog10() else { return };
-    let step = 10_u64.pow(exponent.min(18));
+    let parts = 1000 * count;
+    if sum < parts || parts == 0 {
+        return;
+    }
+    let step = (sum + parts / 2) / parts;
+    let launches = (u128::from(launch.0) + step / 2) / step;
     for cost in costs.iter_mut().flatten().filter(|cost| cost.time > Time::ZERO) {
-        let steps = (cost.time.0 / step + u64::from(cost.time.0 % step >= step.div_ceil(2))).max(1);
-        cost.time = Time(steps.saturating_mul(step));
+        let steps = (beyond_launch(cost) * parts + sum / 2) / sum;
+        let time = (steps + launches).max(1).saturating_mul(step);
+        cost.time = Time(u64::try_from(time).unwrap_or(u64::MAX));
     }
 }
 
@@ -314,21 +322,42 @@ fn roofline(graph: &Graph, class: &ClassSpec, op: OpId, batch_size: u32) -> Opti
 mod tests {
     use super::*;
 
+    fn rounded(times: &[u64], launch: u64) -> Vec<u64> {
+        let cost = |&time| Some(Cost { time: Time(time), origin: Origin::Scaled });
+        let mut costs: Vec<Option<Cost>> = times.iter().map(cost).chain([None]).collect();
+        drop_made_up_digits(&mut costs, Time(launch));
+        costs.iter().flatten().map(|cost| cost.time.0).collect()
+    }
+
     #[test]
-    fn times_that_were_not_measured_have_the_digits_of_a_thousandth_of_their_average() {
-        let rounded = |times: &[u64]| {
-            let cost = |&time| Some(Cost { time: Time(time), origin: Origin::Scaled });
-            let mut costs: Vec<Option<Cost>> = times.iter().map(cost).chain([None]).collect();
-            drop_made_up_digits(&mut costs);
-            costs.iter().flatten().map(|cost| cost.time.0).collect::<Vec<u64>>()
-        };
-        // The average of what takes time is 32 922, the step 10: nothing that takes time becomes free, nothing stays nothing.
-        assert_eq!(rounded(&[98_761, 3, 0, 4, 0, 0, 0]), [98_760, 10, 0, 10, 0, 0, 0]);
-        assert_eq!(rounded(&[12_345, 12_344, 37_000]), [12_350, 12_340, 37_000]);
+    fn times_that_were_not_measured_are_multiples_of_a_thousandth_of_their_average() {
+        // The average of what takes time is 33 000: nothing that takes time becomes free, nothing stays nothing.
+        assert_eq!(rounded(&[98_980, 7, 0, 13, 0, 0, 0], 0), [98_967, 33, 0, 33, 0, 0, 0]);
+        // An average of 20 000 beyond a launch of 1 010.
+        assert_eq!(rounded(&[11_020, 31_000], 1_010), [11_020, 31_000]);
+        assert_eq!(rounded(&[11_025, 30_995], 1_005), [11_020, 31_000]);
         // Too short for any digit to be dropped, or nothing at all.
-        assert_eq!(rounded(&[1_001, 9_998]), [1_001, 9_998]);
-        assert_eq!(rounded(&[0, 0]), [0, 0]);
-        assert_eq!(rounded(&[]), [0_u64; 0]);
-        assert_eq!(rounded(&[u64::MAX]), [u64::MAX]);
+        assert_eq!(rounded(&[101, 998], 0), [101, 998]);
+        assert_eq!(rounded(&[0, 0], 0), [0, 0]);
+        assert_eq!(rounded(&[], 0), [0_u64; 0]);
+        assert_eq!(rounded(&[u64::MAX], 0), [u64::MAX / 1000 * 1000 + 1000 - u64::MAX % 1000]);
+    }
+
+    #[test]
+    fn classes_that_differ_by_a_factor_round_in_the_same_way() {
+        let slow = [123_456_789, 98_765, 55_555_555, 1_000_001];
+        let fast = slow.map(|time| time * 3 / 7);
+        let ratios = |times: &[u64]| times.iter().map(|time| time / gcd_of(times)).collect::<Vec<u64>>();
+        assert_eq!(ratios(&rounded(&slow, 0)), ratios(&rounded(&fast, 0)));
+    }
+
+    fn gcd_of(times: &[u64]) -> u64 {
+        times.iter().fold(0, |mut a, &b| {
+            let mut b = b;
+            while b > 0 {
+                (a, b) = (b, a % b);
+            }
+            a
+        })
     }
 }

@@ -4,10 +4,10 @@
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
 //! and those that are not yield better plans. In between, the devices' time alone is levelled ([`Levelling`]) and searched
-//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. HiGHS packs for a while,
-//! too, if that stays open. From the best plan and from what is packed best, loads are made even within what links carry
-//! ([`Sharing`]). Where all devices share one medium, what they must be sent refutes thresholds, and prices lead to plans
-//! ([`Carving`]). Every round has twice the effort of the one before.
+//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. From the best
+//! plan and from what is packed best, loads are made even within what links carry ([`Sharing`]). Where all devices share one
+//! medium, what they must be sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round has twice the effort
+//! of the one before.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ use divvy_core::outcome::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_solver::{Options, version};
 
 use crate::period::placement::{
     Carving, Conflicts, Found, Levelling, Packing, Rest, Sharing, Sweeps, Tables, United, anneal, polish,
@@ -35,13 +34,13 @@ const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
 /// Entries of tables for levelling that take about as long as a node.
 const ENTRIES_PER_NODE: u64 = 100_000;
+/// How much less is levelled from what kinds of devices share out, where that led to nothing the last time.
+const LESS_BY_KINDS: u64 = 8;
 /// Tries of sharing units out between two devices for each contradiction, where nodes are limited. Else it takes this
 /// part of the time of annealing and packing, from the best plan and again from what is packed best, but not less than that.
 const TRIES_PER_CONFLICT: u64 = 4;
 const SHARING: u32 = 4;
 const SHORTEST: Duration = Duration::from_millis(10);
-/// HiGHS packs for a while if so much time is left.
-const WORTHWHILE: Duration = Duration::from_secs(15);
 /// Where between bound and plan shares are put together; how much more is carved where that led to something, and how
 /// much less where not.
 const DIVES: [f64; 2] = [0.9, 0.5];
@@ -86,8 +85,8 @@ impl Planner for ConflictDriven {
             weights,
             packing: None,
             least_packed: None,
-            is_programmed: false,
             levelling: None,
+            kinds_help: true,
             sharing: Sharing::new(Rng::new(rng.next_u64())),
             carving,
             carving_helps: true,
@@ -106,7 +105,6 @@ impl Planner for ConflictDriven {
             search.improve(run, MOVES_PER_CONFLICT * effort);
             search.pack(run, NODES_PER_CONFLICT * effort);
             let time = (begun.elapsed() / SHARING).max(SHORTEST);
-            search.solve_packing(run);
             search.share(run, TRIES_PER_CONFLICT * effort, time);
             if run.is_solved() {
                 break;
@@ -130,9 +128,9 @@ struct Search<'p> {
     /// The problem without links, as it was packed last, and the best placement that is known of it.
     packing: Option<Packing>,
     least_packed: Option<(u64, Vec<u8>)>,
-    /// Whether it was handed to HiGHS.
-    is_programmed: bool,
     levelling: Option<Levelling>,
+    /// Whether taking devices of a kind as one led to anything the last time.
+    kinds_help: bool,
     sharing: Sharing,
     /// Where one medium is on all ways.
     carving: Option<Carving<'p>>,
@@ -197,6 +195,14 @@ impl<'p> Search<'p> {
             }
             let Some(mut packing) = self.packing_within(run, limit) else { break };
             let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
+            if round == 0 {
+                self.share_by_kinds(run, &packing, nodes);
+                limit = self.below_packed(run);
+                if run.outcome().lower_bound().is_some_and(|low| limit < low.0) {
+                    self.packing = Some(packing);
+                    break;
+                }
+            }
             let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
             let budget = run.budget;
             let packed =
@@ -227,38 +233,16 @@ impl<'p> Search<'p> {
         value.min(packed).saturating_sub(1)
     }
 
-    /// Hands the packing to HiGHS once, where it is what is left to decide and there is time for it.
-    fn solve_packing(&mut self, run: &mut Run<'_>) {
-        let budget = run.budget;
-        let passed = budget.start.elapsed();
-        let left = budget.time.saturating_sub(passed);
-        let plan = run.outcome().best.as_ref();
-        let Some((value, device_of)) =
-            plan.and_then(|(plan, score)| Some((score.value.0, Tables::placement(plan)?)))
-        else {
-            return;
-        };
-        let packed = self.least_packed.clone().filter(|(least, _)| *least < value);
-        let (least, device_of) = packed.unwrap_or((value, device_of));
-        // What links cost beyond the packing is no matter of the packing.
-        let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-        let is_at_stake = low < least && value - least <= least - low;
-        let is_time = left >= WORTHWHILE && 3 * passed >= left;
-        if self.is_programmed || budget.nodes.is_some() || !is_at_stake || !is_time {
-            return;
+    /// Takes devices of a kind as one, which bounds all placements, and begins to level from what that leads to.
+    fn share_by_kinds(&mut self, run: &mut Run<'_>, packing: &Packing, nodes: u64) {
+        let high = self.below_packed(run);
+        let Some(shared) = packing.by_kinds(high, &mut self.rng) else { return };
+        run.attest("packing", Time(shared.bound), "divvy packing search".to_owned());
+        if let Some(device_of) = shared.device_of {
+            self.levelling = Some(Levelling::new(device_of, Rng::new(self.rng.next_u64())));
+            let nodes = if self.kinds_help { nodes } else { nodes / LESS_BY_KINDS };
+            self.kinds_help = self.level(run, packing, nodes);
         }
-        self.is_programmed = true;
-        let Some(packing) = self.packing_within(run, least) else { return };
-        let options = Options { time: left * 2 / 3, threads: 1, seed: budget.seed, ..Options::default() };
-        let mut placements: Vec<(u64, Vec<u8>)> = Vec::new();
-        let bound = packing.solve(least, &device_of, &options, &mut || budget.is_spent(), &mut |most, at| {
-            placements.push((most, at.to_vec()));
-        });
-        self.packing = Some(packing);
-        bound
-            .into_iter()
-            .for_each(|bound| run.attest("packing", Time(bound), format!("HiGHS {}", version())));
-        self.offer_packed(run, placements);
     }
 
     /// Makes the devices' loads even. Whether that led to anything better.

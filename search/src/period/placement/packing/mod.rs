@@ -13,9 +13,9 @@
 //! Times are counted in the largest step that all are multiples of, and so loads are whole numbers, which `f64` holds
 //! exactly; bounds are rounded and given a margin.
 
+mod kinds;
 mod levelling;
 mod levels;
-mod program;
 mod relaxation;
 
 use super::tables::{NEVER, Tables};
