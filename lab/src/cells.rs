@@ -25,6 +25,7 @@ use divvy_io::{file, import, onnx, presets};
 use divvy_search::{Baseline, Request, processor_seconds, solve};
 use serde::{Deserialize, Serialize};
 
+use crate::edge::unlike::UnlikeDevices;
 use crate::sortinghat::runs;
 
 /// Seed of everything random inside a method.
@@ -66,6 +67,15 @@ pub enum Instance {
     Regal(RegalOptions, u32),
     /// A stream of the edge paper's YOLOv2 over networked devices.
     Edge(EdgeNetwork),
+    /// A stream of a model file over unlike devices.
+    Unlike {
+        /// Where it is.
+        path: PathBuf,
+        /// SHA-256 of the file.
+        sha256: String,
+        /// The devices.
+        network: UnlikeDevices,
+    },
     /// A generated GPT on servers like those of `gpt3-6-nodes`.
     Cluster(ClusterNetwork),
     /// Another instance, so many inputs at once.
@@ -218,6 +228,7 @@ impl Instance {
             Instance::Edge(o) => {
                 format!("edge rates {:?} link {} splits {:?}", o.rates, o.link, o.max_splits)
             }
+            Instance::Unlike { sha256, network, .. } => format!("file {sha256} streamed over {network:?}"),
             Instance::Cluster(o) => format!(
                 "gpt {} layers {:?} tokens {} nodes {} gpus only {}",
                 o.name, o.layers, o.tokens, o.nodes, o.gpus_only
@@ -251,6 +262,10 @@ impl Instance {
                 let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
                 format!("{name} in {stages} stages")
             }
+            Instance::Unlike { path, network, .. } => {
+                let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+                format!("{name} on {} unlike devices, {}", network.count(), network.joined.name())
+            }
             Instance::Cluster(o) => format!("generated {} on {} nodes", o.name, o.nodes),
             Instance::Batch(instance, inputs) => format!("{}, {inputs} inputs", instance.label()),
         }
@@ -267,6 +282,9 @@ impl Instance {
             let objective = Objective::Latency { links: LinkUse::Delay };
             return assemble(spec, network.hardware()?, objective);
         }
+        if let Instance::Unlike { path, network, .. } = self {
+            return assemble(read(path)?, network.hardware(&presets::catalogue()), Objective::Stream);
+        }
         let (spec, hardware) = match self {
             Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
             Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
@@ -280,7 +298,9 @@ impl Instance {
                 (yolov2(&options).map_err(plain)?, None)
             }
             Instance::Staged { path, .. } => (read(path)?, None),
-            Instance::Cluster(_) | Instance::Batch(..) => unreachable!("they are put together above"),
+            Instance::Cluster(_) | Instance::Batch(..) | Instance::Unlike { .. } => {
+                unreachable!("they are put together above")
+            }
         };
         let objective = match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },

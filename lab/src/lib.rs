@@ -25,6 +25,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, LaneUse, Moment, Work};
+pub use edge::unlike::{Joined, UnlikeDevices};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
@@ -142,6 +143,7 @@ pub const EXPERIMENTS: &[&dyn Experiment] = &[
     &sortinghat::topology::Figure10,
     &sortinghat::ablations::Ablations,
     &real_models::RealModels,
+    &edge::unlike::Unlike,
     &growth::Growth,
     &batch_growth::BatchGrowth,
     &pipeline_growth::PipelineGrowth,

@@ -10,6 +10,7 @@ use divvy_io::import::{Imported, import};
 use divvy_io::onnx::load::looks_like_onnx;
 
 use crate::cells::Instance;
+use crate::edge::unlike::UnlikeDevices;
 
 /// What a model is, as far as experiments choose by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,11 @@ impl Model {
     /// The first request to the model on built-in hardware, so many percent of its weights being there.
     pub(crate) fn cold_start(&self, hardware: &'static str, resident: u32) -> Instance {
         Instance::ColdStart { path: self.path.clone(), sha256: self.sha256.clone(), hardware, resident }
+    }
+
+    /// A stream of the model over unlike devices.
+    pub(crate) fn streamed_over(&self, network: UnlikeDevices) -> Instance {
+        Instance::Unlike { path: self.path.clone(), sha256: self.sha256.clone(), network }
     }
 
     /// A pipeline of the model.

@@ -7,6 +7,7 @@ pub(crate) mod figure5;
 pub(crate) mod figure6;
 pub(crate) mod figure8;
 pub(crate) mod table2;
+pub(crate) mod unlike;
 
 use crate::cells::{Cell, EdgeNetwork, Figures, Instance, Work};
 use crate::markdown::number;

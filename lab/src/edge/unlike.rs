@@ -1,0 +1,195 @@
+//! Our own table: vision networks as streams over four and eight unlike devices, whose links are slow, fast, mixed or one
+//! Wi-Fi channel; splits are not limited.
+
+use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};
+use divvy_core::rng::Rng;
+
+use super::{MEGA, is_optimal, quick, remarks, speedup};
+use crate::cells::{Cell, Figures, Work};
+use crate::markdown::{Notes, Page, Table, factor, percent, seconds};
+use crate::models::{Kind, Model};
+use crate::{Experiment, Mode, Results, Settings};
+
+pub(crate) struct Unlike;
+
+/// Built-in classes, and processors of other rates in GFLOP/s that join where there are eight devices.
+const CLASSES: [&str; 4] = ["jetson-tx2-gpu", "jetson-nano-gpu", "raspberry-pi-4", "jetson-nano-cpu"];
+const MORE_RATES: [u64; 4] = [22, 10, 7, 3];
+const RATES: [u64; 3] = [10 * MEGA, 100 * MEGA, 1400 * MEGA];
+const MIXED_SEED: u64 = 7;
+
+/// What joins the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// A link of so many bytes per second for every pair.
+    Each(u64),
+    /// A link of one of three rates for every pair, by chance.
+    Mixed,
+    /// One half-duplex channel of so many bytes per second for all.
+    Channel(u64),
+}
+
+const ALL_JOINED: [Joined; 5] = [
+    Joined::Each(RATES[0]),
+    Joined::Each(RATES[1]),
+    Joined::Each(RATES[2]),
+    Joined::Mixed,
+    Joined::Channel(RATES[0]),
+];
+
+impl Joined {
+    pub(crate) fn name(self) -> String {
+        match self {
+            Joined::Each(rate) => format!("{} MB/s", rate / MEGA),
+            Joined::Mixed => "mixed".to_owned(),
+            Joined::Channel(rate) => format!("one channel of {} MB/s", rate / MEGA),
+        }
+    }
+}
+
+/// Unlike devices at the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnlikeDevices {
+    /// Whether there are eight of them, not four.
+    pub are_eight: bool,
+    /// What joins them.
+    pub joined: Joined,
+}
+
+impl UnlikeDevices {
+    pub(crate) fn count(self) -> usize {
+        if self.are_eight { 8 } else { 4 }
+    }
+
+    pub(crate) fn hardware(self, catalogue: &[ClassSpec]) -> HardwareSpec {
+        let known = CLASSES.iter().filter_map(|name| catalogue.iter().find(|class| class.name == *name));
+        let more = MORE_RATES.map(|rate| ClassSpec {
+            name: format!("processor-{rate}"),
+            kind: DeviceKind::Cpu,
+            peak: [("fp32".to_owned(), rate * 1000 * MEGA)].into(),
+            ..ClassSpec::default()
+        });
+        let classes: Vec<ClassSpec> = known.cloned().chain(more).take(self.count()).collect();
+        let name = |i: usize| format!("d{}", i + 1);
+        let devices = classes.iter().enumerate().map(|(i, class)| DeviceSpec {
+            name: name(i),
+            class: class.name.clone(),
+            ..DeviceSpec::default()
+        });
+        let mut rng = Rng::new(MIXED_SEED);
+        let mut links = Vec::new();
+        for i in 0..classes.len() {
+            for j in i + 1..classes.len() {
+                let bandwidth = match self.joined {
+                    Joined::Each(rate) | Joined::Channel(rate) => rate,
+                    Joined::Mixed => *rng.pick(&RATES),
+                };
+                let bus = matches!(self.joined, Joined::Channel(_)).then(|| "channel".to_owned());
+                let half_duplex = bus.is_some();
+                let between = [name(i), name(j)];
+                links.push(LinkSpec { between, bandwidth, half_duplex, bus, ..LinkSpec::default() });
+            }
+        }
+        let bus = match self.joined {
+            Joined::Channel(bandwidth) => {
+                let name = "channel".to_owned();
+                Some(BusSpec { name, bandwidth, half_duplex: true, ..BusSpec::default() })
+            }
+            _ => None,
+        };
+        HardwareSpec {
+            name: format!("{} unlike devices, {}", self.count(), self.joined.name()),
+            devices: devices.collect(),
+            buses: bus.into_iter().collect(),
+            links,
+            classes,
+            ..HardwareSpec::default()
+        }
+    }
+}
+
+fn rows(settings: &Settings) -> Vec<(&Model, UnlikeDevices)> {
+    let models = settings.models.iter().filter(|model| matches!(model.kind, Kind::Vision | Kind::Onnx));
+    let sizes = move |model| [false, true].map(move |are_eight| (model, are_eight));
+    let networks =
+        |(model, are_eight)| ALL_JOINED.map(move |joined| (model, UnlikeDevices { are_eight, joined }));
+    models.flat_map(sizes).flat_map(networks).collect()
+}
+
+fn cell((model, network): (&Model, UnlikeDevices), settings: &Settings) -> Cell {
+    let limit = settings.limit(10, 60);
+    Cell { instance: model.streamed_over(network), work: Work::Plan("auto"), limit }
+}
+
+impl Experiment for Unlike {
+    fn name(&self) -> &'static str {
+        "edge-unlike"
+    }
+
+    fn paper(&self) -> &'static str {
+        "Ours, no paper"
+    }
+
+    fn about(&self) -> &'static str {
+        "Vision networks as streams over 4 and 8 unlike devices, splits not limited: period, bound and gap of auto"
+    }
+
+    fn duration(&self, mode: Mode) -> &'static str {
+        quick(mode, "2 min", "6 min")
+    }
+
+    fn cells(&self, settings: &Settings) -> Vec<Cell> {
+        rows(settings).into_iter().map(|row| cell(row, settings)).collect()
+    }
+
+    fn page(&self, settings: &Settings, results: &Results) -> Page {
+        let mut table = Table::new(
+            "Periods in ms. The last column is when it was proved that nothing is better, or when the limit ended the run.",
+            &["model", "devices", "links", "one device", "auto", "speed-up", "bound", "gap", "ended after"],
+        );
+        let mut notes = Notes::default();
+        let mut gaps = Vec::new();
+        let mut optimal = 0;
+        let rows = rows(settings);
+        for &row in &rows {
+            let figures = results.of(&cell(row, settings));
+            let gap = figures.and_then(Figures::gap);
+            gaps.extend(gap);
+            optimal += usize::from(is_optimal(figures));
+            let (model, network) = row;
+            table.row(vec![
+                format!("{}{}", model.name, if model.kind == Kind::Onnx { ".onnx" } else { "" }),
+                network.count().to_string(),
+                network.joined.name(),
+                notes.milliseconds(figures, |f| f.one_device_ps),
+                notes.milliseconds(figures, |f| f.value_ps),
+                factor(speedup(figures)),
+                notes.milliseconds(figures, |f| f.bound_ps),
+                percent(gap),
+                seconds(figures.map(|figures| figures.seconds)),
+            ]);
+        }
+        let average = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
+        let worst = gaps.iter().copied().fold(0.0, f64::max);
+        let mut differs = vec![
+            format!(
+                "Proved optimal, to the picosecond: {optimal} of {} runs. Gap: {} on average, {} at most.",
+                rows.len(),
+                percent(Some(average)),
+                percent(Some(worst))
+            ),
+            format!(
+                "Devices: {}; where there are eight, also processors of {MORE_RATES:?} GFLOP/s. Every pair has a link of its own, \
+                 but where all share one half-duplex channel. Mixed links have 10 MB/s, 100 MB/s or 1.4 GB/s, by seed.",
+                CLASSES.join(", ")
+            ),
+            "Op times are measured on an H200 and on 16 cores of a processor and scaled to the devices, those of ONNX models \
+             estimated; ONNX models have fused ops, the others are planned op by op."
+                .to_owned(),
+        ];
+        differs.extend(remarks(self.cells(settings).iter().map(|cell| results.of(cell))));
+        differs.extend(notes.lines());
+        let limits = format!("{:?} a run", settings.limit(10, 60));
+        Page { tables: vec![table], pictures: Vec::new(), limits, differs }
+    }
+}
