@@ -333,9 +333,9 @@ mod tests {
     fn times_that_were_not_measured_are_multiples_of_a_thousandth_of_their_average() {
         // The average of what takes time is 33 000: nothing that takes time becomes free, nothing stays nothing.
         assert_eq!(rounded(&[98_980, 7, 0, 13, 0, 0, 0], 0), [98_967, 33, 0, 33, 0, 0, 0]);
-        // An average of 20 000 beyond a launch of 1 010.
-        assert_eq!(rounded(&[11_020, 31_000], 1_010), [11_020, 31_000]);
-        assert_eq!(rounded(&[11_025, 30_995], 1_005), [11_020, 31_000]);
+        // An average of 20 000 beyond the launch, which is rounded by itself.
+        assert_eq!(rounded(&[11_003, 30_997], 1_000), [11_000, 31_000]);
+        assert_eq!(rounded(&[11_015, 31_009], 1_012), [11_020, 31_020]);
         // Too short for any digit to be dropped, or nothing at all.
         assert_eq!(rounded(&[101, 998], 0), [101, 998]);
         assert_eq!(rounded(&[0, 0], 0), [0, 0]);
