@@ -195,8 +195,14 @@ fn malformed(case: &Case) -> Vec<Evidence> {
 
 /// Chains that are none, and branches that are not between two of their ops.
 fn malformed_courses(model: &Model) -> Vec<Evidence> {
-    let plain = |op: u32| Stage { op: OpId(op), branches: Vec::new(), shares: Vec::new() };
-    let with = |op: u32, branches: Vec<Vec<OpId>>, shares: Vec<u64>| Stage { op: OpId(op), branches, shares };
+    let plain =
+        |op: u32| Stage { op: OpId(op), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
+    let with = |op: u32, branches: Vec<Vec<OpId>>, shares: Vec<u64>| Stage {
+        op: OpId(op),
+        branches,
+        shares,
+        weights: Vec::new(),
+    };
     let course = |stages, limit, width| Evidence::Passages { stages, limit_ps: Time(limit), width };
     let mut all = vec![
         course(Vec::new(), 100, 10),
@@ -223,6 +229,13 @@ fn malformed_courses(model: &Model) -> Vec<Evidence> {
         all.push(course(stages(vec![0; model.devices]), 100, 10));
         all.push(course(stages(vec![1; model.devices + 1]), 100, 10));
         all.push(course(stages(vec![u64::MAX; model.devices]), 100, 10));
+        let by_parts = |weights| {
+            let stage = Stage { weights, ..with(chain[2].0, vec![vec![chain[1]]], Vec::new()) };
+            vec![plain(chain[0].0), stage]
+        };
+        all.push(course(by_parts(vec![vec![0; model.devices]]), 100, 10));
+        all.push(course(by_parts(vec![vec![1; model.devices], vec![1; model.devices + 1]]), 100, 10));
+        all.push(course(by_parts(vec![vec![1; model.devices]; 3]), 100, 10));
         // What lies before the chain does not lie between its ops.
         let before = vec![vec![chain[0]]];
         let stage = with(chain[2].0, before, vec![1; model.devices]);

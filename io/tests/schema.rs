@@ -261,8 +261,13 @@ fn every_evidence() -> Vec<Certificate> {
         },
         Evidence::Passages {
             stages: vec![
-                Stage { op: OpId(0), branches: Vec::new(), shares: Vec::new() },
-                Stage { op: OpId(3), branches: vec![vec![OpId(1)], vec![OpId(2)]], shares: vec![1, 2] },
+                Stage { op: OpId(0), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() },
+                Stage {
+                    op: OpId(3),
+                    branches: vec![vec![OpId(1)], vec![OpId(2)]],
+                    shares: vec![1, 2],
+                    weights: vec![vec![0, 1]],
+                },
             ],
             limit_ps: Time(7),
             width: 20,

@@ -100,8 +100,10 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
         } else {
             branches.clear();
         }
-        let shares = (0..model.devices).map(|_| rng.between(0, 3)).collect();
-        stages.push(Stage { op, branches, shares });
+        let list = |rng: &mut Rng| (0..model.devices).map(|_| rng.between(0, 3)).collect::<Vec<u64>>();
+        let (shares, lists) = (list(rng), rng.below(4).saturating_sub(1));
+        let weights = (0..lists).map(|_| list(rng)).collect();
+        stages.push(Stage { op, branches, shares, weights });
     }
     let most = *rng.pick(&[40, 400, 1 << 40]);
     let limit_ps = Time(rng.between(1, most));

@@ -155,7 +155,7 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
 }
 
 fn plain_stage(op: OpId) -> Stage {
-    Stage { op, branches: Vec::new(), shares: Vec::new() }
+    Stage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() }
 }
 
 /// A chain from the first op along first successors.

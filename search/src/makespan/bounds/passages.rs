@@ -4,7 +4,8 @@
 //! longest path with all inputs on the fastest device. Ops beside it lie in windows, from the last op of the chain that
 //! leads to them to the first that they lead to; windows that overlap are united. Within a window the ops are covered by
 //! chains, the longest first. How much the work of devices counts is set by how fast they are, then moved by factors, one
-//! device at a time. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped
+//! device at a time. Or the work of the fastest device alone counts, for each part of what the ops around a window have:
+//! of the two, what proves more at first is followed further. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped
 //! early makes the search quick.
 
 use std::time::Duration;
@@ -22,6 +23,8 @@ use crate::run::Run;
 const WIDTHS: [u32; 3] = [128, 512, 2048];
 /// The shares of the time left that the first try takes, and all of it; the rest is for bounds behind it.
 const TIME_SHARES: [f64; 2] = [0.1, 0.35];
+/// The share of the time left by the end of which work is counted by parts for the first time.
+const PARTS_SHARE: f64 = 0.2;
 /// Where the first try proves less than this part of what is known, there will be nothing to gain.
 const LEAST_PROMISE: f64 = 0.95;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
@@ -83,11 +86,21 @@ impl Bound for Passages {
             return;
         }
         patience.until = all;
+        let mut stages = network.stages(&factors);
         if network.has_branches() {
-            self.move_shares(run, &argument, &network, &mut factors, reached, &mut patience);
+            patience.until = used + left.mul_f64(PARTS_SHARE);
+            let by_parts = network.stages_by_parts();
+            let parts = self.rise(run, &argument, &by_parts, WIDTHS[0], &mut patience);
+            patience.until = all;
+            stages = if parts > reached {
+                by_parts
+            } else {
+                self.move_shares(run, &argument, &network, &mut factors, reached, &mut patience);
+                network.stages(&factors)
+            };
         }
         for &width in &WIDTHS[1..] {
-            self.rise(run, &argument, &network.stages(&factors), width, &mut patience);
+            self.rise(run, &argument, &stages, width, &mut patience);
         }
     }
 }
@@ -185,6 +198,8 @@ struct Network {
     windows: Vec<Window>,
     /// All ops one after the other, all inputs on the fastest device.
     alone: u64,
+    /// One for the fastest device, none for the others.
+    fastest: Vec<u64>,
 }
 
 impl Network {
@@ -256,11 +271,22 @@ impl Network {
             chain,
             windows,
             alone: weights.iter().fold(0, |sum, &time| sum.saturating_add(time)),
+            fastest: devices.iter().map(|&device| u64::from(device == fastest)).collect(),
         })
     }
 
     fn has_branches(&self) -> bool {
         !self.windows.is_empty()
+    }
+
+    /// The stages, with the work of the fastest device between parts.
+    fn stages_by_parts(&self) -> Vec<Stage> {
+        let mut stages = self.stages(&vec![1.0; self.fastest.len()]);
+        for stage in stages.iter_mut().filter(|stage| !stage.branches.is_empty()) {
+            stage.shares.clear();
+            stage.weights.push(self.fastest.clone());
+        }
+        stages
     }
 
     /// The stages, devices counted by how fast they are and by factors.
@@ -269,8 +295,8 @@ impl Network {
         let mut place = 0;
         while place < self.chain.len() {
             let window = self.windows.iter().find(|window| window.to == place && place > 0);
-            let mut stage =
-                Stage { op: OpId::new(self.chain[place]), branches: Vec::new(), shares: Vec::new() };
+            let op = OpId::new(self.chain[place]);
+            let mut stage = Stage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
             if let Some(window) = window {
                 let ids = |branch: &Vec<usize>| branch.iter().map(|&op| OpId::new(op)).collect();
                 stage.branches = window.branches.iter().map(ids).collect();

@@ -10,11 +10,11 @@ const FINEST: u32 = 14;
 
 /// Keeps what is not worse than another in every respect, and no more than so many: if there are more, they are rounded down
 /// until there are not.
-pub(super) fn thin(front: &mut Vec<Moments>, width: usize, limit: u64) {
+pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: usize, limit: u64) {
     let mut grid = (limit >> FINEST).max(1);
     loop {
         front.sort_unstable();
-        let mut kept: Vec<Moments> = Vec::new();
+        let mut kept: Vec<[u64; PLACES]> = Vec::new();
         for &new in front.iter() {
             if !kept.iter().any(|known| known.iter().zip(&new).all(|(a, b)| a <= b)) {
                 kept.push(new);

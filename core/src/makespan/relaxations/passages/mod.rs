@@ -14,12 +14,17 @@
 //! the later op starts, not which of them it is: that moment is kept beside the others until a single batch puts all inputs
 //! together.
 //!
+//! With [`Stage::weights`] that work is counted for every two parts of the two ops by itself (`parts`), which tells of each batch
+//! of the later op when it starts.
+//!
 //! What certainly ends no earlier than a limit is dropped on the way, so no more than the limit is proved. Two estimates, both
 //! worked out backward, tell: the longest way of some input of each batch, and the mean over all inputs of their ways.
 //! All in integers; every rounding is down.
 
 mod front;
+mod heads;
 mod moves;
+mod parts;
 mod search;
 mod tails;
 
@@ -28,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use self::front::Moments;
 pub use self::moves::MOST_DEVICES;
 use self::moves::{Handed, MOST_GROUPS, Moves, Sharing};
+use self::parts::Goal;
 use self::search::Search;
 use self::tails::Tail;
 use super::divisions::{divisor, reached};
@@ -49,6 +55,16 @@ pub struct Stage {
     /// How much the work of each device in branches counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<u64>,
+    /// In place of shares, one list or a few of them: work is then counted for each part of what the two ops have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<Vec<u64>>,
+}
+
+impl Stage {
+    /// The lists of shares, of which there is at least one.
+    fn lists(&self) -> &[Vec<u64>] {
+        if self.weights.is_empty() { std::slice::from_ref(&self.shares) } else { &self.weights }
+    }
 }
 
 /// The stages, and how they are followed.
@@ -68,6 +84,8 @@ const NEVER: u64 = 1 << 62;
 const MOST_TIME: u64 = 1 << 60;
 /// Shares are at most this.
 const MOST_SHARE: u64 = 1 << 16;
+/// The most lists of shares of a stage.
+const MOST_LISTS: usize = 2;
 /// The most that are kept for a sharing.
 const MOST_WIDTH: u32 = 1 << 12;
 
@@ -111,7 +129,10 @@ impl<'a> Passages<'a> {
         let last = links.last().map_or(&first, |link| &link.node);
         let mut tail = self.tail_of_last(last);
         let mut tails: Vec<Tail> = Vec::new();
-        let mut branch_tails: Vec<Vec<Vec<Tail>>> = Vec::new();
+        let mut branch_tails: Vec<Ahead> = Vec::new();
+        let mut search = Search::new(self, course.limit_ps.0, course.width as usize, stop);
+        let heads =
+            if links.iter().any(|link| link.is_by_parts) { self.heads(&first, &links) } else { Vec::new() };
         for (number, link) in links.iter().enumerate().rev() {
             let before = if number == 0 { &first } else { &links[number - 1].node };
             let branches: Vec<Vec<Tail>> =
@@ -124,14 +145,21 @@ impl<'a> Passages<'a> {
             }
             let Some(mut earlier) = earlier else { return Err("a stage has no branches".to_owned()) };
             if link.branches.len() > 1 {
-                earlier = earlier.later(&self.tail_across(before, link, &tail));
+                for shares in &link.weights {
+                    earlier = earlier.later(&self.tail_across(before, link, shares, &tail));
+                }
             }
-            branch_tails.push(branches);
+            branch_tails.push(if link.is_by_parts {
+                let goals = self.goals(link, &tail);
+                search.lengthen(&mut earlier, before, &heads[number], link, &goals)?;
+                Ahead::Goals(goals)
+            } else {
+                Ahead::Branches(branches)
+            });
             tails.push(std::mem::replace(&mut tail, earlier));
         }
         tails.reverse();
         branch_tails.reverse();
-        let mut search = Search::new(self, course.limit_ps.0, course.width as usize, stop);
         let mut fronts: Vec<Vec<Moments>> = vec![Vec::new(); self.moves.sharings.len()];
         for (sharing, front) in fronts.iter_mut().enumerate() {
             if first.times[sharing].is_some() {
@@ -139,8 +167,11 @@ impl<'a> Passages<'a> {
             }
         }
         let mut node = &first;
-        for ((link, tail), inner) in links.iter().zip(&tails).zip(&branch_tails) {
-            fronts = search.pass(node, &fronts, link, tail, inner)?;
+        for ((link, tail), ahead) in links.iter().zip(&tails).zip(&branch_tails) {
+            fronts = match ahead {
+                Ahead::Branches(inner) => search.pass(node, &fronts, link, tail, inner)?,
+                Ahead::Goals(goals) => search.pass_by_parts(node, &fronts, link, tail, goals)?,
+            };
             node = &link.node;
         }
         let end = self.tail_of_last(node);
@@ -191,11 +222,14 @@ impl<'a> Passages<'a> {
             if let Some(op) = branches.iter().flatten().find(|op| !is_between(op)) {
                 return Err(format!("`{}` is not between the ops of two stages", graph.op_name(*op)));
             }
-            let is_share = |&share: &u64| share <= MOST_SHARE;
-            let is_some = stage.shares.iter().any(|&share| share > 0);
-            if stage.shares.len() != devices || !stage.shares.iter().all(is_share) || !is_some {
+            let is_list = |shares: &Vec<u64>| {
+                let is_share = |&share: &u64| share <= MOST_SHARE;
+                let is_some = shares.iter().any(|&share| share > 0);
+                shares.len() == devices && shares.iter().all(is_share) && is_some
+            };
+            if !stage.lists().iter().all(is_list) || stage.lists().len() > MOST_LISTS {
                 return Err(format!(
-                    "branches need one share up to {MOST_SHARE} for each of {devices} devices"
+                    "branches need one share up to {MOST_SHARE} for each of {devices} devices, {MOST_LISTS} lists at most"
                 ));
             }
         }
@@ -214,11 +248,15 @@ impl<'a> Passages<'a> {
                 delays: ops.windows(2).map(|pair| self.delays(pair[0], pair[1])).collect(),
             });
         }
-        let mut shares = [0; MOST_DEVICES];
-        if has_ops {
-            shares.iter_mut().zip(&stage.shares).for_each(|(share, &given)| *share = given);
-        }
-        Ok(Link { branches: built, shares, node: self.node(stage.op) })
+        let filled = |given: &Vec<u64>| {
+            let mut shares = [0; MOST_DEVICES];
+            shares.iter_mut().zip(given).for_each(|(share, &given)| *share = given);
+            shares
+        };
+        let weights: Vec<Shares> =
+            if has_ops { stage.lists().iter().map(filled).collect() } else { vec![[0; MOST_DEVICES]] };
+        let is_by_parts = has_ops && !stage.weights.is_empty();
+        Ok(Link { branches: built, weights, is_by_parts, node: self.node(stage.op) })
     }
 
     fn node(&self, op: OpId) -> Node {
@@ -306,8 +344,22 @@ struct Branch {
 /// What lies between the op of a stage and the next one, and that one.
 struct Link {
     branches: Vec<Branch>,
-    shares: [u64; MOST_DEVICES],
+    /// At least one list.
+    weights: Vec<Shares>,
+    /// Whether work is counted for every two parts by itself.
+    is_by_parts: bool,
     node: Node,
+}
+
+/// How much the work of each device counts.
+type Shares = [u64; MOST_DEVICES];
+
+/// Estimates within what lies between two stages.
+enum Ahead {
+    /// For each branch.
+    Branches(Vec<Vec<Tail>>),
+    /// For each sharing of the later op.
+    Goals(Vec<Goal>),
 }
 
 /// Inputs of a group: what all sizes that are part of a division are multiples of.

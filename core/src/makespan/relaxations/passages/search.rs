@@ -10,9 +10,9 @@ const MOST_STEPS: u64 = 1 << 30;
 
 /// A walk along the chain.
 pub(super) struct Search<'p, 's> {
-    passages: &'p Passages<'p>,
-    limit: u64,
-    width: usize,
+    pub(super) passages: &'p Passages<'p>,
+    pub(super) limit: u64,
+    pub(super) width: usize,
     steps: u64,
     stop: &'s mut dyn FnMut() -> bool,
 }
@@ -114,7 +114,8 @@ impl<'p, 's> Search<'p, 's> {
         inner: &[Tail],
     ) -> Result<Fronts, String> {
         let count = self.passages.moves.sharings.len();
-        let all_shares = link.shares.iter().sum::<u64>().max(1);
+        let shares = link.weights[0];
+        let all_shares = shares.iter().sum::<u64>().max(1);
         let mut fronts: Fronts = vec![Vec::new(); count];
         let mut begin = Moments::default();
         begin[..MOST_DEVICES].copy_from_slice(&ends);
@@ -126,7 +127,7 @@ impl<'p, 's> Search<'p, 's> {
             for (here, front) in fronts.iter().enumerate() {
                 let times = before.map_or(Some([0; MOST_DEVICES]), |node| node.times[here]);
                 let Some(times) = times else { continue };
-                let work = times.iter().zip(link.shares).map(|(&t, share)| u128::from(t) * u128::from(share));
+                let work = times.iter().zip(shares).map(|(&t, share)| u128::from(t) * u128::from(share));
                 // A mean of times is no longer than the longest of them.
                 let work = (work.sum::<u128>() / u128::from(all_shares)) as u64;
                 for moments in front {
@@ -172,7 +173,7 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// A single batch starts no earlier than the last one; where there are several, what they tell themselves need not be said.
-    fn settled(&self, sharing: usize, mut moments: Moments) -> Moments {
+    pub(super) fn settled(&self, sharing: usize, mut moments: Moments) -> Moments {
         let groups = &self.passages.moves.sharings[sharing];
         let latest = moments[MOST_DEVICES];
         let mut used = (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
@@ -185,17 +186,17 @@ impl<'p, 's> Search<'p, 's> {
         moments
     }
 
-    fn branch_width(&self) -> usize {
+    pub(super) fn branch_width(&self) -> usize {
         self.width.div_ceil(4)
     }
 
-    fn keep(&self, sharing: usize, moments: Moments, tail: &Tail, fronts: &mut Fronts) {
+    pub(super) fn keep(&self, sharing: usize, moments: Moments, tail: &Tail, fronts: &mut Fronts) {
         if self.passages.least(sharing, &moments, tail) < self.limit {
             fronts[sharing].push(moments);
         }
     }
 
-    fn count(&mut self) -> Result<(), String> {
+    pub(super) fn count(&mut self) -> Result<(), String> {
         self.steps += 1;
         if self.steps > MOST_STEPS || (self.steps.is_multiple_of(1 << 12) && (self.stop)()) {
             return Err("it takes too long to follow".to_owned());

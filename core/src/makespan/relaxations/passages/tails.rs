@@ -5,7 +5,7 @@
 //! the second that not all inputs can be on the fast ways. Each is the least over what may follow, so neither is too long.
 
 use super::moves::{MOST_DEVICES, Sharing};
-use super::{Branch, Delays, Link, Moments, NEVER, Node, Passages};
+use super::{Branch, Delays, Link, Moments, NEVER, Node, Passages, Shares};
 
 /// Estimates of what follows the start of an op, by sharing.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Passages<'_> {
     }
 
     /// The sum over all inputs of what each device's have.
-    fn sum(&self, sharing: &Sharing, each: &[u64]) -> u64 {
+    pub(super) fn sum(&self, sharing: &Sharing, each: &[u64]) -> u64 {
         let of_device = |(&groups, &each): (&u32, &u64)| u64::from(groups * self.grain) * each;
         sharing.iter().zip(each).map(of_device).sum()
     }
@@ -75,8 +75,8 @@ impl Passages<'_> {
 
     /// By the work of branches: a device runs the batches that an input is part of one after the other, so the mean over inputs
     /// of the time in between is at least the mean over them of that work, each op shared in the way that is best for it.
-    pub(super) fn tail_across(&self, node: &Node, link: &Link, next: &Tail) -> Tail {
-        let shares = u128::from(link.shares.iter().sum::<u64>().max(1));
+    pub(super) fn tail_across(&self, node: &Node, link: &Link, each: &Shares, next: &Tail) -> Tail {
+        let shares = u128::from(each.iter().sum::<u64>().max(1));
         // For each number of groups, the sum over them of their work.
         let mut work = vec![0u128; self.groups as usize + 1];
         for inner in link.branches.iter().flat_map(|branch| &branch.nodes) {
@@ -84,9 +84,7 @@ impl Passages<'_> {
             for (sharing, times) in self.moves.sharings.iter().zip(&inner.times) {
                 let Some(times) = times else { continue };
                 let mut costs: Vec<(u128, u32)> = (0..MOST_DEVICES)
-                    .map(|device| {
-                        (u128::from(link.shares[device]) * u128::from(times[device]), sharing[device])
-                    })
+                    .map(|device| (u128::from(each[device]) * u128::from(times[device]), sharing[device]))
                     .collect();
                 // So many groups cost least in the batches that cost least.
                 costs.sort_unstable();

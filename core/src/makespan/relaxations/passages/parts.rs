@@ -1,0 +1,350 @@
+//! Branches between two ops whose sharings are known: what devices run between a part of the one and a part of the other.
+//!
+//! A batch of so many groups that not all of them fit beside a part of the earlier op has an input of that part, so it starts
+//! after the part has ended. In the same way it ends before a part of the later op starts. A device runs all such batches
+//! one after the other, and so a mean of the work of devices passes between the two parts. Such works are added up along
+//! every branch, beside the moments, one for each size from which on batches count.
+//!
+//! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
+
+use super::front::{Moments, thin};
+use super::heads::Heads;
+use super::moves::{MOST_DEVICES, Sharing};
+use super::search::{Fronts, Search};
+use super::tails::Tail;
+use super::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages};
+
+/// Sizes from which on batches count: those of all pairs of parts, of which some are the same, and any size.
+const MOST_SIZES: usize = 6;
+const PLACES: usize = MOST_DEVICES + MOST_LISTS * MOST_SIZES;
+
+/// How many times the limit of a part rises, at most, from nothing to all that is left.
+const RISES_OF_ALL: u64 = 400;
+
+/// Moments as in [`Moments`], then works.
+type State = [u64; PLACES];
+
+/// One sharing of the later op, and the estimates that lead to it.
+pub(super) struct Goal {
+    sharing: usize,
+    /// As if there were no other sharing.
+    tail: Tail,
+    /// For each op of each branch.
+    inner: Vec<Vec<Tail>>,
+}
+
+/// Where a walk through branches begins.
+struct Entry {
+    sharing: usize,
+    ends: [u64; MOST_DEVICES],
+    /// What ends no earlier is dropped.
+    limit: u64,
+    /// Whether all ends are what they say, so that means over inputs tell something.
+    is_whole: bool,
+}
+
+/// From which sizes on batches count, for two sharings.
+struct Sizes {
+    /// In groups. The first one is 1.
+    least: Vec<u32>,
+    /// For each part of the earlier and of the later op, which of them.
+    of: [[usize; MOST_DEVICES]; MOST_DEVICES],
+}
+
+impl Sizes {
+    fn new(earlier: &Sharing, later: &Sharing, all: u32) -> Sizes {
+        let mut sizes = Sizes { least: vec![1], of: [[0; MOST_DEVICES]; MOST_DEVICES] };
+        for (row, &from) in sizes.of.iter_mut().zip(earlier) {
+            for (place, &to) in row.iter_mut().zip(later).filter(|(_, to)| from > 0 && **to > 0) {
+                let least = all - from.min(to) + 1;
+                *place = sizes.least.iter().position(|known| *known == least).unwrap_or(sizes.least.len());
+                if *place == sizes.least.len() {
+                    sizes.least.push(least);
+                }
+            }
+        }
+        sizes
+    }
+}
+
+fn used(sharing: &Sharing) -> impl Iterator<Item = usize> + '_ {
+    (0..MOST_DEVICES).filter(|&device| sharing[device] > 0)
+}
+
+impl Passages<'_> {
+    /// The sharings of the later op, one by one.
+    pub(super) fn goals(&self, link: &Link, tail: &Tail) -> Vec<Goal> {
+        let possible = (0..self.moves.sharings.len()).filter(|&sharing| tail.sums[sharing] < NEVER);
+        let goal = |sharing: usize| {
+            let mut only = Tail { ways: tail.ways.clone(), sums: vec![NEVER; tail.sums.len()] };
+            only.sums[sharing] = tail.sums[sharing];
+            let inner = link.branches.iter().map(|branch| self.branch_tails(branch, &only)).collect();
+            Goal { sharing, tail: only, inner }
+        };
+        possible.map(goal).collect()
+    }
+
+    /// The least finish behind some moments, by means over inputs too if these tell something.
+    fn finish(&self, sharing: usize, moments: &Moments, tail: &Tail, is_whole: bool) -> u64 {
+        if is_whole {
+            return self.least(sharing, moments, tail);
+        }
+        if tail.sums[sharing] == NEVER {
+            return NEVER;
+        }
+        let ways = &tail.ways[sharing];
+        let each = used(&self.moves.sharings[sharing]).map(|device| moments[device] + ways[device]);
+        let shortest = used(&self.moves.sharings[sharing]).map(|device| ways[device]).min().unwrap_or(0);
+        each.max().unwrap_or(0).max(moments[MOST_DEVICES] + shortest)
+    }
+}
+
+impl Search<'_, '_> {
+    /// From the moments of an op to those of the next one of the chain, through branches whose work is counted by parts.
+    pub(super) fn pass_by_parts(
+        &mut self,
+        node: &Node,
+        fronts: &Fronts,
+        link: &Link,
+        tail: &Tail,
+        goals: &[Goal],
+    ) -> Result<Fronts, String> {
+        let mut next: Fronts = vec![Vec::new(); fronts.len()];
+        for (sharing, front) in fronts.iter().enumerate() {
+            let groups = self.passages.moves.sharings[sharing];
+            let Some(times) = node.times[sharing] else { continue };
+            let shortest = used(&groups).map(|device| times[device]).min().unwrap_or(0);
+            for moments in front {
+                let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
+                let entry = Entry { sharing, ends, limit: self.limit, is_whole: true };
+                for goal in goals {
+                    for mut reached in self.cross(&entry, link, goal)? {
+                        let latest = moments[MOST_DEVICES] + shortest;
+                        reached[MOST_DEVICES] = reached[MOST_DEVICES].max(latest);
+                        self.keep(goal.sharing, self.settled(goal.sharing, reached), tail, &mut next);
+                    }
+                }
+            }
+        }
+        next.iter_mut().for_each(|front| thin(front, self.width, self.limit));
+        Ok(next)
+    }
+
+    /// Makes the estimates of an op longer by those of each of its parts alone.
+    pub(super) fn lengthen(
+        &mut self,
+        tail: &mut Tail,
+        node: &Node,
+        heads: &Heads,
+        link: &Link,
+        goals: &[Goal],
+    ) -> Result<(), String> {
+        let passages = self.passages;
+        // So late that nothing which begins with other parts comes near.
+        let late = MOST_TIME / passages.inputs;
+        for (sharing, groups) in passages.moves.sharings.iter().enumerate() {
+            let Some(times) = node.times[sharing].filter(|_| tail.sums[sharing] < NEVER) else { continue };
+            // A small part alone tells little.
+            let is_whole = used(groups).count() == 1;
+            for device in used(groups).filter(|&device| 2 * groups[device] >= passages.groups) {
+                let way = &mut tail.ways[sharing][device];
+                let head = passages.head(heads, sharing, device);
+                if head.saturating_add(*way) >= self.limit {
+                    continue;
+                }
+                let most = self.limit - head - times[device];
+                let mut ends = [0; MOST_DEVICES];
+                ends[device] = late;
+                // Below a low limit little is left to look at, so it rises until something is.
+                let mut known = *way - times[device];
+                let rise = (most / RISES_OF_ALL).max(1);
+                while known < most {
+                    let limit = late + (known + rise).min(most);
+                    let entry = Entry { sharing, ends, limit, is_whole };
+                    let mut least = limit;
+                    for goal in goals {
+                        for moments in self.cross(&entry, link, goal)? {
+                            least = least.min(passages.finish(goal.sharing, &moments, &goal.tail, is_whole));
+                        }
+                    }
+                    known = known.max(least.saturating_sub(late));
+                    if least < limit {
+                        break;
+                    }
+                }
+                *way = times[device] + known;
+                // All inputs are on the same way.
+                let sum = way.checked_mul(passages.inputs).filter(|sum| is_whole && *sum < MOST_TIME);
+                tail.sums[sharing] = tail.sums[sharing].max(sum.unwrap_or(0));
+            }
+        }
+        Ok(())
+    }
+
+    /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
+    fn cross(&mut self, entry: &Entry, link: &Link, goal: &Goal) -> Result<Vec<Moments>, String> {
+        let passages = self.passages;
+        let sharings = &passages.moves.sharings;
+        let sizes = Sizes::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
+        let mut fronts: Vec<Vec<State>> = Vec::with_capacity(link.branches.len());
+        // What the branches so far add to works at least.
+        let mut done: State = [0; PLACES];
+        for number in 0..link.branches.len() {
+            let front = self.follow_to(entry, link, number, goal, &sizes, &done)?;
+            if front.is_empty() {
+                return Ok(Vec::new());
+            }
+            for (work, done) in done.iter_mut().enumerate().skip(MOST_DEVICES) {
+                *done += front.iter().map(|state| state[work]).min().unwrap_or(0);
+            }
+            fronts.push(front);
+        }
+        // What branches add to works at least, from each one on.
+        let mut rest = vec![[0u64; PLACES]; fronts.len() + 1];
+        for (place, front) in fronts.iter().enumerate().rev() {
+            for work in MOST_DEVICES..PLACES {
+                let least = front.iter().map(|state| state[work]).min().unwrap_or(0);
+                rest[place][work] = rest[place + 1][work] + least;
+            }
+        }
+        let mut all: Vec<State> = vec![[0; PLACES]];
+        for (front, rest) in fronts.iter().zip(&rest[1..]) {
+            let mut united: Vec<State> = Vec::new();
+            for (a, b) in all.iter().flat_map(|a| front.iter().map(move |b| (a, b))) {
+                self.count()?;
+                let both: State =
+                    std::array::from_fn(|p| if p < MOST_DEVICES { a[p].max(b[p]) } else { a[p] + b[p] });
+                let with_rest: State = std::array::from_fn(|place| both[place] + rest[place]);
+                let moments = self.arrived(entry, goal, &sizes, &with_rest);
+                if passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit {
+                    united.push(both);
+                }
+            }
+            thin(&mut united, self.branch_width(), self.limit);
+            all = united;
+        }
+        Ok(all.iter().map(|state| self.arrived(entry, goal, &sizes, state)).collect())
+    }
+
+    /// The moments of the later op after all branches.
+    fn arrived(&self, entry: &Entry, goal: &Goal, sizes: &Sizes, state: &State) -> Moments {
+        let [from, to] = [entry.sharing, goal.sharing].map(|s| &self.passages.moves.sharings[s]);
+        let mut moments = Moments::default();
+        moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
+        let first_end = used(from).map(|device| entry.ends[device]).min().unwrap_or(0);
+        for works in state[MOST_DEVICES..].chunks_exact(MOST_SIZES) {
+            for there in used(to) {
+                for here in used(from) {
+                    moments[there] = moments[there].max(entry.ends[here] + works[sizes.of[here][there]]);
+                }
+            }
+            moments[MOST_DEVICES] = moments[MOST_DEVICES].max(first_end + works[0]);
+        }
+        self.settled(goal.sharing, moments)
+    }
+
+    /// One branch, behind others that add so much to works.
+    fn follow_to(
+        &mut self,
+        entry: &Entry,
+        link: &Link,
+        number: usize,
+        goal: &Goal,
+        sizes: &Sizes,
+        done: &State,
+    ) -> Result<Vec<State>, String> {
+        let (branch, inner) = (&link.branches[number], &goal.inner[number]);
+        let passages = self.passages;
+        let count = passages.moves.sharings.len();
+        let mut fronts: Vec<Vec<State>> = vec![Vec::new(); count];
+        let mut begin: State = [0; PLACES];
+        begin[..MOST_DEVICES].copy_from_slice(&entry.ends);
+        fronts[entry.sharing].push(begin);
+        for (place, delays) in branch.delays.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| &branch.nodes[before]);
+            let tail = inner.get(place).unwrap_or(&goal.tail);
+            let mut next: Vec<Vec<State>> = vec![Vec::new(); count];
+            for (here, front) in fronts.iter().enumerate().filter(|(_, front)| !front.is_empty()) {
+                let spent = before.map_or(Some([0; PLACES]), |node| self.spent(node, here, link, sizes));
+                let Some(spent) = spent else { continue };
+                let is_in_time = |state: &&State| {
+                    let works: State = std::array::from_fn(|place| match place {
+                        0..MOST_DEVICES => 0,
+                        _ => state[place] + spent[place] + done[place],
+                    });
+                    let moments = self.arrived(entry, goal, sizes, &works);
+                    passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
+                };
+                let front: Vec<State> = front.iter().filter(is_in_time).copied().collect();
+                for there in (0..count).filter(|&there| tail.sums[there] < NEVER) {
+                    for handed in passages.moves.between(here, there) {
+                        if handed.iter().any(|part| delays.of(part) == NEVER) {
+                            continue;
+                        }
+                        for state in &front {
+                            self.count()?;
+                            let mut moments = Moments::default();
+                            for part in handed {
+                                let arrival = state[part.from] + spent[part.from] + delays.of(part);
+                                moments[part.to] = moments[part.to].max(arrival);
+                            }
+                            if passages.finish(there, &moments, tail, entry.is_whole) < entry.limit {
+                                let mut new: State = std::array::from_fn(|place| state[place] + spent[place]);
+                                new[..MOST_DEVICES].copy_from_slice(&moments[..MOST_DEVICES]);
+                                next[there].push(new);
+                            }
+                        }
+                    }
+                }
+            }
+            next.iter_mut().for_each(|front| thin(front, self.branch_width(), self.limit));
+            fronts = next;
+        }
+        Ok(std::mem::take(&mut fronts[goal.sharing]))
+    }
+
+    /// The times of an op's batches, then the works that they add; none if it cannot be shared so.
+    fn spent(&self, node: &Node, sharing: usize, link: &Link, sizes: &Sizes) -> Option<State> {
+        let times = node.times[sharing]?;
+        let groups = &self.passages.moves.sharings[sharing];
+        let mut spent: State = [0; PLACES];
+        spent[..MOST_DEVICES].copy_from_slice(&times);
+        for (works, shares) in spent[MOST_DEVICES..].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
+            let all = u128::from(shares.iter().sum::<u64>().max(1));
+            for (work, &least) in works.iter_mut().zip(&sizes.least) {
+                let counted = (0..MOST_DEVICES).filter(|&device| groups[device] >= least);
+                let sum: u128 = counted.map(|d| u128::from(times[d]) * u128::from(shares[d])).sum();
+                // A mean of times is no longer than the longest of them.
+                *work = (sum / all) as u64;
+            }
+        }
+        Some(spent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_counts_where_it_cannot_but_share_inputs_with_both_parts() {
+        let sizes = Sizes::new(&[0, 0, 4], &[0, 1, 3], 4);
+        assert_eq!(sizes.least, [1, 4, 2]);
+        assert_eq!([sizes.of[2][1], sizes.of[2][2]], [1, 2]);
+        // Between two parts with one group each, only what has all groups.
+        let sizes = Sizes::new(&[1, 0, 3], &[0, 1, 3], 4);
+        assert_eq!(sizes.least[sizes.of[0][1]], 4);
+        assert_eq!(sizes.least[sizes.of[2][2]], 2);
+    }
+
+    /// There is room for the works of all sizes.
+    #[test]
+    fn sizes_are_few() {
+        for groups in 1..=super::super::moves::MOST_GROUPS {
+            let moves = super::super::moves::Moves::new(MOST_DEVICES, groups);
+            let pairs = moves.sharings.iter().flat_map(|a| moves.sharings.iter().map(move |b| (a, b)));
+            let most = pairs.map(|(a, b)| Sizes::new(a, b, groups).least.len()).max();
+            assert!(most.is_some_and(|most| most <= MOST_SIZES));
+        }
+    }
+}
