@@ -1,8 +1,8 @@
 //! Figure 6: throughput and effort over link and processing rate, and the three boundaries.
 
-use super::{MEGA, SMALLEST_CUT_PER_WORK, cell, limits, quick, remarks, speedup};
-use crate::cells::Cell;
-use crate::markdown::{Page, Picture, Table};
+use super::{MEGA, SMALLEST_CUT_PER_WORK, cell, is_optimal, limits, quick, remarks, speedup};
+use crate::cells::{Cell, Figures};
+use crate::markdown::{Page, Picture, Table, factor, seconds};
 use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
 
@@ -14,6 +14,9 @@ const DEVICES: usize = 4;
 const SPLITS: u32 = 3;
 /// Ratios θ/η for each power of ten, from 1e-5 to 10.
 const PER_DECADE: i32 = 4;
+/// A ratio at which links are no matter any more.
+const FAST: f64 = 0.5;
+const PLANNERS: [&str; 2] = ["auto", "branch-and-bound"];
 /// The paper's boundaries: improvement, optimal partitioning, most effort.
 const PAPER: [f64; 3] = [1.64e-3, 9.52e-3, 0.168];
 
@@ -22,8 +25,37 @@ fn ratios() -> Vec<f64> {
 }
 
 fn at(ratio: f64, planner: &'static str, settings: &Settings) -> Cell {
+    within(Some(SPLITS), ratio, planner, settings)
+}
+
+fn within(splits: Option<u32>, ratio: f64, planner: &'static str, settings: &Settings) -> Cell {
     let link = (ratio * RATE as f64).round() as u64;
-    cell(vec![RATE; DEVICES], link, Some(SPLITS), planner, settings)
+    cell(vec![RATE; DEVICES], link, splits, planner, settings)
+}
+
+/// Both searches side by side where links are as fast as the devices can make use of: there is most to search.
+fn side_by_side(settings: &Settings, results: &Results) -> Table {
+    let mut table = Table::new(
+        &format!(
+            "The paper's algorithm beside ours, in one run, at a ratio of {FAST}; * marks runs that the limit ended."
+        ),
+        &["splits", "its seconds", "seconds of auto", "sooner", "same value"],
+    );
+    for splits in [Some(SPLITS), None] {
+        let [auto, its] = PLANNERS.map(|planner| results.of(&within(splits, FAST, planner, settings)));
+        let ended = if is_optimal(its) { "" } else { " *" };
+        let time = |figures: Option<&Figures>| seconds(figures.map(|figures| figures.seconds));
+        let sooner = Option::zip(its, auto).map(|(its, auto)| its.seconds / auto.seconds);
+        let is_same = its.and_then(|f| f.value_ps) == auto.and_then(|f| f.value_ps);
+        table.row(vec![
+            splits.map_or("unlimited".to_owned(), |most| format!("S = {most}")),
+            format!("{}{ended}", time(its)),
+            time(auto),
+            factor(sooner),
+            if is_same { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    table
 }
 
 impl Experiment for Figure6 {
@@ -44,8 +76,12 @@ impl Experiment for Figure6 {
     }
 
     fn cells(&self, settings: &Settings) -> Vec<Cell> {
-        let both = |ratio| ["auto", "branch-and-bound"].map(|planner| at(ratio, planner, settings));
-        ratios().into_iter().flat_map(both).collect()
+        let both = |ratio| PLANNERS.map(|planner| at(ratio, planner, settings));
+        let all = ratios().into_iter().flat_map(both);
+        let fast = [Some(SPLITS), None];
+        let fast =
+            fast.iter().flat_map(|&splits| PLANNERS.map(|planner| within(splits, FAST, planner, settings)));
+        all.chain(fast).collect()
     }
 
     fn page(&self, settings: &Settings, results: &Results) -> Page {
@@ -113,6 +149,11 @@ impl Experiment for Figure6 {
             Picture::new("throughput", "Throughput over that of one device.", gain.svg()),
             Picture::new("effort", "Effort of both searches.", effort.svg()),
         ];
-        Page { tables: vec![table, most_lists], pictures, limits: limits(settings), differs }
+        Page {
+            tables: vec![table, most_lists, side_by_side(settings, results)],
+            pictures,
+            limits: limits(settings),
+            differs,
+        }
     }
 }

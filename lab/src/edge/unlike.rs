@@ -158,7 +158,7 @@ impl Experiment for Unlike {
             optimal += usize::from(is_optimal(figures));
             let (model, network) = row;
             table.row(vec![
-                format!("{}{}", model.name, if model.kind == Kind::Onnx { ".onnx" } else { "" }),
+                model.name.clone(),
                 network.count().to_string(),
                 network.joined.name(),
                 notes.milliseconds(figures, |f| f.one_device_ps),
