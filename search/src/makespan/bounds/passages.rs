@@ -5,8 +5,8 @@
 //! leads to them to the first that they lead to; windows that overlap are united. Within a window the ops are covered by
 //! chains, the longest first. How much the work of devices counts is set by how fast they are, then moved by factors, one
 //! device at a time. Or the work of the fastest device alone counts, for each part of what the ops around a window have:
-//! of the two, what proves more at first is followed further. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped
-//! early makes the search quick.
+//! of the two, what proves more at first is followed further. The limit rises towards the best plan's finish as long as
+//! everything up to it is refuted: what is dropped early makes the search quick.
 
 use std::time::Duration;
 

@@ -3,11 +3,11 @@
 //! Ops that no links can keep apart within a threshold are one, and where that alone refutes it the proof is verified. Else
 //! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
-//! and those that are not yield better plans. In between, the devices' time alone is levelled ([`Levelling`]) and searched
-//! ([`Packing`]): where links are not the matter that is far quicker, and its placements are plans. From the best
-//! plan and from what is packed best, loads are made even within what links carry ([`Sharing`]). Where all devices share one
-//! medium, what they must be sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round has twice the effort
-//! of the one before.
+//! and those that are not yield better plans. In between, the devices' time alone is shared out by kinds of devices, levelled
+//! ([`Levelling`]) and searched ([`Packing`]): where links are not the matter that is far quicker, and its placements are
+//! plans. From the best plan and from what is packed best, loads are made even within what links carry ([`Sharing`]). Where all
+//! devices share one medium, what they must be sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round
+//! has twice the effort of the one before.
 
 use std::time::{Duration, Instant};
 
