@@ -29,6 +29,8 @@ const WIDTH: usize = 64;
 /// Contradictions in the first round, and moves of annealing for each of them.
 const FIRST_EFFORT: u64 = 64;
 const MOVES_PER_CONFLICT: u64 = 200;
+/// So many times as much where that takes no longer than all else in the round, so that a proof does not wait for the rest.
+const MORE_CONFLICTS: u64 = 4;
 /// Nodes of packing likewise, and the share of them that thresholds further down get.
 const NODES_PER_CONFLICT: u64 = 64;
 const PROBE_SHARE: u64 = 4;
@@ -86,7 +88,7 @@ impl Planner for ConflictDriven {
             packing: None,
             least_packed: None,
             levelling: None,
-            kinds_help: true,
+            kinds_help: false,
             sharing: Sharing::new(Rng::new(rng.next_u64())),
             carving,
             carving_helps: true,
@@ -96,6 +98,7 @@ impl Planner for ConflictDriven {
         };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
+        let mut pace = Pace::default();
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
             if search.is_over(run) {
                 let is_cancelled = run.budget.is_cancelled();
@@ -111,15 +114,37 @@ impl Planner for ConflictDriven {
             }
             let below =
                 run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0.saturating_sub(1));
-            if search.try_threshold(run, below, effort) == Some(false) && run.outcome().best.is_none() {
+            let conflicts = if run.budget.nodes.is_some() { 1 } else { pace.within(begun.elapsed()) };
+            let conflicts = effort * conflicts.clamp(1, MORE_CONFLICTS * effort).div_ceil(effort);
+            let (searching, before) = (Instant::now(), run.outcome().nodes);
+            if search.try_threshold(run, below, conflicts) == Some(false) && run.outcome().best.is_none() {
                 // There is no plan at all.
                 return StopReason::Finished;
             }
+            pace = Pace { time: searching.elapsed(), conflicts: run.outcome().nodes - before };
             search.probe(run, effort);
             search.carve(run, effort);
             effort *= 2;
         }
         StopReason::Finished
+    }
+}
+
+/// How long contradictions took the last time.
+#[derive(Default)]
+struct Pace {
+    time: Duration,
+    conflicts: u64,
+}
+
+impl Pace {
+    /// So many take as long.
+    fn within(&self, time: Duration) -> u64 {
+        if self.conflicts == 0 {
+            0
+        } else {
+            (time.as_secs_f64() / self.time.as_secs_f64() * self.conflicts as f64) as u64
+        }
     }
 }
 
