@@ -237,7 +237,9 @@ impl<'p> Search<'p> {
             self.spent += packed.nodes;
             run.count(packed.nodes);
             if packed.is_refuted {
-                run.attest("packing", Time(packed.limit + 1), "divvy packing search".to_owned());
+                // Beyond the limit links may keep apart what is united here.
+                let refuted = packed.limit.min(limit);
+                run.attest("packing", Time(refuted + 1), "divvy packing search".to_owned());
             }
             self.offer_packed(run, placements);
             if round == 0 && !packed.is_refuted && self.level(run, &packing, nodes) {
@@ -262,7 +264,8 @@ impl<'p> Search<'p> {
     fn share_by_kinds(&mut self, run: &mut Run<'_>, packing: &Packing, nodes: u64) {
         let high = self.below_packed(run);
         let Some(shared) = packing.by_kinds(high, &mut self.rng) else { return };
-        run.attest("packing", Time(shared.bound), "divvy packing search".to_owned());
+        let bound = shared.bound.min(high.saturating_add(1));
+        run.attest("packing", Time(bound), "divvy packing search".to_owned());
         if let Some(device_of) = shared.device_of {
             self.levelling = Some(Levelling::new(device_of, Rng::new(self.rng.next_u64())));
             let nodes = if self.kinds_help { nodes } else { nodes / LESS_BY_KINDS };
