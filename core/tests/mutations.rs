@@ -203,8 +203,18 @@ fn malformed_courses(model: &Model) -> Vec<Evidence> {
         shares,
         weights: Vec::new(),
     };
-    let course = |stages, limit, width| Evidence::Passages { stages, limit_ps: Time(limit), width };
+    let course = |stages, limit, width| Evidence::Passages {
+        stages,
+        limit_ps: Time(limit),
+        width,
+        shares: Vec::new(),
+    };
+    let counted =
+        |shares| Evidence::Passages { stages: vec![plain(0)], limit_ps: Time(100), width: 10, shares };
     let mut all = vec![
+        counted(vec![0; model.devices]),
+        counted(vec![1; model.devices + 1]),
+        counted(vec![u64::MAX; model.devices]),
         course(Vec::new(), 100, 10),
         course(vec![plain(0)], 100, 0),
         course(vec![plain(0)], 100, u32::MAX),

@@ -126,6 +126,9 @@ pub enum Evidence {
         limit_ps: Time,
         /// How many lists of moments are kept.
         width: u32,
+        /// How much the work of each device counts along the whole chain.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        shares: Vec<u64>,
     },
     /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
     Cover {
@@ -282,8 +285,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Divisions { weights, flows, windows } => {
             divisions::proven(problem, weights, flows, windows)
         }
-        Evidence::Passages { stages, limit_ps, width } => {
-            let course = Course { stages: stages.clone(), limit_ps: *limit_ps, width: *width };
+        Evidence::Passages { stages, limit_ps, width, shares } => {
+            let (stages, shares) = (stages.clone(), shares.clone());
+            let course = Course { stages, limit_ps: *limit_ps, width: *width, shares };
             passages::proven(problem, &course)
         }
         Evidence::Cover { merged, threshold_ps, prices, groups } => {

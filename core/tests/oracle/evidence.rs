@@ -78,6 +78,7 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
 fn passages(model: &Model, rng: &mut Rng) -> Evidence {
     let chains = chains(model);
     let chain = rng.pick(&chains).clone();
+    let list = |rng: &mut Rng| (0..model.devices).map(|_| rng.between(0, 3)).collect::<Vec<u64>>();
     let mut stages: Vec<Stage> = Vec::new();
     let mut passed: Vec<OpId> = Vec::new();
     let mut used = chain.clone();
@@ -100,14 +101,14 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
         } else {
             branches.clear();
         }
-        let list = |rng: &mut Rng| (0..model.devices).map(|_| rng.between(0, 3)).collect::<Vec<u64>>();
         let (shares, lists) = (list(rng), rng.below(4).saturating_sub(1));
         let weights = (0..lists).map(|_| list(rng)).collect();
         stages.push(Stage { op, branches, shares, weights });
     }
     let most = *rng.pick(&[40, 400, 1 << 40]);
     let limit_ps = Time(rng.between(1, most));
-    Evidence::Passages { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]) }
+    let shares = if rng.chance(0.3) { Vec::new() } else { list(rng) };
+    Evidence::Passages { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]), shares }
 }
 
 /// Random unions at a random threshold, few enough that some follow.

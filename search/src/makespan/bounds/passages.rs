@@ -3,14 +3,15 @@
 //! `core` says what a chain with branches proves (`makespan/relaxations/passages/`); here both are chosen. The chain is the
 //! longest path with all inputs on the fastest device. Ops beside it lie in windows, from the last op of the chain that
 //! leads to them to the first that they lead to; windows that overlap are united. Within a window the ops are covered by
-//! chains, the longest first. How much the work of devices counts is set by how fast they are, then moved by factors, one
-//! device at a time. Or the work of the fastest device alone counts, for each part of what the ops around a window have:
-//! of the two, what proves more at first is followed further. The limit rises towards the best plan's finish as long as
-//! everything up to it is refuted: what is dropped early makes the search quick.
+//! chains, the longest first. Within windows the work of devices counts by how fast they are, or the work of the fastest
+//! device alone, for each part of what the ops around a window have: of the two, what proves more at first is followed
+//! further. How much it counts along the whole chain is first what the dual of `division-area` says, then moved by factors,
+//! one device at a time. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is
+//! dropped early makes the search quick.
 
 use std::time::Duration;
 
-use divvy_core::certificate::Proven;
+use divvy_core::certificate::{Evidence, Proven};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::relaxations::passages::{Course, Passages as Argument, Stage};
 use divvy_core::problem::Problem;
@@ -20,11 +21,10 @@ use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 /// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
-const WIDTHS: [u32; 3] = [128, 512, 2048];
-/// The shares of the time left that the first try takes, and all of it; the rest is for bounds behind it.
-const TIME_SHARES: [f64; 2] = [0.1, 0.35];
-/// The share of the time left by the end of which work is counted by parts for the first time.
-const PARTS_SHARE: f64 = 0.2;
+const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
+/// The shares of the time left by whose end the first try is over, shares are moved, work is counted by parts for the first
+/// time, and all is over; the rest is for bounds behind it.
+const TIME_SHARES: [f64; 4] = [0.1, 0.2, 0.4, 0.6];
 /// Where the first try proves less than this part of what is known, there will be nothing to gain.
 const LEAST_PROMISE: f64 = 0.95;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
@@ -35,7 +35,7 @@ const SMALL_GAP: f64 = 1e-4;
 /// How many steps the limit takes from the bound known to the best plan.
 const RISES: u64 = 8;
 /// By what a device's share is multiplied or divided.
-const FACTORS: [f64; 3] = [2.0, 1.4, 1.15];
+const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
 const PARTS: f64 = (1u64 << 16) as f64;
 /// No limit is higher, so that sums stay in range.
@@ -75,56 +75,54 @@ impl Bound for Passages {
         {
             return;
         }
-        let mut factors = vec![1.0; run.problem.hardware.device_count()];
         let used = run.budget.start.elapsed();
         let left = run.budget.time.saturating_sub(used);
-        let [first, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
-        let mut patience = Patience { until: first, tries: 0, at_most: Time(network.alone) };
+        let [first, moved, by_parts, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
+        let patience = Patience { until: first, tries: 0, at_most: Time(network.alone) };
+        let mut tries = Tries { argument: &argument, shares: network.shares(run), patience };
         let known = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-        let reached = self.rise(run, &argument, &network.stages(&factors), WIDTHS[0], &mut patience);
+        let mut stages = network.stages();
+        let reached = self.rise(run, &mut tries, &stages, WIDTHS[0]);
         if reached.is_none_or(|reached| (reached.0 as f64) < known * LEAST_PROMISE) {
             return;
         }
-        patience.until = all;
-        let mut stages = network.stages(&factors);
         if network.has_branches() {
-            patience.until = used + left.mul_f64(PARTS_SHARE);
-            let by_parts = network.stages_by_parts();
-            let parts = self.rise(run, &argument, &by_parts, WIDTHS[0], &mut patience);
-            patience.until = all;
-            stages = if parts > reached {
-                by_parts
-            } else {
-                self.move_shares(run, &argument, &network, &mut factors, reached, &mut patience);
-                network.stages(&factors)
-            };
+            tries.patience.until = moved;
+            let reached = self.move_shares(run, &mut tries, &stages, reached);
+            tries.patience.until = by_parts;
+            let parts = network.stages_by_parts();
+            if self.rise(run, &mut tries, &parts, WIDTHS[0]) > reached {
+                stages = parts;
+            }
         }
-        for &width in &WIDTHS[1..] {
-            self.rise(run, &argument, &stages, width, &mut patience);
+        tries.patience.until = all;
+        for width in &WIDTHS[1..] {
+            self.rise(run, &mut tries, &stages, *width);
         }
     }
 }
 
 impl Passages {
-    /// Moves how much each device counts for as long as that proves more.
+    /// Moves how much each device counts for as long as that proves more; what was reached.
     fn move_shares(
         &self,
         run: &mut Run<'_>,
-        argument: &Argument<'_>,
-        network: &Network,
-        factors: &mut Vec<f64>,
+        tries: &mut Tries<'_>,
+        stages: &[Stage],
         mut reached: Option<Time>,
-        patience: &mut Patience,
-    ) {
+    ) -> Option<Time> {
+        let devices = tries.shares.len();
         for factor in FACTORS {
             loop {
                 let before = reached;
-                for (moved, up) in (0..factors.len()).flat_map(|moved| [(moved, true), (moved, false)]) {
-                    let mut other = factors.clone();
-                    other[moved] *= if up { factor } else { 1.0 / factor };
-                    let new = self.rise(run, argument, &network.stages(&other), WIDTHS[0], patience);
+                for (moved, up) in (0..devices).flat_map(|moved| [(moved, true), (moved, false)]) {
+                    let known = tries.shares.clone();
+                    tries.shares[moved] *= if up { factor } else { 1.0 / factor };
+                    let new = self.rise(run, tries, stages, WIDTHS[0]);
                     if new > reached {
-                        (reached, *factors) = (new, other);
+                        reached = new;
+                    } else {
+                        tries.shares = known;
                     }
                 }
                 if reached == before {
@@ -132,17 +130,13 @@ impl Passages {
                 }
             }
         }
+        reached
     }
 
     /// Raises the limit while all below it is refuted; what was reached, none if nothing.
-    fn rise(
-        &self,
-        run: &mut Run<'_>,
-        argument: &Argument<'_>,
-        stages: &[Stage],
-        width: u32,
-        patience: &mut Patience,
-    ) -> Option<Time> {
+    fn rise(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, stages: &[Stage], width: u32) -> Option<Time> {
+        let shares = whole_shares(&tries.shares);
+        let patience = &mut tries.patience;
         let most = run.outcome().value().unwrap_or(patience.at_most).0.min(MOST_TIME);
         let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
         let mut reached = None;
@@ -152,9 +146,9 @@ impl Passages {
             }
             patience.tries += 1;
             let limit_ps = Time(known + (most - known) * rise / RISES);
-            let course = Course { stages: stages.to_vec(), limit_ps, width };
+            let course = Course { stages: stages.to_vec(), limit_ps, width, shares: shares.clone() };
             let mut stop = || patience.is_over(run);
-            let proven = Proven::by_passages(self.name(), argument, &course, &mut stop);
+            let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop);
             let Some(proven) = proven else { break };
             let value = proven.value();
             reached = reached.max(Some(value));
@@ -165,6 +159,21 @@ impl Passages {
         }
         reached
     }
+}
+
+/// What tries have in common.
+struct Tries<'a> {
+    argument: &'a Argument<'a>,
+    /// How much the work of devices counts along the chain.
+    shares: Vec<f64>,
+    patience: Patience,
+}
+
+/// Shares in whole numbers.
+fn whole_shares(shares: &[f64]) -> Vec<u64> {
+    let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+    let whole: Vec<u64> = shares.iter().map(|share| (share / sum * PARTS) as u64).collect();
+    if whole.iter().all(|&share| share == 0) { vec![1; shares.len()] } else { whole }
 }
 
 /// How long it goes on.
@@ -275,13 +284,24 @@ impl Network {
         })
     }
 
+    /// How much the work of each device counts along the chain at first: by the dual of the least work of all ops, else alike.
+    fn shares(&self, run: &Run<'_>) -> Vec<f64> {
+        let area = run.outcome().certificates.iter().find_map(|certificate| match &certificate.evidence {
+            Evidence::Divisions { weights, flows, windows } if flows.is_empty() && windows.is_empty() => {
+                Some(weights.iter().map(|&weight| weight as f64).collect())
+            }
+            _ => None,
+        });
+        area.unwrap_or_else(|| vec![1.0; self.fastest.len()])
+    }
+
     fn has_branches(&self) -> bool {
         !self.windows.is_empty()
     }
 
     /// The stages, with the work of the fastest device between parts.
     fn stages_by_parts(&self) -> Vec<Stage> {
-        let mut stages = self.stages(&vec![1.0; self.fastest.len()]);
+        let mut stages = self.stages();
         for stage in stages.iter_mut().filter(|stage| !stage.branches.is_empty()) {
             stage.shares.clear();
             stage.weights.push(self.fastest.clone());
@@ -289,8 +309,8 @@ impl Network {
         stages
     }
 
-    /// The stages, devices counted by how fast they are and by factors.
-    fn stages(&self, factors: &[f64]) -> Vec<Stage> {
+    /// The stages, devices counted by how fast they are.
+    fn stages(&self) -> Vec<Stage> {
         let mut stages = Vec::new();
         let mut place = 0;
         while place < self.chain.len() {
@@ -300,12 +320,7 @@ impl Network {
             if let Some(window) = window {
                 let ids = |branch: &Vec<usize>| branch.iter().map(|&op| OpId::new(op)).collect();
                 stage.branches = window.branches.iter().map(ids).collect();
-                let shares: Vec<f64> = window.speeds.iter().zip(factors).map(|(s, f)| s * f).collect();
-                let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-                stage.shares = shares.iter().map(|share| (share / sum * PARTS) as u64).collect();
-                if stage.shares.iter().all(|&share| share == 0) {
-                    stage.shares.fill(1);
-                }
+                stage.shares = whole_shares(&window.speeds);
             }
             stages.push(stage);
             let next = self.windows.iter().find(|window| window.from == place);

@@ -2,31 +2,71 @@
 
 use super::moves::MOST_DEVICES;
 
-/// When the batch of each device starts at the earliest, 0 for those without one; last, another moment or time.
-pub(super) type Moments = [u64; MOST_DEVICES + 1];
+/// When the batch of each device starts at the earliest, 0 for those without one; then [`LATEST`] and [`SPENT`].
+pub(super) type Moments = [u64; MOST_DEVICES + 2];
 
-/// Rounding begins with this part of the limit.
-const FINEST: u32 = 14;
+/// The place of a moment that the last batch does not start before; in a branch, of its work by the shares of the stage.
+pub(super) const LATEST: usize = MOST_DEVICES;
+/// The place of a moment before which devices, on the average, have no time for what follows; in a branch, of its work by the
+/// shares of the course.
+pub(super) const SPENT: usize = MOST_DEVICES + 1;
 
-/// Keeps what is not worse than another in every respect, and no more than so many: if there are more, they are rounded down
-/// until there are not.
-pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: usize, limit: u64) {
-    let mut grid = (limit >> FINEST).max(1);
-    loop {
-        front.sort_unstable();
-        let mut kept: Vec<[u64; PLACES]> = Vec::new();
-        for &new in front.iter() {
-            if !kept.iter().any(|known| known.iter().zip(&new).all(|(a, b)| a <= b)) {
-                kept.push(new);
-            }
-        }
-        *front = kept;
-        if front.len() <= width {
-            return;
-        }
-        front.iter_mut().flatten().for_each(|moment| *moment -= *moment % grid);
-        grid = grid.saturating_mul(2);
+/// Keeps what is not worse than another in every respect, and no more than so many: if there are more, those that are alike
+/// become one, which in each respect is as good as the best of them.
+pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: usize) {
+    keep_best(front);
+    if front.len() <= width {
+        return;
     }
+    let mut groups: Vec<Group> = vec![Group::new(front, 0, front.len())];
+    while groups.len() < width {
+        let Some(widest) = (0..groups.len()).max_by_key(|&group| groups[group].spread) else { break };
+        let Group { from, to, place, .. } = groups[widest];
+        front[from..to].sort_unstable_by_key(|moments| (moments[place], *moments));
+        // Between the two that are farthest apart near the middle, so that groups stay large enough to be worth it.
+        let middle = usize::midpoint(from, to);
+        groups[widest] = Group::new(front, from, middle);
+        groups.push(Group::new(front, middle, to));
+    }
+    let best = |group: &Group| {
+        let all = &front[group.from..group.to];
+        std::array::from_fn(|place| all.iter().map(|moments| moments[place]).min().unwrap_or(0))
+    };
+    *front = groups.iter().map(best).collect();
+    keep_best(front);
+}
+
+/// Moments next to each other in a list, which may become one.
+struct Group {
+    from: usize,
+    to: usize,
+    /// Where they differ most.
+    place: usize,
+    /// By how much.
+    spread: u64,
+}
+
+impl Group {
+    fn new<const PLACES: usize>(front: &[[u64; PLACES]], from: usize, to: usize) -> Group {
+        let spread = |place: usize| {
+            let all = front[from..to].iter().map(|moments| moments[place]);
+            let (least, most) = all.fold((u64::MAX, 0), |(least, most), m| (least.min(m), most.max(m)));
+            most.saturating_sub(least)
+        };
+        let widest = (0..PLACES).map(|place| (spread(place), place)).max().unwrap_or((0, 0));
+        Group { from, to, place: widest.1, spread: widest.0 }
+    }
+}
+
+fn keep_best<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>) {
+    front.sort_unstable();
+    let mut kept: Vec<[u64; PLACES]> = Vec::new();
+    for &new in front.iter() {
+        if !kept.iter().any(|known| known.iter().zip(&new).all(|(a, b)| a <= b)) {
+            kept.push(new);
+        }
+    }
+    *front = kept;
 }
 
 #[cfg(test)]
@@ -35,10 +75,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_no_later_than_what_was_there() {
-        let all: Vec<Moments> = (0..100).map(|i| [i * i, 10_000 - i * i, (i * 37) % 101, 0]).collect();
+        let all: Vec<Moments> = (0..100).map(|i| [i * i, 10_000 - i * i, (i * 37) % 101, 0, i]).collect();
         for width in [1, 2, 7, 50] {
             let mut front = all.clone();
-            thin(&mut front, width, 10_000);
+            thin(&mut front, width);
             assert!(!front.is_empty() && front.len() <= width);
             let covered = |old: &Moments| front.iter().any(|new| new.iter().zip(old).all(|(a, b)| a <= b));
             assert!(all.iter().all(covered));

@@ -31,6 +31,15 @@ impl Passages<'_> {
         all
     }
 
+    /// A moment before which no batch of an op ends.
+    pub(super) fn soonest(&self, node: &Node, heads: &Heads) -> u64 {
+        let ends = self.ends(node, heads);
+        let each = ends.iter().zip(&self.moves.sharings).flat_map(|((ends, _), groups)| {
+            ends.iter().zip(groups).filter(|(_, groups)| **groups > 0).map(|(end, _)| *end)
+        });
+        each.min().unwrap_or(0)
+    }
+
     /// A moment that the batch of a device does not start before.
     pub(super) fn head(&self, heads: &Heads, sharing: usize, device: usize) -> u64 {
         let (each, sum) = heads[sharing];

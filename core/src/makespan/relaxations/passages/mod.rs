@@ -35,7 +35,7 @@ pub use self::moves::MOST_DEVICES;
 use self::moves::{Handed, MOST_GROUPS, Moves, Sharing};
 use self::parts::Goal;
 use self::search::Search;
-use self::tails::Tail;
+use self::tails::{LeastWorks, Tail};
 use super::divisions::{divisor, reached};
 use crate::certificate::Evidence;
 use crate::ids::{DeviceId, OpId};
@@ -76,6 +76,8 @@ pub struct Course {
     pub limit_ps: Time,
     /// The most lists of moments that are kept for a sharing; in branches, a quarter of it.
     pub width: u32,
+    /// How much the work of each device counts from one stage to the next and on; empty: not at all.
+    pub shares: Vec<u64>,
 }
 
 /// Never, and more than any sum of times.
@@ -122,21 +124,33 @@ impl<'a> Passages<'a> {
         if course.width == 0 || course.width > MOST_WIDTH || course.limit_ps.0 > MOST_TIME {
             return Err(format!("a course has a limit, and a width from 1 to {MOST_WIDTH}"));
         }
-        let links = self.links(&course.stages)?;
+        if !course.shares.is_empty() && !self.are_shares(&course.shares) {
+            return Err(format!("a course needs one share up to {MOST_SHARE} for each device, or none"));
+        }
+        let shares = filled(&course.shares);
+        let links = self.links(&course.stages, &shares)?;
         let Some(first) = course.stages.first() else { return Err("a course has no stages".to_owned()) };
-        let first = self.node(first.op);
+        let first = self.node(first.op, &shares);
         // Backward: from each op of the chain, and of its branches, to the end.
         let last = links.last().map_or(&first, |link| &link.node);
         let mut tail = self.tail_of_last(last);
         let mut tails: Vec<Tail> = Vec::new();
-        let mut branch_tails: Vec<Ahead> = Vec::new();
-        let mut search = Search::new(self, course.limit_ps.0, course.width as usize, stop);
-        let heads =
-            if links.iter().any(|link| link.is_by_parts) { self.heads(&first, &links) } else { Vec::new() };
+        let mut aheads: Vec<Ahead> = Vec::new();
+        let limit = course.limit_ps.0;
+        let mut search = Search::new(self, limit, course.width as usize, stop);
+        let heads = self.heads(&first, &links);
         for (number, link) in links.iter().enumerate().rev() {
             let before = if number == 0 { &first } else { &links[number - 1].node };
+            let soonest = self.soonest(before, &heads[number]);
+            let behind = (tail.rest + self.least_work(&link.node, &tail, soonest, limit)).min(NEVER);
             let branches: Vec<Vec<Tail>> =
                 link.branches.iter().map(|b| self.branch_tails(b, &tail)).collect();
+            let works = LeastWorks {
+                branches: (link.branches.iter().zip(&branches))
+                    .map(|(branch, inner)| self.least_works(branch, inner, soonest, limit))
+                    .collect(),
+                behind,
+            };
             let mut earlier: Option<Tail> = None;
             for (branch, inner) in link.branches.iter().zip(&branches) {
                 let next = inner.first().unwrap_or(&tail);
@@ -149,28 +163,30 @@ impl<'a> Passages<'a> {
                     earlier = earlier.later(&self.tail_across(before, link, shares, &tail));
                 }
             }
-            branch_tails.push(if link.is_by_parts {
+            earlier.rest = works.from(0);
+            let ways = if link.is_by_parts {
                 let goals = self.goals(link, &tail);
-                search.lengthen(&mut earlier, before, &heads[number], link, &goals)?;
-                Ahead::Goals(goals)
+                search.lengthen(&mut earlier, before, &heads[number], link, &goals, &works)?;
+                Ways::Goals(goals)
             } else {
-                Ahead::Branches(branches)
-            });
+                Ways::Branches(branches)
+            };
+            aheads.push(Ahead { ways, works });
             tails.push(std::mem::replace(&mut tail, earlier));
         }
         tails.reverse();
-        branch_tails.reverse();
+        aheads.reverse();
         let mut fronts: Vec<Vec<Moments>> = vec![Vec::new(); self.moves.sharings.len()];
         for (sharing, front) in fronts.iter_mut().enumerate() {
             if first.times[sharing].is_some() {
-                front.push(Moments::default());
+                front.push(self.settled(sharing, &first, Moments::default()));
             }
         }
         let mut node = &first;
-        for ((link, tail), ahead) in links.iter().zip(&tails).zip(&branch_tails) {
-            fronts = match ahead {
-                Ahead::Branches(inner) => search.pass(node, &fronts, link, tail, inner)?,
-                Ahead::Goals(goals) => search.pass_by_parts(node, &fronts, link, tail, goals)?,
+        for ((link, tail), ahead) in links.iter().zip(&tails).zip(&aheads) {
+            fronts = match &ahead.ways {
+                Ways::Branches(inner) => search.pass(node, &fronts, link, tail, inner, &ahead.works)?,
+                Ways::Goals(goals) => search.pass_by_parts(node, &fronts, link, tail, goals, &ahead.works)?,
             };
             node = &link.node;
         }
@@ -183,7 +199,7 @@ impl<'a> Passages<'a> {
     }
 
     /// What the chain goes through, behind its first op.
-    fn links(&self, stages: &[Stage]) -> Result<Vec<Link>, String> {
+    fn links(&self, stages: &[Stage], shares: &Shares) -> Result<Vec<Link>, String> {
         let graph = &self.problem.graph;
         let mut used = vec![false; graph.op_count()];
         for &op in stages.iter().flat_map(|stage| stage.branches.iter().flatten().chain([&stage.op])) {
@@ -194,22 +210,24 @@ impl<'a> Passages<'a> {
         if stages.first().is_some_and(|stage| !stage.branches.is_empty()) {
             return Err("nothing lies before the first stage".to_owned());
         }
-        let links: Vec<Link> =
-            stages.windows(2).map(|pair| self.link(pair[0].op, &pair[1])).collect::<Result<_, _>>()?;
+        let links: Vec<Link> = stages
+            .windows(2)
+            .map(|pair| self.link(pair[0].op, &pair[1], shares))
+            .collect::<Result<_, _>>()?;
         let nodes =
             links.iter().flat_map(|link| link.branches.iter().flat_map(|b| &b.nodes).chain([&link.node]));
         let longest =
             nodes.flat_map(|node| node.times.iter().flatten().flatten()).copied().max().unwrap_or(0);
         let delays = links.iter().flat_map(|link| link.branches.iter().flat_map(|branch| &branch.delays));
         let farthest = delays.flat_map(Delays::all).filter(|&delay| delay < NEVER).max().unwrap_or(0);
-        let first = stages.first().map_or(0, |stage| self.node(stage.op).longest());
+        let first = stages.first().map_or(0, |stage| self.node(stage.op, shares).longest());
         let each = longest.max(first).checked_add(farthest).ok_or_else(too_large)?;
         let all = each.checked_mul(used.len() as u64 + 1).and_then(|all| all.checked_mul(self.inputs));
         all.filter(|&all| all < MOST_TIME).ok_or_else(too_large)?;
         Ok(links)
     }
 
-    fn link(&self, before: OpId, stage: &Stage) -> Result<Link, String> {
+    fn link(&self, before: OpId, stage: &Stage, of_all: &Shares) -> Result<Link, String> {
         let graph = &self.problem.graph;
         let devices = self.problem.hardware.device_count();
         let one_empty = [Vec::new()];
@@ -222,12 +240,7 @@ impl<'a> Passages<'a> {
             if let Some(op) = branches.iter().flatten().find(|op| !is_between(op)) {
                 return Err(format!("`{}` is not between the ops of two stages", graph.op_name(*op)));
             }
-            let is_list = |shares: &Vec<u64>| {
-                let is_share = |&share: &u64| share <= MOST_SHARE;
-                let is_some = shares.iter().any(|&share| share > 0);
-                shares.len() == devices && shares.iter().all(is_share) && is_some
-            };
-            if !stage.lists().iter().all(is_list) || stage.lists().len() > MOST_LISTS {
+            if !stage.lists().iter().all(|list| self.are_shares(list)) || stage.lists().len() > MOST_LISTS {
                 return Err(format!(
                     "branches need one share up to {MOST_SHARE} for each of {devices} devices, {MOST_LISTS} lists at most"
                 ));
@@ -244,22 +257,27 @@ impl<'a> Passages<'a> {
                 }
             }
             built.push(Branch {
-                nodes: branch.iter().map(|&op| self.node(op)).collect(),
+                nodes: branch.iter().map(|&op| self.node(op, of_all)).collect(),
                 delays: ops.windows(2).map(|pair| self.delays(pair[0], pair[1])).collect(),
             });
         }
-        let filled = |given: &Vec<u64>| {
-            let mut shares = [0; MOST_DEVICES];
-            shares.iter_mut().zip(given).for_each(|(share, &given)| *share = given);
-            shares
+        let weights: Vec<Shares> = if has_ops {
+            stage.lists().iter().map(|list| filled(list)).collect()
+        } else {
+            vec![[0; MOST_DEVICES]]
         };
-        let weights: Vec<Shares> =
-            if has_ops { stage.lists().iter().map(filled).collect() } else { vec![[0; MOST_DEVICES]] };
         let is_by_parts = has_ops && !stage.weights.is_empty();
-        Ok(Link { branches: built, weights, is_by_parts, node: self.node(stage.op) })
+        Ok(Link { branches: built, weights, is_by_parts, node: self.node(stage.op, of_all) })
     }
 
-    fn node(&self, op: OpId) -> Node {
+    /// Whether there is one share for each device, and some that count.
+    fn are_shares(&self, shares: &[u64]) -> bool {
+        let is_share = |&share: &u64| share <= MOST_SHARE;
+        let is_some = shares.iter().any(|&share| share > 0);
+        shares.len() == self.problem.hardware.device_count() && shares.iter().all(is_share) && is_some
+    }
+
+    fn node(&self, op: OpId, shares: &Shares) -> Node {
         let time = |device: usize, groups: u32| {
             let device = DeviceId::new(device);
             if groups == 0 {
@@ -275,7 +293,9 @@ impl<'a> Passages<'a> {
             }
             Some(times)
         };
-        Node { times: self.moves.sharings.iter().map(times).collect() }
+        let times: Vec<Option<[u64; MOST_DEVICES]>> = self.moves.sharings.iter().map(times).collect();
+        let works = times.iter().map(|times| times.map_or(NEVER, |times| mean(&times, shares))).collect();
+        Node { times, works }
     }
 
     /// Bytes of the largest tensor that joins two ops.
@@ -311,6 +331,8 @@ impl<'a> Passages<'a> {
 /// The times of an op by sharing and device; none where it cannot be shared so.
 struct Node {
     times: Vec<Option<[u64; MOST_DEVICES]>>,
+    /// Their means by the shares of the course.
+    works: Vec<u64>,
 }
 
 impl Node {
@@ -354,8 +376,27 @@ struct Link {
 /// How much the work of each device counts.
 type Shares = [u64; MOST_DEVICES];
 
+fn filled(given: &[u64]) -> Shares {
+    let mut shares = [0; MOST_DEVICES];
+    shares.iter_mut().zip(given).for_each(|(share, &given)| *share = given);
+    shares
+}
+
+/// The mean of times, no longer than the longest of them; none if no device counts.
+fn mean(times: &[u64; MOST_DEVICES], shares: &Shares) -> u64 {
+    let sum: u128 =
+        times.iter().zip(shares).map(|(&time, &share)| u128::from(time) * u128::from(share)).sum();
+    (sum / u128::from(shares.iter().sum::<u64>().max(1))) as u64
+}
+
 /// Estimates within what lies between two stages.
-enum Ahead {
+struct Ahead {
+    ways: Ways,
+    works: LeastWorks,
+}
+
+/// By ways.
+enum Ways {
     /// For each branch.
     Branches(Vec<Vec<Tail>>),
     /// For each sharing of the later op.
@@ -402,6 +443,7 @@ pub(crate) fn proven(problem: &Problem, course: &Course) -> Result<Time, String>
 impl Course {
     /// The course as evidence.
     pub fn evidence(self) -> Evidence {
-        Evidence::Passages { stages: self.stages, limit_ps: self.limit_ps, width: self.width }
+        let Course { stages, limit_ps, width, shares } = self;
+        Evidence::Passages { stages, limit_ps, width, shares }
     }
 }

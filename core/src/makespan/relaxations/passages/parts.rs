@@ -7,16 +7,18 @@
 //!
 //! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
 
-use super::front::{Moments, thin};
+use super::front::{LATEST, Moments, SPENT, thin};
 use super::heads::Heads;
 use super::moves::{MOST_DEVICES, Sharing};
 use super::search::{Fronts, Search};
-use super::tails::Tail;
+use super::tails::{LeastWorks, Tail};
 use super::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages};
 
 /// Sizes from which on batches count: those of all pairs of parts, of which some are the same, and any size.
 const MOST_SIZES: usize = 6;
-const PLACES: usize = MOST_DEVICES + MOST_LISTS * MOST_SIZES;
+const PLACES: usize = MOST_DEVICES + MOST_LISTS * MOST_SIZES + 1;
+/// The place of the work by the shares of the course.
+const WORK: usize = PLACES - 1;
 
 /// How many times the limit of a part rises, at most, from nothing to all that is left.
 const RISES_OF_ALL: u64 = 400;
@@ -37,6 +39,8 @@ pub(super) struct Goal {
 struct Entry {
     sharing: usize,
     ends: [u64; MOST_DEVICES],
+    /// A moment before which devices, on the average, have no time for what follows.
+    spent: u64,
     /// What ends no earlier is dropped.
     limit: u64,
     /// Whether all ends are what they say, so that means over inputs tell something.
@@ -76,7 +80,7 @@ impl Passages<'_> {
     pub(super) fn goals(&self, link: &Link, tail: &Tail) -> Vec<Goal> {
         let possible = (0..self.moves.sharings.len()).filter(|&sharing| tail.sums[sharing] < NEVER);
         let goal = |sharing: usize| {
-            let mut only = Tail { ways: tail.ways.clone(), sums: vec![NEVER; tail.sums.len()] };
+            let mut only = Tail { sums: vec![NEVER; tail.sums.len()], ..tail.clone() };
             only.sums[sharing] = tail.sums[sharing];
             let inner = link.branches.iter().map(|branch| self.branch_tails(branch, &only)).collect();
             Goal { sharing, tail: only, inner }
@@ -95,7 +99,7 @@ impl Passages<'_> {
         let ways = &tail.ways[sharing];
         let each = used(&self.moves.sharings[sharing]).map(|device| moments[device] + ways[device]);
         let shortest = used(&self.moves.sharings[sharing]).map(|device| ways[device]).min().unwrap_or(0);
-        each.max().unwrap_or(0).max(moments[MOST_DEVICES] + shortest)
+        each.max().unwrap_or(0).max(moments[LATEST] + shortest)
     }
 }
 
@@ -108,6 +112,7 @@ impl Search<'_, '_> {
         link: &Link,
         tail: &Tail,
         goals: &[Goal],
+        works: &LeastWorks,
     ) -> Result<Fronts, String> {
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
         for (sharing, front) in fronts.iter().enumerate() {
@@ -116,17 +121,17 @@ impl Search<'_, '_> {
             let shortest = used(&groups).map(|device| times[device]).min().unwrap_or(0);
             for moments in front {
                 let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
-                let entry = Entry { sharing, ends, limit: self.limit, is_whole: true };
+                let spent = moments[SPENT];
+                let entry = Entry { sharing, ends, spent, limit: self.limit, is_whole: true };
                 for goal in goals {
-                    for mut reached in self.cross(&entry, link, goal)? {
-                        let latest = moments[MOST_DEVICES] + shortest;
-                        reached[MOST_DEVICES] = reached[MOST_DEVICES].max(latest);
-                        self.keep(goal.sharing, self.settled(goal.sharing, reached), tail, &mut next);
+                    for mut reached in self.cross(&entry, link, goal, works)? {
+                        reached[LATEST] = reached[LATEST].max(moments[LATEST] + shortest);
+                        self.keep(goal.sharing, &link.node, reached, tail, &mut next);
                     }
                 }
             }
         }
-        next.iter_mut().for_each(|front| thin(front, self.width, self.limit));
+        next.iter_mut().for_each(|front| thin(front, self.width));
         Ok(next)
     }
 
@@ -138,6 +143,7 @@ impl Search<'_, '_> {
         heads: &Heads,
         link: &Link,
         goals: &[Goal],
+        works: &LeastWorks,
     ) -> Result<(), String> {
         let passages = self.passages;
         // So late that nothing which begins with other parts comes near.
@@ -160,10 +166,12 @@ impl Search<'_, '_> {
                 let rise = (most / RISES_OF_ALL).max(1);
                 while known < most {
                     let limit = late + (known + rise).min(most);
-                    let entry = Entry { sharing, ends, limit, is_whole };
+                    let spent = if is_whole { late } else { 0 };
+                    let entry = Entry { sharing, ends, spent, limit, is_whole };
                     let mut least = limit;
                     for goal in goals {
-                        for moments in self.cross(&entry, link, goal)? {
+                        for moments in self.cross(&entry, link, goal, works)? {
+                            let moments = passages.settled(goal.sharing, &link.node, moments);
                             least = least.min(passages.finish(goal.sharing, &moments, &goal.tail, is_whole));
                         }
                     }
@@ -182,7 +190,13 @@ impl Search<'_, '_> {
     }
 
     /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
-    fn cross(&mut self, entry: &Entry, link: &Link, goal: &Goal) -> Result<Vec<Moments>, String> {
+    fn cross(
+        &mut self,
+        entry: &Entry,
+        link: &Link,
+        goal: &Goal,
+        works: &LeastWorks,
+    ) -> Result<Vec<Moments>, String> {
         let passages = self.passages;
         let sharings = &passages.moves.sharings;
         let sizes = Sizes::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
@@ -190,7 +204,7 @@ impl Search<'_, '_> {
         // What the branches so far add to works at least.
         let mut done: State = [0; PLACES];
         for number in 0..link.branches.len() {
-            let front = self.follow_to(entry, link, number, goal, &sizes, &done)?;
+            let front = self.follow_to(entry, link, number, goal, &sizes, &done, works)?;
             if front.is_empty() {
                 return Ok(Vec::new());
             }
@@ -216,11 +230,12 @@ impl Search<'_, '_> {
                     std::array::from_fn(|p| if p < MOST_DEVICES { a[p].max(b[p]) } else { a[p] + b[p] });
                 let with_rest: State = std::array::from_fn(|place| both[place] + rest[place]);
                 let moments = self.arrived(entry, goal, &sizes, &with_rest);
+                let moments = passages.settled(goal.sharing, &link.node, moments);
                 if passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit {
                     united.push(both);
                 }
             }
-            thin(&mut united, self.branch_width(), self.limit);
+            thin(&mut united, self.branch_width());
             all = united;
         }
         Ok(all.iter().map(|state| self.arrived(entry, goal, &sizes, state)).collect())
@@ -232,15 +247,16 @@ impl Search<'_, '_> {
         let mut moments = Moments::default();
         moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
         let first_end = used(from).map(|device| entry.ends[device]).min().unwrap_or(0);
-        for works in state[MOST_DEVICES..].chunks_exact(MOST_SIZES) {
+        for works in state[MOST_DEVICES..WORK].chunks_exact(MOST_SIZES) {
             for there in used(to) {
                 for here in used(from) {
                     moments[there] = moments[there].max(entry.ends[here] + works[sizes.of[here][there]]);
                 }
             }
-            moments[MOST_DEVICES] = moments[MOST_DEVICES].max(first_end + works[0]);
+            moments[LATEST] = moments[LATEST].max(first_end + works[0]);
         }
-        self.settled(goal.sharing, moments)
+        moments[SPENT] = entry.spent + state[WORK];
+        moments
     }
 
     /// One branch, behind others that add so much to works.
@@ -252,6 +268,7 @@ impl Search<'_, '_> {
         goal: &Goal,
         sizes: &Sizes,
         done: &State,
+        least: &LeastWorks,
     ) -> Result<Vec<State>, String> {
         let (branch, inner) = (&link.branches[number], &goal.inner[number]);
         let passages = self.passages;
@@ -272,7 +289,12 @@ impl Search<'_, '_> {
                         0..MOST_DEVICES => 0,
                         _ => state[place] + spent[place] + done[place],
                     });
+                    let rest = least.branches[number][place] + least.from(number + 1);
+                    if entry.spent + works[WORK] + rest >= entry.limit {
+                        return false;
+                    }
                     let moments = self.arrived(entry, goal, sizes, &works);
+                    let moments = passages.settled(goal.sharing, &link.node, moments);
                     passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
                 };
                 let front: Vec<State> = front.iter().filter(is_in_time).copied().collect();
@@ -297,7 +319,7 @@ impl Search<'_, '_> {
                     }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width(), self.limit));
+            next.iter_mut().for_each(|front| thin(front, self.branch_width()));
             fronts = next;
         }
         Ok(std::mem::take(&mut fronts[goal.sharing]))
@@ -309,7 +331,8 @@ impl Search<'_, '_> {
         let groups = &self.passages.moves.sharings[sharing];
         let mut spent: State = [0; PLACES];
         spent[..MOST_DEVICES].copy_from_slice(&times);
-        for (works, shares) in spent[MOST_DEVICES..].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
+        spent[WORK] = node.works[sharing];
+        for (works, shares) in spent[MOST_DEVICES..WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
             let all = u128::from(shares.iter().sum::<u64>().max(1));
             for (work, &least) in works.iter_mut().zip(&sizes.least) {
                 let counted = (0..MOST_DEVICES).filter(|&device| groups[device] >= least);

@@ -1,9 +1,9 @@
 //! From the moments of one op of the chain to those of the next, along all branches between them.
 
-use super::front::{Moments, thin};
+use super::front::{LATEST, Moments, SPENT, thin};
 use super::moves::MOST_DEVICES;
-use super::tails::Tail;
-use super::{Branch, Delays, Link, NEVER, Node, Passages};
+use super::tails::{LeastWorks, Tail};
+use super::{Delays, Link, NEVER, Node, Passages, mean};
 
 /// Lists of moments looked at, in all.
 const MOST_STEPS: u64 = 1 << 30;
@@ -38,6 +38,7 @@ impl<'p, 's> Search<'p, 's> {
         link: &Link,
         tail: &Tail,
         inner: &[Vec<Tail>],
+        works: &LeastWorks,
     ) -> Result<Fronts, String> {
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
         for (sharing, front) in fronts.iter().enumerate() {
@@ -48,29 +49,32 @@ impl<'p, 's> Search<'p, 's> {
             for moments in front {
                 let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
                 let first_end = used().map(|device| ends[device]).min().unwrap_or(0);
-                let latest = moments[MOST_DEVICES] + shortest;
-                let reached = self.follow_all(sharing, ends, link, tail, inner)?;
+                let latest = moments[LATEST] + shortest;
+                let spent = moments[SPENT];
+                let reached = self.follow_all(sharing, ends, spent, link, tail, inner, works)?;
                 for (there, front) in reached.into_iter().enumerate() {
                     for mut moments in front {
-                        let latest = latest.max(first_end + moments[MOST_DEVICES]);
-                        moments[MOST_DEVICES] = latest;
-                        self.keep(there, self.settled(there, moments), tail, &mut next);
+                        moments[LATEST] = latest.max(first_end + moments[LATEST]);
+                        moments[SPENT] += spent;
+                        self.keep(there, &link.node, moments, tail, &mut next);
                     }
                 }
             }
         }
-        next.iter_mut().for_each(|front| thin(front, self.width, self.limit));
+        next.iter_mut().for_each(|front| thin(front, self.width));
         Ok(next)
     }
 
-    /// All branches from the ends of an op: the moments of the next one, and last the work of its branches.
+    /// All branches from the ends of an op: the moments of the next one, and last the works of its branches.
     fn follow_all(
         &mut self,
         sharing: usize,
         ends: [u64; MOST_DEVICES],
+        spent: u64,
         link: &Link,
         tail: &Tail,
         inner: &[Vec<Tail>],
+        works: &LeastWorks,
     ) -> Result<Fronts, String> {
         let first_end = (0..MOST_DEVICES)
             .filter(|&device| self.passages.moves.sharings[sharing][device] > 0)
@@ -78,8 +82,8 @@ impl<'p, 's> Search<'p, 's> {
             .min()
             .unwrap_or(0);
         let mut all: Option<Fronts> = None;
-        for (branch, inner) in link.branches.iter().zip(inner) {
-            let new = self.follow(sharing, ends, branch, link, tail, inner)?;
+        for (number, inner) in inner.iter().enumerate() {
+            let new = self.follow(sharing, ends, spent, link, number, tail, inner, works)?;
             let Some(known) = all.take() else {
                 all = Some(new);
                 continue;
@@ -88,15 +92,18 @@ impl<'p, 's> Search<'p, 's> {
             for (there, (known, new)) in known.iter().zip(&new).enumerate() {
                 for (a, b) in known.iter().flat_map(|a| new.iter().map(move |b| (a, b))) {
                     let mut both: Moments = std::array::from_fn(|place| a[place].max(b[place]));
-                    both[MOST_DEVICES] = a[MOST_DEVICES] + b[MOST_DEVICES];
+                    both[LATEST] = a[LATEST] + b[LATEST];
+                    both[SPENT] = a[SPENT] + b[SPENT];
                     let mut settled = both;
-                    settled[MOST_DEVICES] += first_end;
+                    settled[LATEST] += first_end;
+                    settled[SPENT] += spent;
                     self.count()?;
-                    if self.passages.least(there, &self.settled(there, settled), tail) < self.limit {
+                    let settled = self.passages.settled(there, &link.node, settled);
+                    if self.passages.least(there, &settled, tail) < self.limit {
                         united[there].push(both);
                     }
                 }
-                thin(&mut united[there], self.branch_width(), self.limit);
+                thin(&mut united[there], self.branch_width());
             }
             all = Some(united);
         }
@@ -108,14 +115,17 @@ impl<'p, 's> Search<'p, 's> {
         &mut self,
         sharing: usize,
         ends: [u64; MOST_DEVICES],
-        branch: &Branch,
+        spent: u64,
         link: &Link,
+        number: usize,
         tail: &Tail,
         inner: &[Tail],
+        works: &LeastWorks,
     ) -> Result<Fronts, String> {
+        let branch = &link.branches[number];
+        // Before this branch, in the others and behind them.
+        let floor = spent + works.from(0) - works.branches[number][0];
         let count = self.passages.moves.sharings.len();
-        let shares = link.weights[0];
-        let all_shares = shares.iter().sum::<u64>().max(1);
         let mut fronts: Fronts = vec![Vec::new(); count];
         let mut begin = Moments::default();
         begin[..MOST_DEVICES].copy_from_slice(&ends);
@@ -127,16 +137,19 @@ impl<'p, 's> Search<'p, 's> {
             for (here, front) in fronts.iter().enumerate() {
                 let times = before.map_or(Some([0; MOST_DEVICES]), |node| node.times[here]);
                 let Some(times) = times else { continue };
-                let work = times.iter().zip(shares).map(|(&t, share)| u128::from(t) * u128::from(share));
-                // A mean of times is no longer than the longest of them.
-                let work = (work.sum::<u128>() / u128::from(all_shares)) as u64;
+                let work = mean(&times, &link.weights[0]);
+                let spent = before.map_or(0, |node| node.works[here]);
                 for moments in front {
-                    let ends = std::array::from_fn(|device| moments[device] + times[device]);
-                    let work = moments[MOST_DEVICES] + work;
-                    self.hand_on(here, ends, work, delays, tail, &mut next)?;
+                    let mut ended = Moments::default();
+                    (0..MOST_DEVICES).for_each(|device| ended[device] = moments[device] + times[device]);
+                    ended[LATEST] = moments[LATEST] + work;
+                    ended[SPENT] = moments[SPENT] + spent;
+                    if floor + ended[SPENT] + works.branches[number][place] < self.limit {
+                        self.hand_on(here, &ended, delays, tail, &mut next)?;
+                    }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width(), self.limit));
+            next.iter_mut().for_each(|front| thin(front, self.branch_width()));
             fronts = next;
         }
         Ok(fronts)
@@ -146,8 +159,7 @@ impl<'p, 's> Search<'p, 's> {
     fn hand_on(
         &mut self,
         here: usize,
-        ends: [u64; MOST_DEVICES],
-        work: u64,
+        ended: &Moments,
         delays: &Delays,
         tail: &Tail,
         next: &mut Fronts,
@@ -161,10 +173,10 @@ impl<'p, 's> Search<'p, 's> {
                 for part in handed {
                     let delay = delays.of(part);
                     is_possible &= delay < NEVER;
-                    moments[part.to] = moments[part.to].max(ends[part.from] + delay);
+                    moments[part.to] = moments[part.to].max(ended[part.from] + delay);
                 }
                 if is_possible && passages.least(there, &moments, tail) < self.limit {
-                    moments[MOST_DEVICES] = work;
+                    (moments[LATEST], moments[SPENT]) = (ended[LATEST], ended[SPENT]);
                     next[there].push(moments);
                 }
             }
@@ -172,27 +184,21 @@ impl<'p, 's> Search<'p, 's> {
         Ok(())
     }
 
-    /// A single batch starts no earlier than the last one; where there are several, what they tell themselves need not be said.
-    pub(super) fn settled(&self, sharing: usize, mut moments: Moments) -> Moments {
-        let groups = &self.passages.moves.sharings[sharing];
-        let latest = moments[MOST_DEVICES];
-        let mut used = (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
-        if let (Some(only), None) = (used.next(), used.next()) {
-            moments[only] = moments[only].max(latest);
-        }
-        if moments[..MOST_DEVICES].iter().any(|&moment| moment >= latest) {
-            moments[MOST_DEVICES] = 0;
-        }
-        moments
-    }
-
     pub(super) fn branch_width(&self) -> usize {
         self.width.div_ceil(4)
     }
 
-    pub(super) fn keep(&self, sharing: usize, moments: Moments, tail: &Tail, fronts: &mut Fronts) {
-        if self.passages.least(sharing, &moments, tail) < self.limit {
-            fronts[sharing].push(moments);
+    /// Keeps moments of an op for each batch that may be the one which starts last.
+    pub(super) fn keep(&self, sharing: usize, node: &Node, moments: Moments, tail: &Tail, next: &mut Fronts) {
+        let groups = &self.passages.moves.sharings[sharing];
+        let latest = moments[LATEST].max(moments[SPENT]);
+        for device in (0..MOST_DEVICES).filter(|&device| groups[device] > 0) {
+            let mut moments = moments;
+            moments[device] = moments[device].max(latest);
+            let moments = self.passages.settled(sharing, node, moments);
+            if self.passages.least(sharing, &moments, tail) < self.limit {
+                next[sharing].push(moments);
+            }
         }
     }
 

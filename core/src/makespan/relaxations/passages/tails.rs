@@ -4,6 +4,7 @@
 //! whichever sharings follow; and the sum over all inputs of their ways. The first sees that a batch hands inputs to slow ones,
 //! the second that not all inputs can be on the fast ways. Each is the least over what may follow, so neither is too long.
 
+use super::front::{LATEST, SPENT};
 use super::moves::{MOST_DEVICES, Sharing};
 use super::{Branch, Delays, Link, Moments, NEVER, Node, Passages, Shares};
 
@@ -14,6 +15,24 @@ pub(super) struct Tail {
     pub(super) ways: Vec<[u64; MOST_DEVICES]>,
     /// The sum over all inputs of their ways.
     pub(super) sums: Vec<u64>,
+    /// What devices have to do behind the op, on the average; not known within branches.
+    pub(super) rest: u64,
+}
+
+/// What devices have to do at least between two stages, on the average by the shares of the course.
+pub(super) struct LeastWorks {
+    /// For each branch, from each of its ops on, and 0 behind them.
+    pub(super) branches: Vec<Vec<u64>>,
+    /// From the later op on.
+    pub(super) behind: u64,
+}
+
+impl LeastWorks {
+    /// In branches from so many on, and behind.
+    pub(super) fn from(&self, branch: usize) -> u64 {
+        let later = self.branches[branch..].iter().map(|works| works[0]);
+        later.fold(self.behind, u64::saturating_add).min(NEVER)
+    }
 }
 
 impl Tail {
@@ -21,7 +40,7 @@ impl Tail {
     pub(super) fn later(&self, other: &Tail) -> Tail {
         let ways = self.ways.iter().zip(&other.ways).map(|(a, b)| std::array::from_fn(|d| a[d].max(b[d])));
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| *a.max(b));
-        Tail { ways: ways.collect(), sums: sums.collect() }
+        Tail { ways: ways.collect(), sums: sums.collect(), rest: self.rest.max(other.rest) }
     }
 }
 
@@ -32,7 +51,7 @@ impl Passages<'_> {
         let sums = node.times.iter().zip(&self.moves.sharings);
         let sums =
             sums.map(|(times, sharing)| times.map_or(NEVER, |times| self.sum(sharing, &times))).collect();
-        Tail { ways, sums }
+        Tail { ways, sums, rest: 0 }
     }
 
     /// The sum over all inputs of what each device's have.
@@ -43,7 +62,7 @@ impl Passages<'_> {
 
     pub(super) fn tail_before(&self, node: &Node, delays: &Delays, next: &Tail) -> Tail {
         let count = self.moves.sharings.len();
-        let mut tail = Tail { ways: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count] };
+        let mut tail = Tail { ways: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let (mut ways, mut sum) = ([NEVER; MOST_DEVICES], NEVER);
@@ -104,7 +123,7 @@ impl Passages<'_> {
         let sum = next.sums.iter().copied().min().unwrap_or(NEVER);
         let short = |work: u128, parts: u128| u64::try_from(work / parts).unwrap_or(NEVER).min(NEVER);
         let count = self.moves.sharings.len();
-        let mut tail = Tail { ways: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count] };
+        let mut tail = Tail { ways: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let groups = &self.moves.sharings[here];
@@ -128,7 +147,46 @@ impl Passages<'_> {
         tails
     }
 
-    /// The least finish behind some moments, the last of which is one that the last batch does not start before.
+    /// What an op takes of devices at least, in a sharing with which it does not end too late if it starts no sooner.
+    pub(super) fn least_work(&self, node: &Node, tail: &Tail, soonest: u64, limit: u64) -> u64 {
+        let is_in_time = |sharing: usize| {
+            let ways = tail.ways[sharing].iter().zip(&self.moves.sharings[sharing]);
+            let longest = ways.filter(|(_, groups)| **groups > 0).map(|(way, _)| *way).max().unwrap_or(0);
+            tail.sums[sharing] < NEVER && soonest + longest.max(tail.sums[sharing] / self.inputs) < limit
+        };
+        let possible = node.works.iter().enumerate().filter(|(sharing, _)| is_in_time(*sharing));
+        possible.map(|(_, work)| *work).min().unwrap_or(limit).min(limit)
+    }
+
+    /// The same for a branch, from each of its ops on.
+    pub(super) fn least_works(&self, branch: &Branch, inner: &[Tail], soonest: u64, limit: u64) -> Vec<u64> {
+        let mut works = vec![0];
+        for (node, tail) in branch.nodes.iter().zip(inner).rev() {
+            let work = self.least_work(node, tail, soonest, limit);
+            works.push((works[works.len() - 1] + work).min(NEVER));
+        }
+        works.reverse();
+        works
+    }
+
+    /// Moments of a sharing, the last two of which do not know yet of the op itself. A single batch starts no earlier than
+    /// the last one; where there are several, what they tell themselves need not be said.
+    pub(super) fn settled(&self, sharing: usize, node: &Node, mut moments: Moments) -> Moments {
+        let groups = &self.moves.sharings[sharing];
+        let latest = moments[LATEST].max(moments[SPENT]);
+        let used = || (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
+        if used().count() == 1 {
+            used().for_each(|only| moments[only] = moments[only].max(latest));
+        }
+        let is_said = moments[..MOST_DEVICES].iter().any(|&moment| moment >= latest);
+        moments[LATEST] = if is_said { 0 } else { latest };
+        let times = node.times[sharing].unwrap_or_default();
+        let first_end = used().map(|device| moments[device] + times[device]).min().unwrap_or(0);
+        moments[SPENT] = first_end.max((moments[SPENT] + node.works[sharing]).min(NEVER));
+        moments
+    }
+
+    /// The least finish behind some moments.
     pub(super) fn least(&self, sharing: usize, moments: &Moments, tail: &Tail) -> u64 {
         if tail.sums[sharing] == NEVER {
             return NEVER;
@@ -140,6 +198,6 @@ impl Passages<'_> {
             shortest = shortest.min(tail.ways[sharing][device]);
         }
         let mean = (self.sum(groups, &moments[..MOST_DEVICES]) + tail.sums[sharing]) / self.inputs;
-        latest.max(mean).max(moments[MOST_DEVICES] + shortest)
+        latest.max(mean).max(moments[LATEST] + shortest).max(moments[SPENT] + tail.rest)
     }
 }
