@@ -30,6 +30,8 @@ SOAK_ITEMS = 100_000
 # How long the whole model is timed at least, and how long each plan is searched for.
 PROFILE_SECONDS = 2
 PLAN_SECONDS = 2
+# How many turns of everything that is compared there are in a round.
+TURNS = 3
 HARDWARE = """
 name = "pair"
 description = "Two cores of one machine."
@@ -138,19 +140,22 @@ def gain(bench):
             bench.plan(model, objective, profile, plan)
         apart, threads, errors = [], [], []
         split = {objective: [] for objective in plans}
-        for _ in range(bench.rounds):
-            both = [bench.plain("rate", case, [core]) for core in bench.cores]
+        # Many short turns: how fast the machine is changes within seconds.
+        seconds = bench.seconds / 2
+        for _ in range(TURNS * bench.rounds):
+            both = [bench.plain("rate", case, [core], seconds) for core in bench.cores]
             apart.append(sum(rate(report_of(process)) for process in both))
             for objective, plan in plans.items():
-                learned = bench.folder / f"learned-{objective}.json"
-                enough = ["--duration", f"{bench.seconds}s"]
                 # Without turns of the whole model, like the processes that it is compared with.
-                split[objective].append(bench.run(plan, *enough, "--as-is")["throughput_per_s"])
-                if objective == "pipeline":
-                    errors.append(bench.run(plan, *enough, "--learn", learned)["value"]["error"])
-                    # The next round is predicted from this one.
-                    bench.plan(model, objective, learned, plan)
-            threads.append(rate(report_of(bench.plain("rate", case, bench.cores))))
+                run = bench.run(plan, "--duration", f"{seconds}s", "--as-is")
+                split[objective].append(run["throughput_per_s"])
+            threads.append(rate(report_of(bench.plain("rate", case, bench.cores, seconds))))
+        learned = bench.folder / "learned-pipeline.json"
+        for _ in range(1 + bench.rounds):
+            run = bench.run(plans["pipeline"], "--duration", f"{bench.seconds}s", "--learn", learned)
+            errors.append(run["value"]["error"])
+            # The next run is predicted from this one.
+            bench.plan(model, "pipeline", learned, plans["pipeline"])
         middle = statistics.median
         share = {objective: middle(a / b for a, b in zip(rates, apart)) for objective, rates in split.items()}
         row = [case, *map(middle, (apart, split["pipeline"], split["stream"], threads))]
