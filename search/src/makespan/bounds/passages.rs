@@ -4,10 +4,11 @@
 //! longest path with all inputs on the fastest device. Ops beside it lie in windows, from the last op of the chain that
 //! leads to them to the first that they lead to; windows that overlap are united. Within a window the ops are covered by
 //! chains, the longest first. Within windows the work of devices counts by how fast they are, or the work of the fastest
-//! device alone, for each part of what the ops around a window have: of the two, what proves more at first is followed
-//! further. How much it counts along the whole chain is first what the dual of `division-area` says, then moved by factors,
-//! one device at a time. The limit rises towards the best plan's finish as long as everything up to it is refuted: what is
-//! dropped early makes the search quick.
+//! device alone, for each part of what the ops around a window have. Along the whole chain it does not count, or as the dual
+//! of `division-area` says, moved by factors for one device at a time. Which of these *ways* proves most depends on the
+//! network, so all are tried; then always the one whose last try took the least time keeps more lists of moments than before.
+//! The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped early makes the
+//! search quick.
 
 use std::time::Duration;
 
@@ -22,11 +23,10 @@ use crate::run::Run;
 
 /// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
 const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
-/// The shares of the time left by whose end the first try is over, shares are moved, work is counted by parts for the first
-/// time, and all is over; the rest is for bounds behind it.
-const TIME_SHARES: [f64; 4] = [0.1, 0.2, 0.4, 0.6];
-/// Where the first try proves less than this part of what is known, there will be nothing to gain.
-const LEAST_PROMISE: f64 = 0.95;
+/// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
+const TIME_SHARES: [f64; 2] = [0.15, 0.6];
+/// The share of the time left that one try may take.
+const MOST_OF_TIME: f64 = 0.3;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
@@ -77,48 +77,52 @@ impl Bound for Passages {
         }
         let used = run.budget.start.elapsed();
         let left = run.budget.time.saturating_sub(used);
-        let [first, moved, by_parts, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
-        let patience = Patience { until: first, tries: 0, at_most: Time(network.alone) };
-        let mut tries = Tries { argument: &argument, shares: network.shares(run), patience };
-        let known = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-        let mut stages = network.stages();
-        let reached = self.rise(run, &mut tries, &stages, WIDTHS[0]);
-        if reached.is_none_or(|reached| (reached.0 as f64) < known * LEAST_PROMISE) {
-            return;
+        let [moved, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
+        let mut tries = Tries {
+            argument: &argument,
+            shares: network.shares(run),
+            until: all,
+            count: 0,
+            at_most: Time(network.alone),
+        };
+        let mut ways = network.ways();
+        if let Some(way) = ways.iter().find(|way| way.is_counted && !way.is_by_parts) {
+            tries.until = moved;
+            self.move_shares(run, &mut tries, way);
+            tries.until = all;
         }
-        if network.has_branches() {
-            tries.patience.until = moved;
-            let reached = self.move_shares(run, &mut tries, &stages, reached);
-            tries.patience.until = by_parts;
-            let parts = network.stages_by_parts();
-            if self.rise(run, &mut tries, &parts, WIDTHS[0]) > reached {
-                stages = parts;
-            }
-        }
-        tries.patience.until = all;
-        for width in &WIDTHS[1..] {
-            self.rise(run, &mut tries, &stages, *width);
+        while let Some(way) = ways.iter_mut().filter(|way| way.is_open()).min_by_key(|way| way.took) {
+            self.widen(run, &mut tries, way);
         }
     }
 }
 
 impl Passages {
-    /// Moves how much each device counts for as long as that proves more; what was reached.
-    fn move_shares(
-        &self,
-        run: &mut Run<'_>,
-        tries: &mut Tries<'_>,
-        stages: &[Stage],
-        mut reached: Option<Time>,
-    ) -> Option<Time> {
-        let devices = tries.shares.len();
+    /// Follows a way with the next width.
+    fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way) {
+        let Some(&width) = WIDTHS.get(way.next) else { return };
+        let (began, until) = (run.budget.start.elapsed(), tries.until);
+        tries.until = began + until.saturating_sub(began).mul_f64(MOST_OF_TIME);
+        self.rise(run, tries, way, width);
+        let ended = run.budget.start.elapsed();
+        // Where the run must not depend on the clock, widths rise in turns.
+        let turn = Duration::from_nanos(way.next as u64);
+        way.took = if run.budget.nodes.is_some() { turn } else { ended - began };
+        // What did not end will not with more to follow.
+        way.next = if tries.is_over(run) { WIDTHS.len() } else { way.next + 1 };
+        tries.until = until;
+    }
+
+    /// Moves how much each device counts along the chain for as long as that proves more.
+    fn move_shares(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way) {
+        let mut reached = self.rise(run, tries, way, WIDTHS[0]);
         for factor in FACTORS {
             loop {
                 let before = reached;
-                for (moved, up) in (0..devices).flat_map(|moved| [(moved, true), (moved, false)]) {
+                for (moved, up) in (0..tries.shares.len()).flat_map(|moved| [(moved, true), (moved, false)]) {
                     let known = tries.shares.clone();
                     tries.shares[moved] *= if up { factor } else { 1.0 / factor };
-                    let new = self.rise(run, tries, stages, WIDTHS[0]);
+                    let new = self.rise(run, tries, way, WIDTHS[0]);
                     if new > reached {
                         reached = new;
                     } else {
@@ -130,24 +134,22 @@ impl Passages {
                 }
             }
         }
-        reached
     }
 
     /// Raises the limit while all below it is refuted; what was reached, none if nothing.
-    fn rise(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, stages: &[Stage], width: u32) -> Option<Time> {
-        let shares = whole_shares(&tries.shares);
-        let patience = &mut tries.patience;
-        let most = run.outcome().value().unwrap_or(patience.at_most).0.min(MOST_TIME);
+    fn rise(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way, width: u32) -> Option<Time> {
+        let most = run.outcome().value().unwrap_or(tries.at_most).0.min(MOST_TIME);
         let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
         let mut reached = None;
         for rise in 1..=RISES {
-            if patience.is_over(run) || run.is_solved() {
+            if tries.is_over(run) || run.is_solved() {
                 break;
             }
-            patience.tries += 1;
+            tries.count += 1;
             let limit_ps = Time(known + (most - known) * rise / RISES);
-            let course = Course { stages: stages.to_vec(), limit_ps, width, shares: shares.clone() };
-            let mut stop = || patience.is_over(run);
+            let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
+            let course = Course { stages: way.stages.clone(), limit_ps, width, shares };
+            let mut stop = || tries.is_over(run);
             let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop);
             let Some(proven) = proven else { break };
             let value = proven.value();
@@ -164,9 +166,38 @@ impl Passages {
 /// What tries have in common.
 struct Tries<'a> {
     argument: &'a Argument<'a>,
-    /// How much the work of devices counts along the chain.
+    /// How much the work of devices counts along the chain, where it does.
     shares: Vec<f64>,
-    patience: Patience,
+    /// How long they go on.
+    until: Duration,
+    count: u64,
+    /// Where no plan is known, no more is tried for.
+    at_most: Time,
+}
+
+impl Tries<'_> {
+    fn is_over(&self, run: &Run<'_>) -> bool {
+        let spent = run.budget.nodes.is_some_and(|nodes| self.count > nodes);
+        spent || run.budget.is_spent() || run.budget.start.elapsed() >= self.until
+    }
+}
+
+/// How work counts, and how far this was followed.
+struct Way {
+    stages: Vec<Stage>,
+    is_by_parts: bool,
+    /// Whether it counts along the chain.
+    is_counted: bool,
+    /// The next width.
+    next: usize,
+    /// How long the last one took.
+    took: Duration,
+}
+
+impl Way {
+    fn is_open(&self) -> bool {
+        self.next < WIDTHS.len()
+    }
 }
 
 /// Shares in whole numbers.
@@ -174,21 +205,6 @@ fn whole_shares(shares: &[f64]) -> Vec<u64> {
     let sum = shares.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let whole: Vec<u64> = shares.iter().map(|share| (share / sum * PARTS) as u64).collect();
     if whole.iter().all(|&share| share == 0) { vec![1; shares.len()] } else { whole }
-}
-
-/// How long it goes on.
-struct Patience {
-    until: Duration,
-    tries: u64,
-    /// Where no plan is known, no more is tried for.
-    at_most: Time,
-}
-
-impl Patience {
-    fn is_over(&self, run: &Run<'_>) -> bool {
-        let spent = run.budget.nodes.is_some_and(|nodes| self.tries > nodes);
-        spent || run.budget.is_spent() || run.budget.start.elapsed() >= self.until
-    }
 }
 
 /// Ops between two of the chain.
@@ -295,8 +311,18 @@ impl Network {
         area.unwrap_or_else(|| vec![1.0; self.fastest.len()])
     }
 
-    fn has_branches(&self) -> bool {
-        !self.windows.is_empty()
+    /// All ways in which work can count.
+    fn ways(&self) -> Vec<Way> {
+        let mut ways = Vec::new();
+        for is_by_parts in
+            [false, true].into_iter().filter(|is_by_parts| !is_by_parts || !self.windows.is_empty())
+        {
+            for is_counted in [false, true] {
+                let stages = if is_by_parts { self.stages_by_parts() } else { self.stages() };
+                ways.push(Way { stages, is_by_parts, is_counted, next: 0, took: Duration::ZERO });
+            }
+        }
+        ways
     }
 
     /// The stages, with the work of the fastest device between parts.
