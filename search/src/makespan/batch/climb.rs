@@ -13,6 +13,7 @@ use divvy_core::rng::Rng;
 use super::memory::Memory;
 use super::potential::Potential;
 use super::schedule::{Item, Schedule};
+use super::stretch::{Known, Stretch};
 use super::tables::{Piece, Tables};
 
 /// The share of moves that begin at a batch of the critical chain.
@@ -25,6 +26,14 @@ const SORT_SHARE: f64 = 0.05;
 const POTENTIAL_SHARE: f64 = 0.3;
 /// How likely a division is handed on to a neighbour, and to one more.
 const HAND_ON: f64 = 0.35;
+/// The share of changed orders that go by the order of one device.
+const LANE_SHARE: f64 = 0.8;
+/// The share of divisions that go to neighbours that were divided alike.
+const ALIKE_SHARE: f64 = 0.3;
+/// Moves kept until the list is put in the order of starts again.
+const SORT_AFTER: u32 = 300;
+/// How often a batch of a longest path is looked for.
+const MOST_DRAWS: usize = 32;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
 
@@ -33,14 +42,18 @@ pub(crate) struct Climb<'a> {
     tables: &'a Tables,
     memory: Memory,
     potential: &'a Potential,
+    /// Where it is; divisions are those of the move at hand while it is tried.
     current: Schedule,
-    trial: Schedule,
-    critical: Vec<usize>,
-    critical_is_known: bool,
-    /// From the end of each batch of the current schedule to the end of everything.
-    tails: Vec<u64>,
-    /// Units that the move at hand divided, with what they had before.
+    known: Known,
+    /// What the move at hand changes in the list.
+    stretch: Stretch,
+    /// Units that it divides anew, with what they had before.
     changed: Vec<(usize, Vec<Piece>)>,
+    /// For each unit, one more than its place among those.
+    marks: Vec<u8>,
+    /// How many moves were kept since the list was last put in the order of starts.
+    kept_since: u32,
+    places_are_known: bool,
     rng: Rng,
 }
 
@@ -57,18 +70,17 @@ impl<'a> Climb<'a> {
         for (unit, pieces) in start.pieces.iter().enumerate() {
             memory.put(unit, pieces);
         }
-        let mut tails = Vec::new();
-        start.tails(tables, &mut tails);
         memory.all_hold().then(|| Climb {
             tables,
             memory,
             potential,
-            tails,
             current: start.clone(),
-            trial: start.clone(),
-            critical: Vec::new(),
-            critical_is_known: false,
+            known: Known::new(tables, start),
+            stretch: Stretch::default(),
             changed: Vec::new(),
+            marks: vec![0; start.pieces.len()],
+            kept_since: 0,
+            places_are_known: true,
             rng: Rng::new(seed),
         })
     }
@@ -85,114 +97,211 @@ impl<'a> Climb<'a> {
         }
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
+        let moved = self.propose_move();
+        let kept = moved.is_some() && {
+            let dearer: f64 = (self.changed.iter())
+                .map(|(unit, before)| {
+                    let after = self.potential.of(self.tables, *unit, &self.current.pieces[*unit]);
+                    after - self.potential.of(self.tables, *unit, before)
+                })
+                .sum();
+            let most = self.current.value() as f64 + slack - POTENTIAL_SHARE * dearer;
+            self.try_stretch(most.clamp(0.0, (NEVER - 1) as f64) as u64)
+        };
+        self.settle(kept);
+        kept
+    }
+
+    /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same.
+    fn propose_move(&mut self) -> Option<()> {
         let place = self.some_place();
-        let moved = if self.rng.chance(SORT_SHARE) {
+        if self.rng.chance(SORT_SHARE) {
             self.sort(place)
         } else if self.rng.chance(ORDER_SHARE) {
             self.shift(place)
         } else {
             let item = self.current.list[place];
             self.divide_around(self.tables.unit_of[item.op as usize] as usize)
-        };
-        let kept = moved.is_some_and(|(from, until)| {
-            let dearer: f64 = (self.changed.iter())
-                .map(|(unit, before)| {
-                    let after = self.potential.of(self.tables, *unit, &self.trial.pieces[*unit]);
-                    after - self.potential.of(self.tables, *unit, before)
-                })
-                .sum();
-            let most = self.current.value() as f64 + slack - POTENTIAL_SHARE * dearer;
-            let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
-            self.trial.evaluate(self.tables, from, limit, Some((until, &self.tails)))
-        });
-        if kept {
-            for (unit, _) in self.changed.drain(..) {
-                self.current.pieces[unit].clone_from(&self.trial.pieces[unit]);
-            }
-            self.current.copy_times(&self.trial);
-            self.current.tails(self.tables, &mut self.tails);
-            self.critical_is_known = false;
-        } else {
-            while let Some((unit, before)) = self.changed.pop() {
-                self.memory.take(unit, &self.trial.pieces[unit]);
-                self.memory.put(unit, &before);
-                self.trial.pieces[unit] = before;
-            }
-            self.trial.copy_times(&self.current);
         }
+    }
+
+    /// Makes the change at hand if the finish stays within a limit; else nothing changes but divisions.
+    fn try_stretch(&mut self, limit: u64) -> bool {
+        if !self.current.try_stretch(self.tables, &self.known, &mut self.stretch, limit) {
+            self.current.undo_stretch(&self.stretch);
+            return false;
+        }
+        // Only a limit below the finish can still be passed, by what the change does not touch.
+        let is_certain = limit >= self.current.value();
+        let is_divided = |op: u32| self.marks[self.tables.unit_of[op as usize] as usize] > 0;
+        let kept =
+            self.current.take_stretch(self.tables, &mut self.known, &mut self.stretch, limit, is_divided);
+        debug_assert!(kept || !is_certain, "a stretch tells what comes of it");
+        self.places_are_known = kept;
         kept
     }
 
-    fn some_place(&mut self) -> usize {
-        if self.rng.chance(CRITICAL_SHARE) {
-            if !self.critical_is_known {
-                self.current.critical(self.tables, &mut self.critical);
-                self.critical_is_known = true;
+    /// Ends a move: divisions that were not kept are taken back.
+    fn settle(&mut self, kept: bool) {
+        while let Some((unit, before)) = self.changed.pop() {
+            self.marks[unit] = 0;
+            if !kept {
+                self.memory.take(unit, &self.current.pieces[unit]);
+                self.memory.put(unit, &before);
+                self.current.pieces[unit] = before;
             }
-            return self.critical[self.rng.below(self.critical.len())];
         }
-        self.rng.below(self.current.list.len())
+        if !self.places_are_known {
+            self.known.find_places(self.tables, &self.current, self.stretch.from);
+            self.places_are_known = true;
+        }
+        self.kept_since += u32::from(kept);
+        if self.kept_since >= SORT_AFTER {
+            self.kept_since = 0;
+            self.current.sort_by_start(self.tables);
+            self.known.find_places(self.tables, &self.current, 0);
+        }
     }
 
-    /// Takes a batch to another place in the list; returns the first and the last place that change.
-    fn shift(&mut self, place: usize) -> Option<(usize, usize)> {
-        let list = &mut self.trial.list;
-        let to = if self.rng.chance(0.5) {
-            // Before what its device runs before it.
+    fn some_place(&mut self) -> usize {
+        let count = self.current.list.len();
+        let mut place = self.rng.below(count);
+        if self.rng.chance(CRITICAL_SHARE) {
+            for _ in 0..MOST_DRAWS {
+                if self.known.is_critical(self.tables, &self.current, self.current.list[place]) {
+                    break;
+                }
+                place = self.rng.below(count);
+            }
+        }
+        place
+    }
+
+    /// Takes a batch to another place in the list.
+    fn shift(&mut self, place: usize) -> Option<()> {
+        let list = &self.current.list;
+        let is_back = self.rng.chance(0.5);
+        let to = if self.rng.chance(LANE_SHARE) {
+            let most = 1 << self.rng.below(4);
+            let far = 1 + self.rng.below(most);
             let device = self.current.piece(self.tables, list[place]).device;
-            let on_it = |&other: &usize| self.current.piece(self.tables, list[other]).device == device;
-            (0..place).rev().find(on_it)?
+            self.known.along_lane(device as usize, place, far, is_back)?
         } else {
             let most = 2 << self.rng.below(6);
             let far = 1 + self.rng.below(most);
-            if self.rng.chance(0.5) { place.checked_sub(far)? } else { place + far }
+            if is_back { place.checked_sub(far)? } else { place + far }
         };
         if to >= list.len() || to == place {
             return None;
         }
+        self.set_stretch(to.min(place), to.max(place) + 1);
         if to < place {
-            list[to..=place].rotate_right(1);
+            self.stretch.items.rotate_right(1);
         } else {
-            list[place..=to].rotate_left(1);
+            self.stretch.items.rotate_left(1);
         }
-        Some((to.min(place), to.max(place)))
+        Some(())
     }
 
     /// Puts some batches in the order of the time from their start to the end of everything.
-    fn sort(&mut self, place: usize) -> Option<(usize, usize)> {
+    fn sort(&mut self, place: usize) -> Option<()> {
         let most = 4 << self.rng.below(5);
-        let until = (place + 2 + self.rng.below(most)).min(self.trial.list.len()) - 1;
-        let (tables, current, tails) = (self.tables, &self.current, &self.tails);
-        let rest = |item: &Item| {
-            let piece = current.piece(tables, *item);
-            let time = tables.time(item.op as usize, piece.device as usize, piece.count());
-            std::cmp::Reverse(time + tails[current.index(*item)])
-        };
-        self.trial.list[place..=until].sort_by_key(rest);
-        (until > place).then_some((place, until))
+        let until = (place + 2 + self.rng.below(most)).min(self.current.list.len());
+        self.set_stretch(place, until);
+        let (current, known) = (&self.current, &self.known);
+        self.stretch.items.sort_by_key(|item| std::cmp::Reverse(known.rest(current, *item)));
+        (until > place + 1).then_some(())
     }
 
-    /// Divides a unit anew, and perhaps some of its neighbours in the same way; returns the first and the last place
-    /// that change.
-    fn divide_around(&mut self, unit: usize) -> Option<(usize, usize)> {
+    /// Sets the stretch to what the list has there.
+    fn set_stretch(&mut self, from: usize, until: usize) {
+        self.stretch.from = from;
+        self.stretch.until = until;
+        self.stretch.items.clear();
+        self.stretch.items.extend_from_slice(&self.current.list[from..until]);
+    }
+
+    /// Divides a unit anew, and perhaps some of its neighbours in the same way.
+    fn divide_around(&mut self, unit: usize) -> Option<()> {
         let division = self.propose(unit)?;
-        let mut first = self.divide(unit, division)?;
+        if self.rng.chance(ALIKE_SHARE) {
+            self.divide_alike(unit, &division)?;
+            self.place_changed();
+            return Some(());
+        }
+        self.divide(unit, division)?;
         let mut at = unit;
         while self.changed.len() < MOST_UNITS && self.rng.chance(HAND_ON) {
             let Some(next) = self.neighbour(at) else { break };
-            let division = self.trial.pieces[at].clone();
-            let known = self.changed.iter().any(|(unit, _)| *unit == next);
-            if known || !self.tables.is_division(next, &division) || self.trial.pieces[next] == division {
+            let division = &self.current.pieces[at];
+            let is_known = self.marks[next] > 0;
+            if is_known || !self.tables.is_division(next, division) || self.current.pieces[next] == *division
+            {
                 break;
             }
-            first = first.min(self.divide(next, division)?);
+            self.divide(next, division.clone())?;
             at = next;
         }
-        let is_changed = |item: &Item| {
-            let unit = self.tables.unit_of[item.op as usize] as usize;
-            self.changed.iter().any(|(changed, _)| *changed == unit)
-        };
-        Some((first, self.trial.list.iter().rposition(is_changed)?))
+        self.place_changed();
+        Some(())
+    }
+
+    /// Divides a unit anew, and with it some of those around it that were divided as it was.
+    fn divide_alike(&mut self, unit: usize, division: &[Piece]) -> Option<()> {
+        let most = 2 << self.rng.below(4);
+        self.divide(unit, division.to_vec())?;
+        let mut next = 0;
+        while next < self.changed.len() && self.changed.len() < most {
+            let at = self.changed[next].0;
+            next += 1;
+            for &op in &self.tables.members[at] {
+                let edges = self.tables.inputs[op as usize].iter().chain(&self.tables.outputs[op as usize]);
+                for edge in edges {
+                    let other = self.tables.unit_of[edge.op as usize] as usize;
+                    let is_alike = self.marks[other] == 0 && self.current.pieces[other] == self.changed[0].1;
+                    if is_alike && self.changed.len() < most && self.tables.is_division(other, division) {
+                        self.divide(other, division.to_vec())?;
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Sets the stretch to the batches of divided units and all between. Each new batch takes the place of the old one
+    /// that it shares most with.
+    fn place_changed(&mut self) {
+        let (mut from, mut until) = (usize::MAX, 0);
+        let mut anchors: Vec<Vec<usize>> = Vec::with_capacity(self.changed.len());
+        for (unit, before) in &self.changed {
+            for &op in &self.tables.members[*unit] {
+                for piece in 0..before.len() as u32 {
+                    let place = self.known.place(&self.current, Item { op, piece });
+                    from = from.min(place);
+                    until = until.max(place + 1);
+                }
+            }
+            let division = self.current.pieces[*unit].iter();
+            anchors.push(division.map(|piece| most_shared(before, *piece)).collect());
+        }
+        self.stretch.from = from;
+        self.stretch.until = until;
+        let items = &mut self.stretch.items;
+        items.clear();
+        for &item in &self.current.list[from..until] {
+            let Some(number) = self.marks[self.tables.unit_of[item.op as usize] as usize].checked_sub(1)
+            else {
+                items.push(item);
+                continue;
+            };
+            for (piece, _) in anchors[number as usize]
+                .iter()
+                .enumerate()
+                .filter(|(_, anchor)| **anchor == item.piece as usize)
+            {
+                items.push(Item { op: item.op, piece: piece as u32 });
+            }
+        }
     }
 
     /// A random unit that a unit reads from or is read by.
@@ -212,7 +321,7 @@ impl<'a> Climb<'a> {
         if self.rng.chance(0.5)
             && let Some(other) = self.neighbour(unit)
         {
-            return Some(self.rng.pick(&self.trial.pieces[other]).device);
+            return Some(self.rng.pick(&self.current.pieces[other]).device);
         }
         let choices = &self.tables.choices[unit];
         (!choices.is_empty()).then(|| self.rng.pick(choices).device)
@@ -221,7 +330,7 @@ impl<'a> Climb<'a> {
     /// Another division of a unit; none if the draw leads to nothing.
     fn propose(&mut self, unit: usize) -> Option<Vec<Piece>> {
         let tables = self.tables;
-        let present = &self.trial.pieces[unit];
+        let present = &self.current.pieces[unit];
         let division = match self.rng.below(10) {
             0..=2 => {
                 let device = self.some_device(unit)?;
@@ -230,7 +339,7 @@ impl<'a> Climb<'a> {
             }
             3..=5 => {
                 let other = self.neighbour(unit)?;
-                let theirs = &self.trial.pieces[other];
+                let theirs = &self.current.pieces[other];
                 tables.is_division(unit, theirs).then(|| theirs.clone())?
             }
             6..=8 => self.hand_over(unit)?,
@@ -248,13 +357,13 @@ impl<'a> Climb<'a> {
                 division
             }
         };
-        (division != self.trial.pieces[unit]).then_some(division)
+        (division != self.current.pieces[unit]).then_some(division)
     }
 
     /// Some groups of one device to another.
     fn hand_over(&mut self, unit: usize) -> Option<Vec<Piece>> {
         let tables = self.tables;
-        let mut division = self.trial.pieces[unit].clone();
+        let mut division = self.current.pieces[unit].clone();
         let from = self.rng.below(division.len());
         let to = self.some_device(unit)?;
         if division[from].device == to {
@@ -283,36 +392,16 @@ impl<'a> Climb<'a> {
         Some(division)
     }
 
-    /// Gives a unit another division. Each new batch takes the place of the old one that it shares most with. None if
-    /// memory does not allow it.
-    fn divide(&mut self, unit: usize, division: Vec<Piece>) -> Option<usize> {
-        let tables = self.tables;
-        let before = std::mem::replace(&mut self.trial.pieces[unit], division);
-        let division = &self.trial.pieces[unit];
+    /// Gives a unit another division; none if memory does not allow it.
+    fn divide(&mut self, unit: usize, division: Vec<Piece>) -> Option<()> {
+        let before = std::mem::replace(&mut self.current.pieces[unit], division);
+        let division = &self.current.pieces[unit];
         self.memory.take(unit, &before);
         self.memory.put(unit, division);
-        let anchors: Vec<usize> = division.iter().map(|piece| most_shared(&before, *piece)).collect();
         let holds = self.memory.holds(division);
         self.changed.push((unit, before));
-        if !holds {
-            return None;
-        }
-        let mut first = None;
-        let old = std::mem::take(&mut self.trial.list);
-        let mut list = Vec::with_capacity(old.len() + tables.groups);
-        for (place, item) in old.into_iter().enumerate() {
-            if tables.unit_of[item.op as usize] as usize != unit {
-                list.push(item);
-                continue;
-            }
-            first = first.or(Some(place));
-            for (piece, _) in anchors.iter().enumerate().filter(|(_, anchor)| **anchor == item.piece as usize)
-            {
-                list.push(Item { op: item.op, piece: piece as u32 });
-            }
-        }
-        self.trial.list = list;
-        first
+        self.marks[unit] = self.changed.len() as u8;
+        holds.then_some(())
     }
 }
 
@@ -331,4 +420,106 @@ fn some_bit(bits: u64, rng: &mut Rng) -> u64 {
         left &= left - 1;
     }
     left & left.wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_core::generate::{RwnnOptions, rwnn};
+    use divvy_core::graph::Graph;
+    use divvy_core::outcome::Outcome;
+    use divvy_core::problem::{Objective, OwnHardware, Problem};
+
+    fn random_problem(seed: u64) -> Problem {
+        let (modules, nodes) = (1 + seed as u32 % 3, 3 + seed as u32 % 7);
+        let communication_factor = [0.1, 1.0, 5.0][seed as usize % 3];
+        let options = RwnnOptions {
+            modules,
+            nodes,
+            communication_factor,
+            seed,
+            batches: true,
+            ..RwnnOptions::default()
+        };
+        let mut spec = rwnn(&options).expect("valid options");
+        let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
+        if seed % 2 == 1 {
+            let device = |number: usize| Some(hardware.devices[number % hardware.devices.len()].name.clone());
+            spec.constraints.input_at = device(seed as usize / 2);
+            spec.constraints.output_at = device(seed as usize / 3);
+        }
+        let graph = Graph::new(spec.graph).expect("a valid graph");
+        let objective = Objective::Batch { inputs: 16 };
+        Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
+            .expect("a valid problem")
+    }
+
+    /// What a change makes of the finish, and whether it is kept, is what the whole schedule worked out anew says, and
+    /// all that is known after it is as if found anew.
+    #[test]
+    fn a_stretch_tells_what_the_whole_schedule_tells() {
+        let (mut tried, mut kept, mut late) = (0, 0, 0);
+        for seed in 0..40 {
+            let problem = random_problem(seed);
+            let tables = Tables::new(&problem).expect("a batch problem");
+            let memory = Memory::new(&problem, &tables);
+            let potential = Potential::new(&problem, &tables, &Outcome::default());
+            let whole = |unit: usize| {
+                let device = tables.choices[unit][seed as usize % tables.choices[unit].len()].device;
+                vec![Piece { device, groups: tables.all_groups() }]
+            };
+            let pieces = (0..tables.members.len()).map(whole).collect();
+            let start = Schedule::new(&tables, pieces, &tables.order);
+            let mut climb = Climb::new(&tables, &memory, &potential, &start, seed).expect("memory holds");
+            for step in 0..1000 {
+                if climb.propose_move().is_none() {
+                    climb.settle(false);
+                    continue;
+                }
+                let former = climb.current.clone();
+                let mut full = climb.current.clone();
+                full.list
+                    .splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
+                full.evaluate(&tables, 0, u64::MAX - 1);
+                let slack = climb.rng.below(former.value() as usize / 10) as u64;
+                let limit = match step % 3 {
+                    0 => former.value() + slack / 10,
+                    1 => former.value() - slack,
+                    _ => full.value() - u64::from(climb.rng.chance(0.5)),
+                };
+                let known_before = climb.current.list.clone();
+                let is_kept = climb.try_stretch(limit);
+                assert_eq!(is_kept, full.value() <= limit, "seed {seed}, step {step}");
+                late += u32::from(!climb.places_are_known);
+                tried += 1;
+                let expected = if is_kept { &full } else { &former };
+                assert_eq!(climb.current.value(), expected.value(), "seed {seed}, step {step}");
+                assert_eq!(climb.current.list, expected.list, "seed {seed}, step {step}");
+                for &item in &expected.list {
+                    assert_eq!(
+                        climb.current.end(item),
+                        expected.end(item),
+                        "seed {seed}, step {step}: {item:?}"
+                    );
+                }
+                climb.settle(is_kept);
+                assert!(is_kept || climb.current.list == known_before);
+                let anew = Known::new(&tables, &climb.current);
+                for (place, &item) in climb.current.list.iter().enumerate() {
+                    assert_eq!(climb.known.place(&climb.current, item), place, "seed {seed}, step {step}");
+                    let (rest, right) =
+                        (climb.known.rest(&climb.current, item), anew.rest(&climb.current, item));
+                    assert_eq!(rest, right, "seed {seed}, step {step}: {item:?}");
+                }
+                let same_lanes = (0..tables.devices).all(|device| {
+                    (0..=climb.current.list.len()).all(|place| {
+                        climb.known.last_before(device, place) == anew.last_before(device, place)
+                    })
+                });
+                assert!(same_lanes, "seed {seed}, step {step}");
+                kept += u32::from(is_kept);
+            }
+        }
+        assert!(tried > 10_000 && kept > 3_000 && late > 10, "{tried} tried, {kept} kept, {late} late");
+    }
 }

@@ -95,7 +95,7 @@ pub(crate) fn schedule(
     let mut made = Schedule::new(tables, pieces, listing.order);
     let by_list = made.clone();
     made.list = starts.iter().map(|&(_, _, op, piece)| super::schedule::Item { op, piece }).collect();
-    made.evaluate(tables, 0, u64::MAX - 1, None);
+    made.evaluate(tables, 0, u64::MAX - 1);
     Some(if made.value() <= by_list.value() { made } else { by_list })
 }
 

@@ -82,7 +82,7 @@ fn offer(run: &mut Run<'_>, tables: &Tables, pieces: Vec<Vec<Piece>>, list: Vec<
     if sound {
         let mut schedule = Schedule::new(tables, pieces, &tables.order);
         schedule.list = list;
-        schedule.evaluate(tables, 0, u64::MAX - 1, None);
+        schedule.evaluate(tables, 0, u64::MAX - 1);
         if schedule.value() < NEVER {
             // HiGHS keeps memory limits within its tolerance; the check has the last word.
             let _ = run.offer(schedule.to_plan(run.problem, tables));

@@ -6,6 +6,7 @@
 //! * [`lists`]: list scheduling, behind b-MET, b-greedy and b-HEFT.
 //! * [`strings`]: DiviML's encoding for search, behind `ea` and `annealing`.
 //! * [`climb`]: annealing of divisions and order together.
+//! * [`stretch`]: what a change of a stretch of the list does to the finish.
 //! * [`potential`]: what divisions cost at the prices of a bound's dual.
 //! * [`program`], [`milp`]: DiviML's mixed-integer program, for the whole network and module after module.
 //! * [`whole`]: the same problem with all inputs in one batch, which is a `latency` problem.
@@ -18,6 +19,7 @@ mod planners;
 mod potential;
 mod program;
 mod schedule;
+mod stretch;
 mod strings;
 mod tables;
 mod whole;

@@ -19,7 +19,8 @@ pub(crate) struct Item {
     pub(crate) piece: u32,
 }
 
-const UNKNOWN: u64 = u64::MAX;
+/// The end of a batch that is not worked out yet.
+pub(super) const UNKNOWN: u64 = u64::MAX;
 
 /// Decisions and the schedule they make.
 #[derive(Clone)]
@@ -29,12 +30,12 @@ pub(crate) struct Schedule {
     /// Every batch, in the order in which devices take them.
     pub(crate) list: Vec<Item>,
     /// The end of each batch.
-    ends: Vec<u64>,
-    stride: usize,
+    pub(super) ends: Vec<u64>,
+    pub(super) stride: usize,
     free: Vec<u64>,
     put_off: Vec<Item>,
     waiting: Vec<Item>,
-    value: u64,
+    pub(super) value: u64,
 }
 
 impl Schedule {
@@ -56,7 +57,7 @@ impl Schedule {
             waiting: Vec::new(),
             value: NEVER,
         };
-        schedule.evaluate(tables, 0, u64::MAX - 1, None);
+        schedule.evaluate(tables, 0, u64::MAX - 1);
         schedule
     }
 
@@ -94,7 +95,7 @@ impl Schedule {
     }
 
     /// When all inputs of a batch are on its device; none if some are not made yet.
-    fn arrival(&self, tables: &Tables, op: usize, piece: Piece) -> Option<u64> {
+    pub(super) fn arrival(&self, tables: &Tables, op: usize, piece: Piece) -> Option<u64> {
         let device = piece.device as usize;
         let mut latest = tables.release(op, device, piece.count());
         for edge in &tables.inputs[op] {
@@ -121,15 +122,8 @@ impl Schedule {
     }
 
     /// Works out the schedule from a place in the list on; what is before it must be as it was. False, with the schedule in
-    /// no sound state, if the finish passes the limit. `tails` are those of a schedule that differs up to a place only:
-    /// behind it they tell early what will come.
-    pub(crate) fn evaluate(
-        &mut self,
-        tables: &Tables,
-        from: usize,
-        limit: u64,
-        tails: Option<(usize, &[u64])>,
-    ) -> bool {
+    /// no sound state, if the finish passes the limit.
+    pub(crate) fn evaluate(&mut self, tables: &Tables, from: usize, limit: u64) -> bool {
         self.free.fill(0);
         let mut value = 0;
         for place in 0..from {
@@ -172,26 +166,12 @@ impl Schedule {
             self.list[write] = item;
             write += 1;
             value = value.max(end + tables.way_out(op, device, piece.count()));
-            let follows = tails.filter(|(until, _)| write > until + 1 && put_off.is_empty());
-            let rest = follows.map_or(0, |(_, tails)| tails[op * self.stride + item.piece as usize]);
-            if value > limit || end + rest > limit {
+            if value > limit {
                 within = false;
                 break;
             }
             if !put_off.is_empty() {
-                // Those that waited for this one go before whatever is next.
-                let mut place = 0;
-                while place < put_off.len() {
-                    let other = put_off[place];
-                    let reads = tables.inputs[other.op as usize].iter().any(|edge| edge.op == item.op);
-                    if reads && self.arrival(tables, other.op as usize, self.piece(tables, other)).is_some() {
-                        waiting.push(other);
-                        put_off.remove(place);
-                    } else {
-                        place += 1;
-                    }
-                }
-                waiting.reverse();
+                self.wake(tables, item, &mut put_off, &mut waiting);
             }
         }
         self.put_off = put_off;
@@ -200,72 +180,20 @@ impl Schedule {
         within
     }
 
-    /// For each batch, the longest time from its end to the end of everything.
-    pub(crate) fn tails(&self, tables: &Tables, tails: &mut Vec<u64>) {
-        tails.clear();
-        tails.resize(self.ends.len(), 0);
-        let mut next = vec![0; tables.devices];
-        for &item in self.list.iter().rev() {
-            let piece = self.piece(tables, item);
-            let (op, device) = (item.op as usize, piece.device as usize);
-            let place = op * self.stride + item.piece as usize;
-            let tail = tails[place].max(next[device]).max(tables.way_out(op, device, piece.count()));
-            tails[place] = tail;
-            let whole = tail + tables.time(op, device, piece.count());
-            next[device] = whole;
-            for edge in &tables.inputs[op] {
-                let producer = edge.op as usize;
-                let division = &self.pieces[tables.unit_of[producer] as usize];
-                for (number, from) in division.iter().enumerate() {
-                    let common = (from.groups & piece.groups).count_ones() as usize;
-                    if common > 0 {
-                        let delay = tables.delay(edge.size, from.device as usize, device, common);
-                        let before = &mut tails[producer * self.stride + number];
-                        *before = (*before).max(whole + delay);
-                    }
-                }
+    /// Those that waited for a batch that is made now go before whatever is next.
+    pub(super) fn wake(&self, tables: &Tables, made: Item, put_off: &mut Vec<Item>, waiting: &mut Vec<Item>) {
+        let mut place = 0;
+        while place < put_off.len() {
+            let other = put_off[place];
+            let reads = tables.inputs[other.op as usize].iter().any(|edge| edge.op == made.op);
+            if reads && self.arrival(tables, other.op as usize, self.piece(tables, other)).is_some() {
+                waiting.push(other);
+                put_off.remove(place);
+            } else {
+                place += 1;
             }
         }
-    }
-
-    /// A chain of batches, each starting when the one before it lets it, from the end of everything back to the start.
-    pub(crate) fn critical(&self, tables: &Tables, places: &mut Vec<usize>) {
-        places.clear();
-        let ends_last = |&place: &usize| {
-            let item = self.list[place];
-            let piece = self.piece(tables, item);
-            self.end(item) + tables.way_out(item.op as usize, piece.device as usize, piece.count())
-        };
-        let Some(mut at) = (0..self.list.len()).max_by_key(ends_last) else { return };
-        // Walking backward through the list, everything that could have let a batch start is before it.
-        let mut wanted = self.start(tables, self.list[at]);
-        places.push(at);
-        while at > 0 {
-            let item = self.list[at];
-            let piece = self.piece(tables, item);
-            let before = (0..at).rev().find(|&place| {
-                let other = self.list[place];
-                let end = self.end(other);
-                if end > wanted {
-                    return false;
-                }
-                let from = self.piece(tables, other);
-                if from.device == piece.device && end == wanted {
-                    return true;
-                }
-                let edge = tables.inputs[item.op as usize].iter().find(|edge| edge.op == other.op);
-                let common = (from.groups & piece.groups).count_ones() as usize;
-                edge.is_some_and(|edge| {
-                    common > 0
-                        && end + tables.delay(edge.size, from.device as usize, piece.device as usize, common)
-                            == wanted
-                })
-            });
-            let Some(before) = before else { break };
-            at = before;
-            wanted = self.start(tables, self.list[at]);
-            places.push(at);
-        }
+        waiting.reverse();
     }
 
     /// The schedule of a plan whose batches are made of groups; none of another.
@@ -294,7 +222,7 @@ impl Schedule {
         items.sort_by_key(|&(start, time, turn, _)| (start, time, turn));
         let mut schedule = Schedule::new(tables, pieces, &tables.order);
         schedule.list = items.into_iter().map(|(.., item)| item).collect();
-        schedule.evaluate(tables, 0, u64::MAX - 1, None);
+        schedule.evaluate(tables, 0, u64::MAX - 1);
         Some(schedule)
     }
 

@@ -157,7 +157,7 @@ impl<'a> DivisionString<'a> {
             let count = self.trial.pieces[tables.unit_of[op as usize] as usize].len() as u32;
             self.trial.list.extend((0..count).map(|piece| Item { op, piece }));
         }
-        self.trial.evaluate(tables, first, limit, None)
+        self.trial.evaluate(tables, first, limit)
     }
 }
 
