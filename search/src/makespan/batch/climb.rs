@@ -1,8 +1,9 @@
 //! Annealing on divisions and on the order of batches together.
 //!
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
-//! exchanged), and often its neighbours with it; or it takes one batch to another place in the list. Most moves touch a
-//! batch of the critical chain, since no other move can shorten the schedule. A result that is worse by δ is kept with
+//! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes one batch to
+//! another place in the list. Half of all moves begin at a batch of a longest path, since without such a batch no move can
+//! shorten the schedule. A move is judged by the stretch of the list that it changes ([`super::stretch`]). A result that is worse by δ is kept with
 //! probability exp(−δ/T). What counts is the finish, plus a share of what the divisions cost at the prices of a bound's dual:
 //! many moves leave the finish as it is, and of those the ones that save work make room for others. Memory limits are never
 //! left.
@@ -16,8 +17,8 @@ use super::schedule::{Item, Schedule};
 use super::stretch::{Known, Stretch};
 use super::tables::{Piece, Tables};
 
-/// The share of moves that begin at a batch of the critical chain.
-const CRITICAL_SHARE: f64 = 0.7;
+/// The share of moves that begin at a batch of a longest path.
+const CRITICAL_SHARE: f64 = 0.5;
 /// The share of moves that change the order alone.
 const ORDER_SHARE: f64 = 0.4;
 /// The share of moves that put a stretch of the list in the order of urgency.
@@ -53,6 +54,7 @@ pub(crate) struct Climb<'a> {
     marks: Vec<u8>,
     /// How many moves were kept since the list was last put in the order of starts.
     kept_since: u32,
+    /// Whether the places of batches were found since the list last changed.
     places_are_known: bool,
     rng: Rng,
 }

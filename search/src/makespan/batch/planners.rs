@@ -260,7 +260,7 @@ fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mu
 /// The share of the time that goes to the problem with all inputs in one batch.
 const WHOLE_SHARE: f64 = 0.15;
 /// Temperatures at the beginning and at the end, as shares of the finish. A colder beginning hardly leaves its start.
-const TEMPERATURES: (f64, f64) = (2e-3, 1e-4);
+const TEMPERATURES: (f64, f64) = (2e-3, 3e-5);
 
 struct Divisions;
 
@@ -315,6 +315,8 @@ impl Planner for Divisions {
 const EARLY_SHARES: [f64; 4] = [0.15, 0.25, 0.35, 0.5];
 /// How many starts are annealed.
 const MOST_STARTS: usize = 3;
+/// How much worse than the best start another may be: those far behind it only cost time.
+const MOST_BEHIND: f64 = 0.02;
 
 /// The best few of list schedules for every way to divide all ops alike, of b-HEFT, and of whole batches, the best first.
 fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> {
@@ -378,5 +380,7 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
         keep(whole::schedule(&whole, tables, &budget), Some(vec![tables.groups as u32]), run);
     }
     best.sort_by_key(|(_, schedule)| schedule.value());
-    best.into_iter().map(|(_, schedule)| schedule).take(MOST_STARTS).collect()
+    let least = best.first().map_or(0, |(_, schedule)| schedule.value());
+    let is_near = |schedule: &Schedule| schedule.value() as f64 <= least as f64 * (1.0 + MOST_BEHIND);
+    best.into_iter().map(|(_, schedule)| schedule).filter(is_near).take(MOST_STARTS).collect()
 }
