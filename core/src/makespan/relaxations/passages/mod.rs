@@ -4,15 +4,18 @@
 //! (`moves`). The argument goes along the chain and keeps, for each sharing of the op at hand, the moments at which its
 //! batches can start at the earliest: a batch starts when every batch that hands it inputs has ended and what it hands over has
 //! arrived. Which device then runs which batch in which order is left out, and so are memory and colocation. Of two lists of
-//! moments that differ in every place in the same direction the later one is dropped; if there are too many, they are rounded
-//! down. So what comes out is the least finish of any plan, or less.
+//! moments that differ in every place in the same direction the later one is dropped; if there are too many, some that are alike
+//! become one, as early as the earliest of them in each place. So what comes out is the least finish of any plan, or less.
 //!
 //! Between two ops of the chain there may be several *branches*, chains of their own that begin behind the one op and end before
 //! the other. Each is followed by itself from the same moments; the next op waits for all of them. Besides, from the first end
 //! of the earlier op to the last start of the later one, a device runs its batches of all branches one after the other:
 //! that time is at least any average of the work of devices, by [`Stage::shares`]. It tells when the last batch of
-//! the later op starts, not which of them it is: that moment is kept beside the others until a single batch puts all inputs
-//! together.
+//! the later op starts, not which of them it is, so each of them is taken for the last one in turn.
+//!
+//! The same holds from the first end of any op of the chain to the last start of any later one. With [`Course::shares`] the
+//! average of all work since is carried along the chain, so that the branches of one op cannot gain by what those of the next
+//! lose.
 //!
 //! With [`Stage::weights`] that work is counted for every two parts of the two ops by itself (`parts`), which tells of each batch
 //! of the later op when it starts.

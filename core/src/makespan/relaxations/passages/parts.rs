@@ -36,7 +36,7 @@ pub(super) struct Goal {
 }
 
 /// Where a walk through branches begins.
-struct Entry {
+struct Entry<'a> {
     sharing: usize,
     ends: [u64; MOST_DEVICES],
     /// A moment before which devices, on the average, have no time for what follows.
@@ -45,6 +45,8 @@ struct Entry {
     limit: u64,
     /// Whether all ends are what they say, so that means over inputs tell something.
     is_whole: bool,
+    /// What devices have to do at least.
+    least: &'a LeastWorks,
 }
 
 /// From which sizes on batches count, for two sharings.
@@ -122,9 +124,9 @@ impl Search<'_, '_> {
             for moments in front {
                 let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
                 let spent = moments[SPENT];
-                let entry = Entry { sharing, ends, spent, limit: self.limit, is_whole: true };
+                let entry = Entry { sharing, ends, spent, limit: self.limit, is_whole: true, least: works };
                 for goal in goals {
-                    for mut reached in self.cross(&entry, link, goal, works)? {
+                    for mut reached in self.cross(&entry, link, goal)? {
                         reached[LATEST] = reached[LATEST].max(moments[LATEST] + shortest);
                         self.keep(goal.sharing, &link.node, reached, tail, &mut next);
                     }
@@ -167,10 +169,10 @@ impl Search<'_, '_> {
                 while known < most {
                     let limit = late + (known + rise).min(most);
                     let spent = if is_whole { late } else { 0 };
-                    let entry = Entry { sharing, ends, spent, limit, is_whole };
+                    let entry = Entry { sharing, ends, spent, limit, is_whole, least: works };
                     let mut least = limit;
                     for goal in goals {
-                        for moments in self.cross(&entry, link, goal, works)? {
+                        for moments in self.cross(&entry, link, goal)? {
                             let moments = passages.settled(goal.sharing, &link.node, moments);
                             least = least.min(passages.finish(goal.sharing, &moments, &goal.tail, is_whole));
                         }
@@ -190,13 +192,7 @@ impl Search<'_, '_> {
     }
 
     /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
-    fn cross(
-        &mut self,
-        entry: &Entry,
-        link: &Link,
-        goal: &Goal,
-        works: &LeastWorks,
-    ) -> Result<Vec<Moments>, String> {
+    fn cross(&mut self, entry: &Entry<'_>, link: &Link, goal: &Goal) -> Result<Vec<Moments>, String> {
         let passages = self.passages;
         let sharings = &passages.moves.sharings;
         let sizes = Sizes::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
@@ -204,7 +200,7 @@ impl Search<'_, '_> {
         // What the branches so far add to works at least.
         let mut done: State = [0; PLACES];
         for number in 0..link.branches.len() {
-            let front = self.follow_to(entry, link, number, goal, &sizes, &done, works)?;
+            let front = self.follow_to(entry, link, number, goal, &sizes, &done)?;
             if front.is_empty() {
                 return Ok(Vec::new());
             }
@@ -242,7 +238,7 @@ impl Search<'_, '_> {
     }
 
     /// The moments of the later op after all branches.
-    fn arrived(&self, entry: &Entry, goal: &Goal, sizes: &Sizes, state: &State) -> Moments {
+    fn arrived(&self, entry: &Entry<'_>, goal: &Goal, sizes: &Sizes, state: &State) -> Moments {
         let [from, to] = [entry.sharing, goal.sharing].map(|s| &self.passages.moves.sharings[s]);
         let mut moments = Moments::default();
         moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
@@ -262,13 +258,12 @@ impl Search<'_, '_> {
     /// One branch, behind others that add so much to works.
     fn follow_to(
         &mut self,
-        entry: &Entry,
+        entry: &Entry<'_>,
         link: &Link,
         number: usize,
         goal: &Goal,
         sizes: &Sizes,
         done: &State,
-        least: &LeastWorks,
     ) -> Result<Vec<State>, String> {
         let (branch, inner) = (&link.branches[number], &goal.inner[number]);
         let passages = self.passages;
@@ -289,7 +284,7 @@ impl Search<'_, '_> {
                         0..MOST_DEVICES => 0,
                         _ => state[place] + spent[place] + done[place],
                     });
-                    let rest = least.branches[number][place] + least.from(number + 1);
+                    let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
                     if entry.spent + works[WORK] + rest >= entry.limit {
                         return false;
                     }

@@ -17,6 +17,24 @@ pub(super) struct Search<'p, 's> {
     stop: &'s mut dyn FnMut() -> bool,
 }
 
+/// What lies between an op of the chain and the next one, with estimates.
+struct Crossing<'a> {
+    link: &'a Link,
+    /// Behind the next op, and within branches.
+    tail: &'a Tail,
+    inner: &'a [Vec<Tail>],
+    works: &'a LeastWorks,
+}
+
+/// Where a walk through branches begins.
+struct Entry {
+    sharing: usize,
+    ends: [u64; MOST_DEVICES],
+    first_end: u64,
+    /// A moment before which devices, on the average, have no time for what follows.
+    spent: u64,
+}
+
 /// For each sharing, its lists of moments.
 pub(super) type Fronts = Vec<Vec<Moments>>;
 
@@ -40,6 +58,7 @@ impl<'p, 's> Search<'p, 's> {
         inner: &[Vec<Tail>],
         works: &LeastWorks,
     ) -> Result<Fronts, String> {
+        let crossing = Crossing { link, tail, inner, works };
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
         for (sharing, front) in fronts.iter().enumerate() {
             let groups = self.passages.moves.sharings[sharing];
@@ -47,15 +66,15 @@ impl<'p, 's> Search<'p, 's> {
             let used = || (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
             let shortest = used().map(|device| times[device]).min().unwrap_or(0);
             for moments in front {
-                let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
+                let ends: [u64; MOST_DEVICES] =
+                    std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
                 let first_end = used().map(|device| ends[device]).min().unwrap_or(0);
+                let entry = Entry { sharing, ends, first_end, spent: moments[SPENT] };
                 let latest = moments[LATEST] + shortest;
-                let spent = moments[SPENT];
-                let reached = self.follow_all(sharing, ends, spent, link, tail, inner, works)?;
-                for (there, front) in reached.into_iter().enumerate() {
+                for (there, front) in self.follow_all(&entry, &crossing)?.into_iter().enumerate() {
                     for mut moments in front {
                         moments[LATEST] = latest.max(first_end + moments[LATEST]);
-                        moments[SPENT] += spent;
+                        moments[SPENT] += entry.spent;
                         self.keep(there, &link.node, moments, tail, &mut next);
                     }
                 }
@@ -66,24 +85,10 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// All branches from the ends of an op: the moments of the next one, and last the works of its branches.
-    fn follow_all(
-        &mut self,
-        sharing: usize,
-        ends: [u64; MOST_DEVICES],
-        spent: u64,
-        link: &Link,
-        tail: &Tail,
-        inner: &[Vec<Tail>],
-        works: &LeastWorks,
-    ) -> Result<Fronts, String> {
-        let first_end = (0..MOST_DEVICES)
-            .filter(|&device| self.passages.moves.sharings[sharing][device] > 0)
-            .map(|device| ends[device])
-            .min()
-            .unwrap_or(0);
+    fn follow_all(&mut self, entry: &Entry, crossing: &Crossing<'_>) -> Result<Fronts, String> {
         let mut all: Option<Fronts> = None;
-        for (number, inner) in inner.iter().enumerate() {
-            let new = self.follow(sharing, ends, spent, link, number, tail, inner, works)?;
+        for number in 0..crossing.link.branches.len() {
+            let new = self.follow(entry, crossing, number)?;
             let Some(known) = all.take() else {
                 all = Some(new);
                 continue;
@@ -95,11 +100,11 @@ impl<'p, 's> Search<'p, 's> {
                     both[LATEST] = a[LATEST] + b[LATEST];
                     both[SPENT] = a[SPENT] + b[SPENT];
                     let mut settled = both;
-                    settled[LATEST] += first_end;
-                    settled[SPENT] += spent;
+                    settled[LATEST] += entry.first_end;
+                    settled[SPENT] += entry.spent;
                     self.count()?;
-                    let settled = self.passages.settled(there, &link.node, settled);
-                    if self.passages.least(there, &settled, tail) < self.limit {
+                    let settled = self.passages.settled(there, &crossing.link.node, settled);
+                    if self.passages.least(there, &settled, crossing.tail) < self.limit {
                         united[there].push(both);
                     }
                 }
@@ -111,25 +116,16 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// One branch.
-    fn follow(
-        &mut self,
-        sharing: usize,
-        ends: [u64; MOST_DEVICES],
-        spent: u64,
-        link: &Link,
-        number: usize,
-        tail: &Tail,
-        inner: &[Tail],
-        works: &LeastWorks,
-    ) -> Result<Fronts, String> {
-        let branch = &link.branches[number];
+    fn follow(&mut self, entry: &Entry, crossing: &Crossing<'_>, number: usize) -> Result<Fronts, String> {
+        let Crossing { link, tail, works, .. } = crossing;
+        let (branch, inner) = (&link.branches[number], &crossing.inner[number]);
         // Before this branch, in the others and behind them.
-        let floor = spent + works.from(0) - works.branches[number][0];
+        let floor = entry.spent + works.from(0) - works.branches[number][0];
         let count = self.passages.moves.sharings.len();
         let mut fronts: Fronts = vec![Vec::new(); count];
         let mut begin = Moments::default();
-        begin[..MOST_DEVICES].copy_from_slice(&ends);
-        fronts[sharing].push(begin);
+        begin[..MOST_DEVICES].copy_from_slice(&entry.ends);
+        fronts[entry.sharing].push(begin);
         for (place, delays) in branch.delays.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| &branch.nodes[before]);
             let tail = inner.get(place).unwrap_or(tail);
