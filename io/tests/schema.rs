@@ -271,6 +271,7 @@ fn every_evidence() -> Vec<Certificate> {
             ],
             limit_ps: Time(7),
             width: 20,
+            shares: vec![2, 1],
         },
         Evidence::Cover {
             merged: true,

@@ -141,6 +141,7 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
             stages: some_chain(problem).into_iter().map(plain_stage).collect(),
             limit_ps: Time(1 << 40),
             width: 10,
+            shares: vec![1; problem.hardware.device_count()],
         },
         Evidence::Cover {
             merged: true,

@@ -25,8 +25,8 @@ use crate::run::Run;
 const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
 /// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
 const TIME_SHARES: [f64; 2] = [0.15, 0.6];
-/// The share of the time left that one try may take.
-const MOST_OF_TIME: f64 = 0.3;
+/// The shares of the time left that the first try of a way may take, and a later one.
+const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
@@ -102,7 +102,7 @@ impl Passages {
     fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way) {
         let Some(&width) = WIDTHS.get(way.next) else { return };
         let (began, until) = (run.budget.start.elapsed(), tries.until);
-        tries.until = began + until.saturating_sub(began).mul_f64(MOST_OF_TIME);
+        tries.until = began + until.saturating_sub(began).mul_f64(MOST_OF_TIME[usize::from(way.next > 0)]);
         self.rise(run, tries, way, width);
         let ended = run.budget.start.elapsed();
         // Where the run must not depend on the clock, widths rise in turns.
@@ -317,7 +317,7 @@ impl Network {
         for is_by_parts in
             [false, true].into_iter().filter(|is_by_parts| !is_by_parts || !self.windows.is_empty())
         {
-            for is_counted in [false, true] {
+            for is_counted in [is_by_parts, !is_by_parts] {
                 let stages = if is_by_parts { self.stages_by_parts() } else { self.stages() };
                 ways.push(Way { stages, is_by_parts, is_counted, next: 0, took: Duration::ZERO });
             }
