@@ -29,6 +29,8 @@ const MOST_COLUMNS: usize = 400_000;
 const MOST_OPS_WITH_WINDOWS: usize = 400;
 /// Windows taken in after a solve, for each op.
 const WINDOWS_PER_OP: usize = 3;
+/// Where what was proved before is less than this part of what others proved, more windows will not make up for it.
+const LEAST_PROMISE: f64 = 0.97;
 /// Violations below this part of the end do not count.
 const LEAST_VIOLATION: f64 = 1e-6;
 /// Dual factors are counted in this many parts.
@@ -79,7 +81,12 @@ impl Bound for DivisionLp {
         let details: &[Detail] =
             if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
         let all = run.outcome().certificates.iter().filter(|known| known.bound == self.name());
-        let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
+        let best = all.max_by_key(|known| known.value_ps);
+        let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+        if best.is_some_and(|known| (known.value_ps.0 as f64) < proven * LEAST_PROMISE) {
+            return;
+        }
+        let best = best.map(|known| &known.evidence);
         let (mut solved, mut windows) = (0, Vec::new());
         if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
             let carries = flows.iter().any(|flow| !flow.prices.is_empty());
