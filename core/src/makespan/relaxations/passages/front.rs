@@ -23,7 +23,7 @@ pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: u
         let Some(widest) = (0..groups.len()).max_by_key(|&group| groups[group].spread) else { break };
         let Group { from, to, place, .. } = groups[widest];
         front[from..to].sort_unstable_by_key(|moments| (moments[place], *moments));
-        // Between the two that are farthest apart near the middle, so that groups stay large enough to be worth it.
+        // Halves, so that no group is left with a few that stand apart.
         let middle = usize::midpoint(from, to);
         groups[widest] = Group::new(front, from, middle);
         groups.push(Group::new(front, middle, to));
