@@ -9,6 +9,7 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
 use super::climb::Climb;
+use super::joints::Joints;
 use super::lists::{Listing, Measure, breadth_first, by_rank, partitions, schedule};
 use super::memory::Memory;
 use super::milp::{Milp, MilpSplit};
@@ -259,8 +260,14 @@ fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mu
 
 /// The share of the time that goes to the problem with all inputs in one batch.
 const WHOLE_SHARE: f64 = 0.15;
-/// Temperatures at the beginning and at the end, as shares of the finish. A colder beginning hardly leaves its start.
-const TEMPERATURES: (f64, f64) = (2e-3, 3e-5);
+/// Temperatures as shares of the finish: at the beginning, at the beginning of each further round, and at the end. A colder
+/// beginning hardly leaves its start.
+const TEMPERATURES: (f64, f64, f64) = (2e-3, 1e-3, 3e-5);
+
+/// A schedule of as many parts between joints is annealed in rounds.
+const LEAST_PARTS: usize = 3;
+/// After each, the best parts of all are put together.
+const ROUNDS: usize = 4;
 
 struct Divisions;
 
@@ -290,12 +297,18 @@ impl Planner for Divisions {
         let potential = Potential::new(run.problem, &tables, run.outcome());
         let seed = run.budget.seed;
         let mut walk = Walk::new(run, &tables, first);
+        let joints = Joints::new(&tables);
+        let rounds = if joints.part_count(&tables, first) >= LEAST_PARTS { ROUNDS } else { 1 };
         // Each start gets an equal part of the time, and then the best of what came of them.
-        let parts = if starts.len() > 1 { starts.len() + 1 } else { 1 };
+        let begun = if starts.len() > 1 { starts.len() } else { 0 };
+        let parts = begun + rounds;
+        let mut known: Vec<Schedule> = Vec::new();
         for part in 0..parts {
-            let start = starts.get(part).map_or_else(|| walk.best().clone(), Schedule::clone);
+            let start = if part < begun { starts[part].clone() } else { walk.best().clone() };
+            let seed = seed.wrapping_add(1000 * part as u64);
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
-            let (hot, cold) = TEMPERATURES;
+            let (first, again, cold) = TEMPERATURES;
+            let hot = if rounds > 1 && (goes_on || part > 0) { again } else { first };
             while walk.goes_on() {
                 let share = walk.progress() * parts as f64 - part as f64;
                 if share >= 1.0 && part + 1 < parts {
@@ -305,6 +318,10 @@ impl Planner for Divisions {
                 if climb.step(temperature) {
                     walk.note(climb.schedule());
                 }
+            }
+            known.extend([climb.schedule().clone(), walk.best().clone()]);
+            if let Some(united) = joints.put_together(&tables, &memory, &known) {
+                walk.note(&united);
             }
         }
         walk.end()

@@ -24,16 +24,19 @@ use crate::run::Run;
 /// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
 const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
 /// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
-const TIME_SHARES: [f64; 2] = [0.15, 0.6];
+const TIME_SHARES: [f64; 2] = [0.12, 0.85];
 /// The shares of the time left that the first try of a way may take, and a later one.
 const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
+/// The share that a try may take before shares are moved, and the place of its width. Where work does not count along the chain,
+/// few lists can take longer than many: what is kept for several of them is given up later.
+const GLANCE: (f64, usize) = (0.25, 2);
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
-/// How many steps the limit takes from the bound known to the best plan.
-const RISES: u64 = 8;
+/// How the limit rises from the bound known to the best plan, in parts of the way; the last is all of it.
+const RISES: [u64; 4] = [1, 2, 4, 8];
 /// By what a device's share is multiplied or divided.
 const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
@@ -86,31 +89,45 @@ impl Bound for Passages {
             at_most: Time(network.alone),
         };
         let mut ways = network.ways();
+        for way in ways.iter_mut().filter(|way| !way.is_counted) {
+            let (share, place) = GLANCE;
+            way.next = place;
+            if !self.widen(run, &mut tries, way, share) {
+                way.next = 0;
+            }
+        }
         if let Some(way) = ways.iter().find(|way| way.is_counted && !way.is_by_parts) {
             tries.until = moved;
             self.move_shares(run, &mut tries, way);
             tries.until = all;
         }
-        while let Some(way) = ways.iter_mut().filter(|way| way.is_open()).min_by_key(|way| way.took) {
-            self.widen(run, &mut tries, way);
+        while let Some(way) = ways.iter_mut().filter(|way| way.width().is_some()).min_by_key(|way| way.took) {
+            let share = MOST_OF_TIME[usize::from(way.next > 0)];
+            if !self.widen(run, &mut tries, way, share) {
+                // What did not end will not with more to follow.
+                way.next = WIDTHS.len();
+            }
         }
     }
 }
 
 impl Passages {
-    /// Follows a way with the next width.
-    fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way) {
-        let Some(&width) = WIDTHS.get(way.next) else { return };
+    /// Follows a way with the next width, for a share of the time left; false if it did not end.
+    fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way, share: f64) -> bool {
+        let Some(width) = way.width() else { return false };
         let (began, until) = (run.budget.start.elapsed(), tries.until);
-        tries.until = began + until.saturating_sub(began).mul_f64(MOST_OF_TIME[usize::from(way.next > 0)]);
+        tries.until = began + until.saturating_sub(began).mul_f64(share);
         self.rise(run, tries, way, width);
-        let ended = run.budget.start.elapsed();
-        // Where the run must not depend on the clock, widths rise in turns.
-        let turn = Duration::from_nanos(way.next as u64);
-        way.took = if run.budget.nodes.is_some() { turn } else { ended - began };
-        // What did not end will not with more to follow.
-        way.next = if tries.is_over(run) { WIDTHS.len() } else { way.next + 1 };
+        let has_ended = !tries.is_over(run);
         tries.until = until;
+        if has_ended {
+            // Where the run must not depend on the clock, widths rise in turns.
+            let turn = Duration::from_nanos(way.next as u64);
+            let took = run.budget.start.elapsed() - began;
+            way.took = if run.budget.nodes.is_some() { turn } else { took };
+            way.next += 1;
+        }
+        has_ended
     }
 
     /// Moves how much each device counts along the chain for as long as that proves more.
@@ -141,14 +158,19 @@ impl Passages {
         let most = run.outcome().value().unwrap_or(tries.at_most).0.min(MOST_TIME);
         let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
         let mut reached = None;
-        for rise in 1..=RISES {
+        for rise in RISES {
             if tries.is_over(run) || run.is_solved() {
                 break;
             }
             tries.count += 1;
-            let limit_ps = Time(known + (most - known) * rise / RISES);
+            let limit_ps = Time(known + (most - known) * rise / RISES[RISES.len() - 1]);
             let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
-            let course = Course { stages: way.stages.clone(), limit_ps, width, shares };
+            let mut stages = way.stages.clone();
+            // The work that counts along the chain counts between two ops of it too.
+            for stage in stages.iter_mut().filter(|stage| way.is_counted && !stage.weights.is_empty()) {
+                stage.weights.push(shares.clone());
+            }
+            let course = Course { stages, limit_ps, width, shares };
             let mut stop = || tries.is_over(run);
             let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop);
             let Some(proven) = proven else { break };
@@ -188,15 +210,16 @@ struct Way {
     is_by_parts: bool,
     /// Whether it counts along the chain.
     is_counted: bool,
-    /// The next width.
+    /// The place of the next width.
     next: usize,
     /// How long the last one took.
     took: Duration,
 }
 
 impl Way {
-    fn is_open(&self) -> bool {
-        self.next < WIDTHS.len()
+    /// The next width; none if all were tried.
+    fn width(&self) -> Option<u32> {
+        WIDTHS.get(self.next).copied()
     }
 }
 

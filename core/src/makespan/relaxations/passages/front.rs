@@ -59,11 +59,18 @@ impl Group {
 }
 
 fn keep_best<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>) {
-    front.sort_unstable();
+    // By their sums: what is as good as another in every respect comes before it.
+    let sum = |moments: &[u64; PLACES]| moments.iter().fold(0u64, |sum, &moment| sum.saturating_add(moment));
+    let mut order: Vec<(u64, usize)> = front.iter().map(sum).zip(0..).collect();
+    order.sort_unstable_by(|(a, i), (b, j)| a.cmp(b).then_with(|| front[*i].cmp(&front[*j])));
     let mut kept: Vec<[u64; PLACES]> = Vec::new();
-    for &new in front.iter() {
-        if !kept.iter().any(|known| known.iter().zip(&new).all(|(a, b)| a <= b)) {
-            kept.push(new);
+    for (_, place) in order {
+        let new = front[place];
+        let better = kept.iter().position(|known| known.iter().zip(&new).all(|(a, b)| a <= b));
+        match better {
+            // What was better than one is likely to be better than others.
+            Some(better) => kept.swap(better / 2, better),
+            None => kept.push(new),
         }
     }
     *front = kept;

@@ -30,6 +30,7 @@ mod moves;
 mod parts;
 mod search;
 mod tails;
+mod waits;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,7 @@ use self::moves::{Handed, MOST_GROUPS, Moves, Sharing};
 use self::parts::Goal;
 use self::search::Search;
 use self::tails::{LeastWorks, Tail};
+use self::waits::Around;
 use super::divisions::{divisor, reached};
 use crate::certificate::Evidence;
 use crate::ids::{DeviceId, OpId};
@@ -270,7 +272,15 @@ impl<'a> Passages<'a> {
             vec![[0; MOST_DEVICES]]
         };
         let is_by_parts = has_ops && !stage.weights.is_empty();
-        Ok(Link { branches: built, weights, is_by_parts, node: self.node(stage.op, of_all) })
+        let around = self.around(before, &branches.concat(), stage.op);
+        Ok(Link {
+            branches: built,
+            weights,
+            shares: *of_all,
+            is_by_parts,
+            around,
+            node: self.node(stage.op, of_all),
+        })
     }
 
     /// Whether there is one share for each device, and some that count.
@@ -299,6 +309,19 @@ impl<'a> Passages<'a> {
         let times: Vec<Option<[u64; MOST_DEVICES]>> = self.moves.sharings.iter().map(times).collect();
         let works = times.iter().map(|times| times.map_or(NEVER, |times| mean(&times, shares))).collect();
         Node { times, works }
+    }
+
+    /// What the shortest batch of an op takes on each device.
+    fn least_times(&self, op: OpId) -> [u64; MOST_DEVICES] {
+        let node = self.node(op, &[0; MOST_DEVICES]);
+        let mut least = [NEVER; MOST_DEVICES];
+        for (sharing, times) in self.moves.sharings.iter().zip(&node.times) {
+            let Some(times) = times else { continue };
+            for device in (0..MOST_DEVICES).filter(|&device| sharing[device] > 0) {
+                least[device] = least[device].min(times[device]);
+            }
+        }
+        least
     }
 
     /// Bytes of the largest tensor that joins two ops.
@@ -371,8 +394,11 @@ struct Link {
     branches: Vec<Branch>,
     /// At least one list.
     weights: Vec<Shares>,
+    /// Those of the course.
+    shares: Shares,
     /// Whether work is counted for every two parts by itself.
     is_by_parts: bool,
+    around: Around,
     node: Node,
 }
 

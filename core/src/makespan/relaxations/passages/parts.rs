@@ -12,7 +12,7 @@ use super::heads::Heads;
 use super::moves::{MOST_DEVICES, Sharing};
 use super::search::{Fronts, Search};
 use super::tails::{LeastWorks, Tail};
-use super::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages};
+use super::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages, Shares};
 
 /// Sizes from which on batches count: those of all pairs of parts, of which some are the same, and any size.
 const MOST_SIZES: usize = 6;
@@ -47,6 +47,38 @@ struct Entry<'a> {
     is_whole: bool,
     /// What devices have to do at least.
     least: &'a LeastWorks,
+}
+
+/// The devices that run anything between two ops, and how long they stand still meanwhile.
+struct Crew {
+    has: [bool; MOST_DEVICES],
+    waits: [u64; MOST_DEVICES],
+    /// Whether both ops are single batches, so that nothing else is run in between.
+    is_alone: bool,
+}
+
+impl Crew {
+    /// At least how long the crew takes for some work, of which the mean over all devices is given.
+    fn time(&self, work: u64, shares: &Shares) -> u64 {
+        let (mut sum, mut all, mut of_crew) = (0, 0, 0);
+        for (device, &share) in shares.iter().enumerate() {
+            let share = u128::from(share);
+            sum += share * u128::from(self.waits[device]);
+            all += share;
+            of_crew += if self.has[device] || !self.is_alone { share } else { 0 };
+        }
+        sum += all * u128::from(work);
+        u64::try_from(sum / of_crew.max(1)).map_or(NEVER, |time| time.min(NEVER))
+    }
+}
+
+/// A walk from an op to a sharing of the next one.
+struct Crossing<'a> {
+    entry: &'a Entry<'a>,
+    link: &'a Link,
+    goal: &'a Goal,
+    crew: &'a Crew,
+    sizes: Sizes,
 }
 
 /// From which sizes on batches count, for two sharings.
@@ -193,14 +225,50 @@ impl Search<'_, '_> {
 
     /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
     fn cross(&mut self, entry: &Entry<'_>, link: &Link, goal: &Goal) -> Result<Vec<Moments>, String> {
+        let sharings = &self.passages.moves.sharings;
+        let single =
+            |sharing: usize| sharings[sharing].iter().position(|&groups| groups == self.passages.groups);
+        let (from, to) = (single(entry.sharing), single(goal.sharing));
+        let wait = |device: usize| {
+            let behind = from.map_or(0, |single| link.around.behind[single][device]);
+            behind + to.map_or(0, |single| link.around.before[single][device])
+        };
+        let all = Crew {
+            has: [true; MOST_DEVICES],
+            waits: std::array::from_fn(wait),
+            is_alone: from.is_some() && to.is_some(),
+        };
+        let mut reached = Vec::new();
+        // Each choice of those that wait.
+        let waiting: Vec<usize> = (0..MOST_DEVICES).filter(|&device| all.waits[device] > 0).collect();
+        for choice in 0..1u32 << waiting.len() {
+            let mut crew = Crew { ..all };
+            for (place, &device) in waiting.iter().enumerate() {
+                if choice >> place & 1 == 0 {
+                    (crew.has[device], crew.waits[device]) = (false, 0);
+                }
+            }
+            reached.extend(self.cross_with(entry, link, goal, &crew)?);
+        }
+        Ok(reached)
+    }
+
+    fn cross_with(
+        &mut self,
+        entry: &Entry<'_>,
+        link: &Link,
+        goal: &Goal,
+        crew: &Crew,
+    ) -> Result<Vec<Moments>, String> {
         let passages = self.passages;
         let sharings = &passages.moves.sharings;
         let sizes = Sizes::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
+        let crossing = Crossing { entry, link, goal, crew, sizes };
         let mut fronts: Vec<Vec<State>> = Vec::with_capacity(link.branches.len());
         // What the branches so far add to works at least.
         let mut done: State = [0; PLACES];
         for number in 0..link.branches.len() {
-            let front = self.follow_to(entry, link, number, goal, &sizes, &done)?;
+            let front = self.follow_to(&crossing, number, &done)?;
             if front.is_empty() {
                 return Ok(Vec::new());
             }
@@ -225,7 +293,7 @@ impl Search<'_, '_> {
                 let both: State =
                     std::array::from_fn(|p| if p < MOST_DEVICES { a[p].max(b[p]) } else { a[p] + b[p] });
                 let with_rest: State = std::array::from_fn(|place| both[place] + rest[place]);
-                let moments = self.arrived(entry, goal, &sizes, &with_rest);
+                let moments = self.arrived(&crossing, &with_rest);
                 let moments = passages.settled(goal.sharing, &link.node, moments);
                 if passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit {
                     united.push(both);
@@ -234,37 +302,37 @@ impl Search<'_, '_> {
             thin(&mut united, self.branch_width());
             all = united;
         }
-        Ok(all.iter().map(|state| self.arrived(entry, goal, &sizes, state)).collect())
+        Ok(all.iter().map(|state| self.arrived(&crossing, state)).collect())
     }
 
     /// The moments of the later op after all branches.
-    fn arrived(&self, entry: &Entry<'_>, goal: &Goal, sizes: &Sizes, state: &State) -> Moments {
+    fn arrived(&self, crossing: &Crossing<'_>, state: &State) -> Moments {
+        let Crossing { entry, link, goal, crew, sizes } = crossing;
         let [from, to] = [entry.sharing, goal.sharing].map(|s| &self.passages.moves.sharings[s]);
         let mut moments = Moments::default();
         moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
         let first_end = used(from).map(|device| entry.ends[device]).min().unwrap_or(0);
-        for works in state[MOST_DEVICES..WORK].chunks_exact(MOST_SIZES) {
+        let lists = state[MOST_DEVICES..WORK].chunks_exact(MOST_SIZES);
+        for (works, shares) in lists.zip(&link.weights) {
             for there in used(to) {
                 for here in used(from) {
                     moments[there] = moments[there].max(entry.ends[here] + works[sizes.of[here][there]]);
                 }
             }
-            moments[LATEST] = moments[LATEST].max(first_end + works[0]);
+            moments[LATEST] = moments[LATEST].max(first_end + crew.time(works[0], shares));
         }
-        moments[SPENT] = entry.spent + state[WORK];
+        moments[SPENT] = entry.spent + crew.time(state[WORK], &link.shares);
         moments
     }
 
     /// One branch, behind others that add so much to works.
     fn follow_to(
         &mut self,
-        entry: &Entry<'_>,
-        link: &Link,
+        crossing: &Crossing<'_>,
         number: usize,
-        goal: &Goal,
-        sizes: &Sizes,
         done: &State,
     ) -> Result<Vec<State>, String> {
+        let Crossing { entry, link, goal, crew, sizes } = crossing;
         let (branch, inner) = (&link.branches[number], &goal.inner[number]);
         let passages = self.passages;
         let count = passages.moves.sharings.len();
@@ -288,12 +356,17 @@ impl Search<'_, '_> {
                     if entry.spent + works[WORK] + rest >= entry.limit {
                         return false;
                     }
-                    let moments = self.arrived(entry, goal, sizes, &works);
+                    let moments = self.arrived(crossing, &works);
                     let moments = passages.settled(goal.sharing, &link.node, moments);
                     passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
                 };
                 let front: Vec<State> = front.iter().filter(is_in_time).copied().collect();
-                for there in (0..count).filter(|&there| tail.sums[there] < NEVER) {
+                let is_last = place == branch.nodes.len();
+                let is_open = |there: &usize| {
+                    let groups = &passages.moves.sharings[*there];
+                    tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| crew.has[device]))
+                };
+                for there in (0..count).filter(is_open) {
                     for handed in passages.moves.between(here, there) {
                         if handed.iter().any(|part| delays.of(part) == NEVER) {
                             continue;
