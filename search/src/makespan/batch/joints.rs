@@ -55,8 +55,8 @@ impl Joints {
         for (unit, members) in tables.members.iter().enumerate() {
             let places = || members.iter().map(|&op| place_of[op as usize]);
             let (Some(first), Some(last)) = (places().min(), places().max()) else { continue };
-            for place in first..last {
-                is_joint[place] &= tables.unit_of[tables.order[place] as usize] as usize == unit;
+            for (is_joint, &op) in is_joint[first..last].iter_mut().zip(&tables.order[first..last]) {
+                *is_joint &= tables.unit_of[op as usize] as usize == unit;
             }
         }
         let mut joints = Joints { ops: Vec::new(), before: vec![0; count] };
@@ -201,7 +201,9 @@ mod tests {
                     let start = Schedule::new(&tables, pieces, &tables.order);
                     let mut climb = Climb::new(&tables, &memory, &potential, &start, seed + number)
                         .expect("memory holds");
-                    (0..300).for_each(|_| drop(climb.step(start.value() as f64 / 100.0)));
+                    for _ in 0..300 {
+                        climb.step(start.value() as f64 / 100.0);
+                    }
                     climb.schedule().clone()
                 })
                 .collect();

@@ -300,11 +300,11 @@ impl Planner for Divisions {
         let joints = Joints::new(&tables);
         let rounds = if joints.part_count(&tables, first) >= LEAST_PARTS { ROUNDS } else { 1 };
         // Each start gets an equal part of the time, and then the best of what came of them.
-        let begun = if starts.len() > 1 { starts.len() } else { 0 };
-        let parts = begun + rounds;
+        let several = if starts.len() > 1 { &starts[..] } else { &[] };
+        let parts = several.len() + rounds;
         let mut known: Vec<Schedule> = Vec::new();
         for part in 0..parts {
-            let start = if part < begun { starts[part].clone() } else { walk.best().clone() };
+            let start = several.get(part).unwrap_or(walk.best()).clone();
             let seed = seed.wrapping_add(1000 * part as u64);
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
             let (first, again, cold) = TEMPERATURES;

@@ -18,7 +18,7 @@
 //! lose.
 //!
 //! With [`Stage::weights`] that work is counted for every two parts of the two ops by itself (`parts`), which tells of each batch
-//! of the later op when it starts.
+//! of the later op when it starts. There also counts how long devices stand still around an op that is a single batch (`waits`).
 //!
 //! What certainly ends no earlier than a limit is dropped on the way, so no more than the limit is proved. Two estimates, both
 //! worked out backward, tell: the longest way of some input of each batch, and the mean over all inputs of their ways.

@@ -59,9 +59,11 @@ impl Passages<'_> {
         };
         let devices = self.problem.hardware.device_count();
         let mut waits = [[0; MOST_DEVICES]; MOST_DEVICES];
-        for single in 0..devices {
-            for waiting in (0..devices).filter(|&waiting| waiting != single) {
-                waits[single][waiting] = self.wait(&steps, single, waiting, &time);
+        for (single, waits) in waits.iter_mut().enumerate().take(devices) {
+            for (waiting, wait) in
+                waits.iter_mut().enumerate().take(devices).filter(|(other, _)| *other != single)
+            {
+                *wait = self.wait(&steps, single, waiting, &time);
             }
         }
         waits
