@@ -309,7 +309,8 @@ impl Planner for Divisions {
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
             let (first, again, cold) = TEMPERATURES;
             let hot = if rounds > 1 && (goes_on || part > 0) { again } else { first };
-            while walk.goes_on() {
+            let mut has_time = walk.goes_on();
+            while has_time {
                 let share = walk.progress() * parts as f64 - part as f64;
                 if share >= 1.0 && part + 1 < parts {
                     break;
@@ -318,10 +319,14 @@ impl Planner for Divisions {
                 if climb.step(temperature) {
                     walk.note(climb.schedule());
                 }
+                has_time = walk.goes_on();
             }
             known.extend([climb.schedule().clone(), walk.best().clone()]);
             if let Some(united) = joints.put_together(&tables, &memory, &known) {
                 walk.note(&united);
+            }
+            if !has_time {
+                break;
             }
         }
         walk.end()

@@ -6,7 +6,7 @@
 //! chains, the longest first. Within windows the work of devices counts by how fast they are, or the work of the fastest
 //! device alone, for each part of what the ops around a window have. Along the whole chain it does not count, or as the dual
 //! of `division-area` says, moved by factors for one device at a time. Which of these *ways* proves most depends on the
-//! network, so all are tried; then always the one whose last try took the least time keeps more lists of moments than before.
+//! network, so all are tried, first the quick ones; then always the one whose last try took the least time keeps more lists of moments than before.
 //! The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped early makes the
 //! search quick.
 

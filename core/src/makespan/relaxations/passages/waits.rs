@@ -1,9 +1,9 @@
 //! How long devices certainly stand still around an op that a single batch of all inputs passes.
 //!
 //! Such a batch begins when all work before it is done, and all work behind it begins after it. So a device that did not run it
-//! has nothing to do until some inputs have been brought to it, and must have handed its last ones back some time before the next such
-//! batch begins. The first batch of a device gets all its inputs from others, a group of them at least, and these can have run
-//! nothing on that device; so it waits for the longest way to it that goes past the device.
+//! has nothing to do until some inputs have been brought to it, and must have handed its last ones back some time before the
+//! next such batch begins. The first batch of a device gets all its inputs from others, a group of them at least, and nothing
+//! was run on them on that device before; so it waits for the longest way to it that goes past the device.
 
 use super::moves::MOST_DEVICES;
 use super::{NEVER, Passages};
@@ -85,7 +85,9 @@ impl Passages<'_> {
             for device in 0..devices {
                 let nearer = step.nearer.iter();
                 let arrivals = nearer.map(|&(near, bytes)| {
-                    self.gathered(&ends[near], &|from, inputs| time(from, device, bytes * inputs))
+                    self.gathered(&ends[near], &|from, inputs| {
+                        time(from, device, bytes.saturating_mul(inputs))
+                    })
                 });
                 let start = arrivals.max().unwrap_or(0);
                 // Behind the last step all others lie.
@@ -93,7 +95,7 @@ impl Passages<'_> {
                     least = least.min(start);
                 }
                 if device != waiting {
-                    ends[place][device] = (start + step.least[device]).min(NEVER);
+                    ends[place][device] = start.saturating_add(step.least[device]).min(NEVER);
                 }
             }
         }
