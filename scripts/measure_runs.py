@@ -57,7 +57,7 @@ on_host = true
 class Bench:
     def __init__(self, options, folder):
         self.divvy_path, self.plain_path, self.build = options.divvy, options.plain, options.build
-        self.seconds, self.rounds, self.repeat = options.seconds, options.rounds, options.repeat
+        self.seconds, self.rounds, self.repeat, self.cases = options.seconds, options.rounds, options.repeat, options.cases
         self.folder = pathlib.Path(folder)
         self.hardware = self.folder / "pair.toml"
         self.hardware.write_text(HARDWARE)
@@ -110,7 +110,7 @@ class Bench:
 def report_of(process):
     text = process.communicate()[0]
     if process.returncode != 0:
-        raise SystemExit("plain failed")
+        raise SystemExit(f"{process.args}: exit code {process.returncode}")
     return json.loads(text)
 
 
@@ -121,7 +121,7 @@ def rate(report):
 def overhead(bench):
     """A one-stage program against ONNX Runtime alone, on one core and on two."""
     rows = []
-    for case in CASES:
+    for case in bench.cases:
         for cores in (bench.cores[:1], bench.cores):
             found = report_of(bench.plain("overhead", case, cores, 2 * bench.seconds))
             rows.append((case, len(cores), found["alone_us"], found["through_us"], found["ratio"] - 1))
@@ -132,19 +132,26 @@ def overhead(bench):
 def gain(bench):
     """Plans for two devices of a core each against two processes of a core each, and against one of two threads."""
     rows = []
-    for case in CASES:
+    for case in bench.cases:
         model, profile = bench.model(case), bench.folder / "times.json"
         bench.profile(model, profile)
         plans = {objective: bench.folder / f"{objective}.json" for objective in ("pipeline", "stream")}
         for objective, plan in plans.items():
             bench.plan(model, objective, profile, plan)
-        apart, threads, errors = [], [], []
+        # The whole model on one device: two such processes are what two copies of divvy's own pieces would reach.
+        alone = bench.folder / "alone.json"
+        bench.plan(model, "pipeline", profile, alone, "--planner", "one-device")
+        first, second = (str(core) for core in bench.cores)
+        places = [("--cores", f"core1={mine}", "--cores", f"core2={other}") for mine, other in ((first, second), (second, first))]
+        apart, copies, threads, errors = [], [], [], []
         split = {objective: [] for objective in plans}
         # Many short turns: how fast the machine is changes within seconds.
         seconds = bench.seconds / 2
         for _ in range(TURNS * bench.rounds):
             both = [bench.plain("rate", case, [core], seconds) for core in bench.cores]
             apart.append(sum(rate(report_of(process)) for process in both))
+            both = [bench.start(bench.divvy_path, "run", alone, "--json", "--as-is", "--duration", f"{seconds}s", *place) for place in places]
+            copies.append(sum(report_of(process)["throughput_per_s"] for process in both))
             for objective, plan in plans.items():
                 # Without turns of the whole model, like the processes that it is compared with.
                 run = bench.run(plan, "--duration", f"{seconds}s", "--as-is")
@@ -158,8 +165,9 @@ def gain(bench):
             bench.plan(model, "pipeline", learned, plans["pipeline"])
         middle = statistics.median
         share = {objective: middle(a / b for a, b in zip(rates, apart)) for objective, rates in split.items()}
-        row = [case, *map(middle, (apart, split["pipeline"], split["stream"], threads))]
-        rows.append((*row, share["pipeline"], share["stream"], middle(errors[1:])))
+        row = [case, *map(middle, (apart, copies, split["pipeline"], split["stream"], threads))]
+        of_copies = middle(a / b for a, b in zip(split["pipeline"], copies))
+        rows.append((*row, share["pipeline"], share["stream"], of_copies, middle(errors[1:])))
         print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -167,7 +175,7 @@ def gain(bench):
 def prediction(bench):
     """What plans were predicted to take and what they took, from a profile just before, and then from that run."""
     rows, enough = [], ["--duration", f"{bench.seconds}s"]
-    for case in CASES:
+    for case in bench.cases:
         model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
         learned, founds = bench.folder / "learned.json", {objective: [] for objective in OBJECTIVES}
         for _ in range(bench.rounds):
@@ -242,17 +250,16 @@ def page(results, bench):
         "## Two devices against two processes and against two threads",
         "",
         "Items per second, medians over rounds in which all take turns. A share is that in what two processes of ONNX Runtime reach"
-        " together, round by round. The prediction is that of a two-stage plan made from the round before. A stage cannot take a part"
-        " of an op, and two stages are one cut: one normalisation of Inception v1 takes more than a third of its time, so"
-        " that one side has more than half wherever the cut is, and `divvy plan` proves that no two stages divide it more evenly than these. A"
-        " `stream` plan (at most three splits) may give a device several pieces, so that what is before and after such an op can share the other device.",
+        " together, round by round. *Two copies* are two processes of divvy that run the whole model on one core each, and *of copies* the pipeline's share"
+        " in what they reach: divvy writes normalisations over neighbouring channels (Inception v1 has two) as quicker operators, of which this share has"
+        " nothing. The prediction is that of a two-stage plan made from the round before. A `stream` plan (at most three splits) may give a device several pieces.",
         "",
-        "| model | two processes | pipeline | stream | two threads | share of pipeline | share of stream | pipeline off by |",
-        "|---|---|---|---|---|---|---|---|",
+        "| model | two processes | two copies | pipeline | stream | two threads | share of pipeline | share of stream | of copies | pipeline off by |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for case, apart, split, stream, threads, share, share_of_stream, error in results["gain"]:
-        rates = f"{apart:.1f} | {split:.1f} | {stream:.1f} | {threads:.1f}"
-        lines.append(f"| {case} | {rates} | {share:.2f} | {share_of_stream:.2f} | {percent(error)} |")
+    for case, *rates, share, share_of_stream, of_copies, error in results["gain"]:
+        shares = f"{share:.2f} | {share_of_stream:.2f} | {of_copies:.2f}"
+        lines.append(f"| {case} | {' | '.join(f'{rate:.1f}' for rate in rates)} | {shares} | {percent(error)} |")
     rows = results["prediction"]
     first = statistics.median(abs(row[5]) for row in rows)
     settled = statistics.median(abs(row[7]) for row in rows)
@@ -301,6 +308,7 @@ def main():
     parser.add_argument("--plain", required=True, help="the example `plain` of the package divvy-exec")
     parser.add_argument("-o", "--output", help="the page; without it results go to standard output as JSON")
     parser.add_argument("--only", help="overhead, gain, prediction or soak")
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, metavar="CASE", help="networks; all if not given")
     parser.add_argument("--build", default="release", help="how the two programs were built, for the page")
     parser.add_argument("--seconds", type=float, default=4, help="length of each run of a rate")
     parser.add_argument("--rounds", type=int, default=5, help="turns that are taken; at least 2")

@@ -6,8 +6,20 @@ use std::process::{Command, Output};
 
 use divvy_core::ids::DeviceId;
 use divvy_core::plan::{Batch, BatchPlan, Plan};
+use divvy_core::rng::Rng;
+use divvy_exec::backend::{Backend, StageModel};
 use divvy_exec::backends::library;
+use divvy_exec::backends::onnxruntime::OnnxRuntime;
+use divvy_exec::compare::difference as difference_of;
+use divvy_exec::cores::Cores;
+use divvy_exec::tensor::{Data, HostTensor};
+use divvy_io::onnx::proto::{
+    Attribute, Dimension, DimensionValue, Graph, Model, Node, OperatorSet, Shape, TensorType, Type,
+    TypeValue, ValueInfo,
+};
+use divvy_io::onnx::quicker::quicker;
 use divvy_io::plan_file::{Claim, PlanFile};
+use prost::Message;
 use serde_json::Value;
 
 fn divvy(folder: &Path, arguments: &[&str]) -> Output {
@@ -384,6 +396,85 @@ fn what_cannot_be_run_is_said() {
     assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--verify", "--tolerance=-1", "-o", "out.npz"]);
     assert!(errors.contains("differs from the whole") && !folder.join("out.npz").exists(), "{errors}");
+}
+
+/// A model of one normalisation over neighbouring channels.
+fn normalisation(shape: [i64; 4], size: i64, numbers: [(&str, f32); 3]) -> Model {
+    let number = |(name, value): (&str, f32)| Attribute {
+        name: Some(name.to_owned()),
+        r#type: Some(1),
+        f: Some(value),
+        ..Attribute::default()
+    };
+    let whole =
+        Attribute { name: Some("size".into()), r#type: Some(2), i: Some(size), ..Attribute::default() };
+    let node = Node {
+        op_type: Some("LRN".into()),
+        input: vec!["x".into()],
+        output: vec!["y".into()],
+        attribute: numbers.map(number).into_iter().chain([whole]).collect(),
+        ..Node::default()
+    };
+    let dim = |size| Dimension { value: Some(DimensionValue::DimValue(size)), ..Dimension::default() };
+    let value = |name: &str| {
+        let tensor = TensorType { elem_type: Some(1), shape: Some(Shape { dim: shape.map(dim).to_vec() }) };
+        let of = Type { value: Some(TypeValue::TensorType(tensor)), ..Type::default() };
+        ValueInfo { name: Some(name.to_owned()), r#type: Some(of), ..ValueInfo::default() }
+    };
+    let graph = Graph {
+        name: Some("norm".into()),
+        node: vec![node],
+        input: vec![value("x")],
+        output: vec![value("y")],
+        ..Graph::default()
+    };
+    let opset_import = vec![OperatorSet { domain: None, version: Some(7) }];
+    // In files this old every weight must be an input.
+    Model { ir_version: Some(3), opset_import, graph: Some(graph), ..Model::default() }
+}
+
+#[test]
+fn quicker_normalisations_compute_the_same() {
+    let runtime = match OnnxRuntime::load() {
+        Ok(runtime) => runtime,
+        Err(absent) => return eprintln!("skipped: {absent}"),
+    };
+    let mut rng = Rng::new(7);
+    for case in 0..60 {
+        let channels = 1 + rng.below(40) as i64;
+        let shape = [1 + rng.below(2) as i64, channels, 1 + rng.below(5) as i64, 1 + rng.below(5) as i64];
+        let scale = [1e-2, 1.0, 1e3][case % 3];
+        let numbers = [("alpha", [1e-4, 2.0][case % 2]), ("beta", 0.75), ("bias", [1.0, 0.5][case / 2 % 2])];
+        let model = normalisation(shape, 1 + rng.below(7) as i64, numbers);
+        let rewritten = quicker(model.clone());
+        assert_ne!(model, rewritten);
+        let count = shape.iter().product::<i64>();
+        let values = (0..count).map(|_| scale * (rng.unit() as f32 - 0.5)).collect();
+        let shape = shape.map(|size| size as usize).to_vec();
+        let value = HostTensor { shape, data: Data::F32(values) };
+        let results = [&model, &rewritten].map(|model| {
+            let stage = StageModel {
+                name: "norm".into(),
+                bytes: model.encode_to_vec(),
+                inputs: vec!["x".into()],
+                outputs: vec!["y".into()],
+            };
+            let mut device = runtime.open(&Cores::allowed()).expect("it opens");
+            let mut stage = device.load(&stage).expect("it loads");
+            let fed = runtime.take_in(value.clone()).expect("it can be taken in");
+            stage.run(&[fed]).expect("it runs")[0].stored().to_host().expect("it can be copied")
+        });
+        let far = difference_of(&results[0], &results[1]).expect("they can be compared");
+        assert!(far < 1e-6, "case {case}: {far}");
+    }
+}
+
+#[test]
+fn other_normalisations_are_left_alone() {
+    for (channels, beta) in [(8, 0.6), (1000, 0.75)] {
+        let model = normalisation([1, channels, 3, 3], 5, [("alpha", 1e-4), ("beta", beta), ("bias", 1.0)]);
+        assert_eq!(quicker(model.clone()), model);
+    }
 }
 
 #[test]

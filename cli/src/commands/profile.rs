@@ -35,6 +35,7 @@ use divvy_io::onnx::batch::with_batch;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::load;
 use divvy_io::onnx::proto::{Graph, Model};
+use divvy_io::onnx::quicker::quicker;
 use divvy_io::{file, problem_file};
 use prost::Message;
 
@@ -299,7 +300,7 @@ impl Subject<'_> {
         let results: Vec<String> = graph.output.iter().map(|value| value.name().to_owned()).collect();
         let model = StageModel {
             name: "whole model".into(),
-            bytes: model.encode_to_vec(),
+            bytes: quicker(model.clone()).encode_to_vec(),
             inputs: self.names.clone(),
             outputs: results.clone(),
         };

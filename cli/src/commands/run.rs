@@ -52,7 +52,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let warnings = prepared.warnings.iter().cloned().chain(expected::warning(&prepared));
     warnings.for_each(|warning| progress.tell(&format!("warning: {warning}")));
     let inputs = prepare::inputs(args, &prepared, RANDOM_INPUTS)?;
-    let expected = if args.verify { Some(whole(&prepared, &runtime, &inputs)?) } else { None };
+    let whole = prepared.untouched.clone().map(|spec| whole(spec, &runtime, &inputs));
+    let expected = whole.transpose()?;
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
     let window = window(args, &prepared);
     let mut running = start(prepared.spec.clone(), &backend, window)?;
@@ -180,12 +181,12 @@ fn items(
 
 /// What the whole model gives for each set of inputs, on all cores.
 fn whole(
-    prepared: &Prepared,
+    spec: ProgramSpec,
     runtime: &OnnxRuntime,
     inputs: &[Vec<HostTensor>],
 ) -> Result<Vec<Vec<HostTensor>>, Failure> {
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
-    let mut running = start(prepared.whole.clone(), &backend, 1)?;
+    let mut running = start(spec, &backend, 1)?;
     let fed = feeds(inputs, &*backend)?;
     let mut results = Vec::new();
     let mut source = |item: u64| fed.get(item as usize).cloned();

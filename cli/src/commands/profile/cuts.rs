@@ -22,6 +22,7 @@ use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::pieces::{Cutting, pieces};
 use divvy_io::onnx::proto::Graph;
+use divvy_io::onnx::quicker::quicker;
 use divvy_io::onnx::symbolic::Outlines;
 use prost::Message;
 
@@ -185,7 +186,7 @@ impl Subject<'_> {
         let stage = |piece: &CutPiece| {
             let model = StageModel {
                 name: piece.name.clone(),
-                bytes: piece.model.encode_to_vec(),
+                bytes: quicker(piece.model.clone()).encode_to_vec(),
                 inputs: piece.inputs.clone(),
                 outputs: piece.outputs.clone(),
             };

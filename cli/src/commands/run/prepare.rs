@@ -18,6 +18,7 @@ use divvy_exec::tensor::{Element, HostTensor};
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{Graph, Model};
+use divvy_io::onnx::quicker::quicker;
 use divvy_io::onnx::weights::bring_in;
 use divvy_io::plan_file::PlanFile;
 use prost::Message;
@@ -45,8 +46,10 @@ pub(super) struct Prepared {
     pub(super) spec: ProgramSpec,
     /// The same with every node named by its position, so that kernels can be told apart.
     pub(super) marked: ProgramSpec,
-    /// The model in one piece, on all cores of the plan's devices.
+    /// The model in one piece on all cores, as it was profiled.
     pub(super) whole: ProgramSpec,
+    /// The same as its file has it, where results are to be compared.
+    pub(super) untouched: Option<ProgramSpec>,
     /// For each stage, what it does.
     pub(super) work: Vec<Work>,
     /// How many inputs an item has.
@@ -112,7 +115,8 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         Plan::Batch(batch) => stages::of_groups(&source, batch)?,
         _ => stages::of_one(&source, cutting)?,
     };
-    let whole = whole(&model, &names, &results);
+    let untouched = args.verify.then(|| whole(model.clone(), &names, &results));
+    let whole = whole(quicker(model), &names, &results);
     let share_names = |shares: &[Share]| shares.iter().map(|share| share.name.clone()).collect();
     let spec = ProgramSpec {
         links: links(&plan.problem, &devices),
@@ -133,6 +137,7 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         marked: ProgramSpec { stages: stages.marked, ..spec.clone() },
         spec,
         whole,
+        untouched,
         work: stages.work,
         together,
         fed: stages.inputs,
@@ -258,7 +263,7 @@ fn links(problem: &Problem, devices: &[DeviceId]) -> Vec<LinkSpec> {
 }
 
 /// The model in one piece, on every core that may be used.
-fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
+fn whole(model: Model, inputs: &[String], results: &[String]) -> ProgramSpec {
     let (inputs, results) = (inputs.to_vec(), results.to_vec());
     let model = StageModel {
         name: "whole model".into(),

@@ -16,6 +16,7 @@ use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::input_axis::InputAxes;
 use divvy_io::onnx::pieces::{self, Cutting, Part};
 use divvy_io::onnx::proto::{Graph, Model};
+use divvy_io::onnx::quicker::quicker;
 use divvy_io::onnx::regroup::{Regrouped, Stretch, regroup};
 use divvy_io::onnx::symbolic::Outlines;
 use divvy_io::plan_file::PlanFile;
@@ -249,7 +250,7 @@ impl Source<'_> {
     fn stage(&self, piece: &CutPiece, prefix: &str) -> StageSpec {
         let model = StageModel {
             name: format!("{prefix}{}", piece.name),
-            bytes: piece.model.encode_to_vec(),
+            bytes: quicker(piece.model.clone()).encode_to_vec(),
             inputs: piece.inputs.clone(),
             outputs: piece.outputs.clone(),
         };
