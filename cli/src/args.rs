@@ -1,10 +1,16 @@
-//! The command line.
+//! The command line: what all commands take but those in files of their own.
+
+mod generate;
+mod running;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use divvy_search::every_planner;
+
+pub(crate) use self::generate::{GenerateArgs, Generator, TransformerArgs};
+pub(crate) use self::running::{ProfileArgs, RunArgs};
 
 /// Splits a neural network over unlike devices, and proves how good the split is.
 #[derive(Parser)]
@@ -412,108 +418,6 @@ pub(crate) struct PlanArgs {
     pub(crate) report: Option<PathBuf>,
 }
 
-/// What `profile` and `run` say of numbers of items.
-fn items() -> clap::builder::RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(1..)
-}
-
-#[derive(clap::Args)]
-pub(crate) struct ProfileArgs {
-    /// ONNX model
-    #[arg(value_name = "MODEL")]
-    pub(crate) file: String,
-    /// Hardware whose CPUs this machine stands for: a built-in name (`divvy hardware list`) or a file
-    #[arg(long, value_name = "HARDWARE")]
-    pub(crate) on: String,
-    /// Write the times to this file, for `divvy plan --profile`
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: PathBuf,
-    #[command(flatten)]
-    pub(crate) reading: ReadingArgs,
-    /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
-    #[arg(long, value_name = "DEVICE=CORES")]
-    pub(crate) cores: Vec<String>,
-    /// Inputs that run at once, such as 1,2,4; each is a batch size of the profile
-    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) batch: Vec<u32>,
-    /// Take times from a profile that ONNX Runtime wrote, instead of measuring; CLASS=FILE for one of several classes
-    #[arg(long, value_name = "FILE", conflicts_with = "batch")]
-    pub(crate) from: Vec<String>,
-    /// Write the hardware to this file, its links as measured
-    #[arg(long, value_name = "FILE", conflicts_with = "from")]
-    pub(crate) hardware: Option<PathBuf>,
-    /// Runs that count, once plain and once with every kernel timed
-    #[arg(long, default_value_t = 30, value_name = "N", value_parser = items())]
-    pub(crate) repeat: u64,
-    /// Runs before those
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub(crate) warm_up: u64,
-    /// Seed of inputs, and of weights that are missing
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Random whole numbers are below this
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = items())]
-    pub(crate) int_below: u64,
-    /// No progress
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct RunArgs {
-    /// Plan file of an ONNX model; `-` reads standard input
-    pub(crate) plan: String,
-    /// The model, if it is no longer where the plan was made from
-    #[arg(long, value_name = "FILE")]
-    pub(crate) model: Option<String>,
-    /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
-    #[arg(long, value_name = "DEVICE=CORES")]
-    pub(crate) cores: Vec<String>,
-    /// Inputs, .npz or .npy; may be repeated [default: random]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) input: Vec<PathBuf>,
-    /// Write the results of the first item to this file (.npz)
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Items to run [default: 20, or as many as fit into --duration]
-    #[arg(long, value_name = "N", value_parser = items())]
-    pub(crate) repeat: Option<u64>,
-    /// Stop feeding items after this time, such as 10s or 2m
-    #[arg(long, value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-    /// Items before those that count
-    #[arg(long, default_value_t = 5, value_name = "N")]
-    pub(crate) warm_up: u64,
-    /// Most items under way at once [default: 1 for latency, else two for each stage]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) in_flight: Option<u32>,
-    /// Tell times of the machine as fast as it is now. Else, where the plan's profile is still there, the run takes turns with
-    /// the whole model, and what is measured is brought to the speed that the profile was measured at
-    #[arg(long)]
-    pub(crate) as_is: bool,
-    /// Write when each op ran to this file, for `divvy report --measured`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-    /// Write op times that agree with what was measured to this file, for `divvy plan --profile`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) learn: Option<PathBuf>,
-    /// Compare every item's results with those of the whole model
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// Largest difference that --verify lets pass, over the largest value
-    #[arg(long, default_value_t = 1e-4, value_name = "SHARE")]
-    pub(crate) tolerance: f64,
-    /// Seed of random inputs, and of weights that are missing
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Random whole numbers are below this
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = items())]
-    pub(crate) int_below: u64,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
     /// Plan file; `-` reads standard input
@@ -684,108 +588,6 @@ pub(crate) struct CombineArgs {
     /// Write to this file (.gz packs it) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-pub(crate) struct GenerateArgs {
-    #[command(subcommand)]
-    pub(crate) what: Generator,
-    /// Write to this file (.gz packs it) instead of standard output
-    #[arg(short, long, value_name = "FILE", global = true)]
-    pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum Generator {
-    /// Randomly wired network on an A100, a T4 and a CPU (DiviML)
-    Rwnn {
-        /// Random graph: er, ws or ba
-        #[arg(long, default_value = "er")]
-        model: String,
-        /// Modules in a row
-        #[arg(long, default_value_t = 10)]
-        modules: u32,
-        /// Inner ops of a module
-        #[arg(long, default_value_t = 10)]
-        nodes: u32,
-        /// Channels between modules
-        #[arg(long, default_value_t = 1)]
-        channels: u32,
-        /// Ends of channels: sdep, wdep or wfree
-        #[arg(long, default_value = "sdep")]
-        wiring: String,
-        /// Factor on all transfers
-        #[arg(long, default_value_t = 1.0)]
-        communication_factor: f64,
-        /// Times at batch sizes 1, 4, 8, 12 and 16
-        #[arg(long)]
-        batches: bool,
-        /// Seed
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
-    /// Synthetic computation graph for pipelines (MTPP)
-    Regal {
-        /// Family: er, ws, ba, layered or sbm
-        #[arg(long, default_value = "er")]
-        family: String,
-        /// Ops
-        #[arg(long, default_value_t = 100)]
-        nodes: u32,
-        /// Seed
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-    },
-    /// YOLOv2, layer by layer, with its passthrough
-    Yolov2 {
-        /// Height and width of the image, a multiple of 32
-        #[arg(long, default_value_t = 416)]
-        size: u32,
-        /// The edge paper's 49 layers, and bytes rescaled to its ratio of bytes to work
-        #[arg(long)]
-        paper_scale: bool,
-    },
-    /// GPT-2 or GPT-3, op by op
-    Gpt(TransformerArgs),
-    /// LLaMA, op by op
-    Llama(TransformerArgs),
-}
-
-#[derive(clap::Args)]
-pub(crate) struct TransformerArgs {
-    /// Published model: gpt2, gpt2-large, gpt2-xl, gpt3 (gpt); open-llama-3b, open-llama-7b (llama)
-    #[arg(long)]
-    pub(crate) name: Option<String>,
-    /// Layers
-    #[arg(long)]
-    pub(crate) layers: Option<u32>,
-    /// Width
-    #[arg(long)]
-    pub(crate) hidden: Option<u32>,
-    /// Attention heads
-    #[arg(long)]
-    pub(crate) heads: Option<u32>,
-    /// Heads of keys and values (llama)
-    #[arg(long)]
-    pub(crate) kv_heads: Option<u32>,
-    /// Width inside the MLP
-    #[arg(long)]
-    pub(crate) intermediate: Option<u32>,
-    /// Vocabulary
-    #[arg(long)]
-    pub(crate) vocabulary: Option<u32>,
-    /// Most positions (gpt)
-    #[arg(long)]
-    pub(crate) context: Option<u32>,
-    /// Sequences at once
-    #[arg(long, default_value_t = 1)]
-    pub(crate) batch: u32,
-    /// Tokens per sequence
-    #[arg(long, default_value_t = 32)]
-    pub(crate) sequence: u32,
-    /// Tokens in the KV cache already; 0 for the prompt
-    #[arg(long, default_value_t = 0)]
-    pub(crate) past: u32,
 }
 
 /// A share in percent.

@@ -389,8 +389,7 @@ fn what_cannot_be_run_is_said() {
     assert!(errors.contains("there are core1, core2"), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);
     assert!(errors.contains("absent.npz"), "{errors}");
-    let wrong =
-        divvy_exec::tensor::HostTensor { shape: vec![2], data: divvy_exec::tensor::Data::F32(vec![0.0; 2]) };
+    let wrong = HostTensor { shape: vec![2], data: Data::F32(vec![0.0; 2]) };
     divvy_exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)]).expect("it can be written");
     let errors = fails(&folder, &["run", "plan.json", "--input", "wrong.npz", "-o", "out.npz"]);
     assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
@@ -445,7 +444,7 @@ fn quicker_normalisations_compute_the_same() {
         let shape = [1 + rng.below(2) as i64, channels, 1 + rng.below(5) as i64, 1 + rng.below(5) as i64];
         let scale = [1e-2, 1.0, 1e3][case % 3];
         let numbers = [("alpha", [1e-4, 2.0][case % 2]), ("beta", 0.75), ("bias", [1.0, 0.5][case / 2 % 2])];
-        let model = normalisation(shape, 1 + rng.below(7) as i64, numbers);
+        let model = normalisation(shape, 1 + 2 * rng.below(4) as i64, numbers);
         let rewritten = quicker(model.clone());
         assert_ne!(model, rewritten);
         let count = shape.iter().product::<i64>();

@@ -2,7 +2,8 @@
 
 use divvy_core::generate::{RwnnOptions, Wiring};
 
-use crate::cells::{Cell, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, percent, seconds};
 use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};

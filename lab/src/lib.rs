@@ -10,6 +10,7 @@ mod charts;
 mod diviml;
 mod edge;
 mod growth;
+mod instances;
 mod markdown;
 mod models;
 mod mtpp;
@@ -24,8 +25,9 @@ mod store;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use cells::{Cell, ClusterNetwork, EdgeNetwork, Figures, Instance, LaneUse, Moment, Work};
+pub use cells::{Cell, Figures, LaneUse, Moment, Work};
 pub use edge::unlike::{Joined, UnlikeDevices};
+pub use instances::{ClusterNetwork, EdgeNetwork, Instance};
 pub use markdown::{Page, Picture, Table};
 pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;

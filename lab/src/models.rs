@@ -9,8 +9,8 @@ use divvy_io::file;
 use divvy_io::import::{Imported, import};
 use divvy_io::onnx::load::looks_like_onnx;
 
-use crate::cells::Instance;
 use crate::edge::unlike::UnlikeDevices;
+use crate::instances::Instance;
 
 /// What a model is, as far as experiments choose by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

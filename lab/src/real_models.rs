@@ -1,6 +1,7 @@
 //! Real models under `latency`, our own table: what `auto` reaches, and how much of it is proved.
 
-use crate::cells::{Cell, Figures, Instance, Moment, Work};
+use crate::cells::{Cell, Figures, Moment, Work};
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
 use crate::models::Kind;
 use crate::plot::{Axis, BarChart, LineChart, Series};

@@ -269,7 +269,8 @@ fn section(experiment: &dyn Experiment, page: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::{Instance, Work};
+    use crate::cells::Work;
+    use crate::instances::Instance;
     use crate::markdown::{Picture, Table};
     use crate::store::tests::Folder;
     use divvy_core::generate::RwnnOptions;

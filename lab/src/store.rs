@@ -87,7 +87,8 @@ pub(crate) fn build() -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::cells::{Instance, Work};
+    use crate::cells::Work;
+    use crate::instances::Instance;
     use divvy_core::generate::RwnnOptions;
     use std::time::Duration;
 

@@ -3,7 +3,8 @@
 use divvy_core::generate::{RandomModel, RwnnOptions};
 
 use super::{every_field, every_head, every_method, limits, method_bars, rwnn_differs, search_over_time};
-use crate::cells::{Cell, Instance};
+use crate::cells::Cell;
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent};
 use crate::plot::Axis;
 use crate::{Experiment, Mode, Results, Settings};

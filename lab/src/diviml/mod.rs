@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use divvy_core::generate::{RwnnOptions, Wiring};
 
-use crate::cells::{Cell, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
 use crate::charts::quality_over_time;
+use crate::instances::Instance;
 use crate::markdown::{Notes, percent};
 use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Mode, Results, Settings};

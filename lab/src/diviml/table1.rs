@@ -6,7 +6,8 @@ use super::{
     METHODS, every_field, every_head, every_method, lbound, limits, method_bars, rwnn_differs,
     search_over_time, stacked,
 };
-use crate::cells::{Cell, Instance};
+use crate::cells::Cell;
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table};
 use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};

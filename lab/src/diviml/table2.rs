@@ -3,7 +3,8 @@
 use divvy_core::generate::Wiring;
 
 use super::stacked;
-use crate::cells::{Cell, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, number, percent};
 use crate::models::Kind;
 use crate::plot::{Axis, BarChart};

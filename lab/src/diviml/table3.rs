@@ -3,8 +3,9 @@
 use divvy_core::generate::Wiring;
 
 use super::{limits, plan, rwnn_differs, stacked};
-use crate::cells::{Cell, Figures, Instance};
+use crate::cells::{Cell, Figures};
 use crate::charts::quality_over_time;
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, seconds};
 use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Experiment, Mode, Results, Settings};

@@ -5,8 +5,9 @@ use std::time::Duration;
 use divvy_core::generate::{RandomModel, RwnnOptions, Wiring};
 
 use super::{rwnn_differs, solver_differs};
-use crate::cells::{Cell, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
 use crate::charts::quality_over_time;
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, percent};
 use crate::models::Kind;
 use crate::plot::{Axis, BarChart};

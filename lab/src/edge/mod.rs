@@ -9,7 +9,8 @@ pub(crate) mod figure8;
 pub(crate) mod table2;
 pub(crate) mod unlike;
 
-use crate::cells::{Cell, EdgeNetwork, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
+use crate::instances::{EdgeNetwork, Instance};
 use crate::markdown::number;
 use crate::{Mode, Settings};
 

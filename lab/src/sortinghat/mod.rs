@@ -4,7 +4,8 @@ pub(crate) mod ablations;
 pub(crate) mod runs;
 pub(crate) mod topology;
 
-use crate::cells::{Cell, Figures, Instance, Work};
+use crate::cells::{Cell, Figures, Work};
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
 use crate::models::{Kind, Model};
 use crate::plot::{Axis, BarChart};

@@ -1,7 +1,8 @@
 //! SortingHat's Figures 4 and 10: which GPUs a schedule is given, and which GPUs a plan chooses.
 
 use super::{LIMITS, SERVERS, cell, common, language, speed_up};
-use crate::cells::{Cell, Instance, Work};
+use crate::cells::{Cell, Work};
+use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor};
 use crate::plot::{Axis, BarChart, BusyLane, LaneChart};
 use crate::{Experiment, Mode, Results, Settings};

@@ -1,0 +1,107 @@
+//! What `generate` takes.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+#[derive(clap::Args)]
+pub(crate) struct GenerateArgs {
+    #[command(subcommand)]
+    pub(crate) what: Generator,
+    /// Write to this file (.gz packs it) instead of standard output
+    #[arg(short, long, value_name = "FILE", global = true)]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Generator {
+    /// Randomly wired network on an A100, a T4 and a CPU (DiviML)
+    Rwnn {
+        /// Random graph: er, ws or ba
+        #[arg(long, default_value = "er")]
+        model: String,
+        /// Modules in a row
+        #[arg(long, default_value_t = 10)]
+        modules: u32,
+        /// Inner ops of a module
+        #[arg(long, default_value_t = 10)]
+        nodes: u32,
+        /// Channels between modules
+        #[arg(long, default_value_t = 1)]
+        channels: u32,
+        /// Ends of channels: sdep, wdep or wfree
+        #[arg(long, default_value = "sdep")]
+        wiring: String,
+        /// Factor on all transfers
+        #[arg(long, default_value_t = 1.0)]
+        communication_factor: f64,
+        /// Times at batch sizes 1, 4, 8, 12 and 16
+        #[arg(long)]
+        batches: bool,
+        /// Seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// Synthetic computation graph for pipelines (MTPP)
+    Regal {
+        /// Family: er, ws, ba, layered or sbm
+        #[arg(long, default_value = "er")]
+        family: String,
+        /// Ops
+        #[arg(long, default_value_t = 100)]
+        nodes: u32,
+        /// Seed
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
+    /// YOLOv2, layer by layer, with its passthrough
+    Yolov2 {
+        /// Height and width of the image, a multiple of 32
+        #[arg(long, default_value_t = 416)]
+        size: u32,
+        /// The edge paper's 49 layers, and bytes rescaled to its ratio of bytes to work
+        #[arg(long)]
+        paper_scale: bool,
+    },
+    /// GPT-2 or GPT-3, op by op
+    Gpt(TransformerArgs),
+    /// LLaMA, op by op
+    Llama(TransformerArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TransformerArgs {
+    /// Published model: gpt2, gpt2-large, gpt2-xl, gpt3 (gpt); open-llama-3b, open-llama-7b (llama)
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Layers
+    #[arg(long)]
+    pub(crate) layers: Option<u32>,
+    /// Width
+    #[arg(long)]
+    pub(crate) hidden: Option<u32>,
+    /// Attention heads
+    #[arg(long)]
+    pub(crate) heads: Option<u32>,
+    /// Heads of keys and values (llama)
+    #[arg(long)]
+    pub(crate) kv_heads: Option<u32>,
+    /// Width inside the MLP
+    #[arg(long)]
+    pub(crate) intermediate: Option<u32>,
+    /// Vocabulary
+    #[arg(long)]
+    pub(crate) vocabulary: Option<u32>,
+    /// Most positions (gpt)
+    #[arg(long)]
+    pub(crate) context: Option<u32>,
+    /// Sequences at once
+    #[arg(long, default_value_t = 1)]
+    pub(crate) batch: u32,
+    /// Tokens per sequence
+    #[arg(long, default_value_t = 32)]
+    pub(crate) sequence: u32,
+    /// Tokens in the KV cache already; 0 for the prompt
+    #[arg(long, default_value_t = 0)]
+    pub(crate) past: u32,
+}
