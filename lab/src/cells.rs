@@ -310,6 +310,8 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use divvy_core::generate::RwnnOptions;
+
     use super::*;
 
     fn tiny() -> Instance {

@@ -115,8 +115,8 @@ pub(super) fn prepare(args: &RunArgs, plan: &PlanFile) -> Result<Prepared, Failu
         Plan::Batch(batch) => stages::of_groups(&source, batch)?,
         _ => stages::of_one(&source, cutting)?,
     };
-    let untouched = args.verify.then(|| whole(model.clone(), &names, &results));
-    let whole = whole(quicker(model), &names, &results);
+    let untouched = args.verify.then(|| whole(&model, &names, &results));
+    let whole = whole(&quicker(model), &names, &results);
     let share_names = |shares: &[Share]| shares.iter().map(|share| share.name.clone()).collect();
     let spec = ProgramSpec {
         links: links(&plan.problem, &devices),
@@ -263,7 +263,7 @@ fn links(problem: &Problem, devices: &[DeviceId]) -> Vec<LinkSpec> {
 }
 
 /// The model in one piece, on every core that may be used.
-fn whole(model: Model, inputs: &[String], results: &[String]) -> ProgramSpec {
+fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
     let (inputs, results) = (inputs.to_vec(), results.to_vec());
     let model = StageModel {
         name: "whole model".into(),
