@@ -263,10 +263,13 @@ const WHOLE_SHARE: f64 = 0.15;
 /// Temperatures as shares of the finish: at the beginning, at the beginning of each further round, and at the end. A colder
 /// beginning hardly leaves its start.
 const TEMPERATURES: (f64, f64, f64) = (2e-3, 1e-3, 3e-5);
+/// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
+const USUAL_UNITS: f64 = 150.0;
 
-/// A schedule of as many parts between joints is annealed in rounds.
+/// A schedule of as many parts between joints is annealed in rounds: after each, the best parts of all are put together.
 const LEAST_PARTS: usize = 3;
-/// After each, the best parts of all are put together.
+/// So is one of fewer units than this, which does not take long to cool.
+const FEW_UNITS: usize = 60;
 const ROUNDS: usize = 4;
 
 struct Divisions;
@@ -298,7 +301,10 @@ impl Planner for Divisions {
         let seed = run.budget.seed;
         let mut walk = Walk::new(run, &tables, first);
         let joints = Joints::new(&tables);
-        let rounds = if joints.part_count(&tables, first) >= LEAST_PARTS { ROUNDS } else { 1 };
+        let units = tables.members.len();
+        let in_rounds = units < FEW_UNITS || joints.part_count(&tables, first) >= LEAST_PARTS;
+        let rounds = if in_rounds { ROUNDS } else { 1 };
+        let warmth = (USUAL_UNITS / units.max(1) as f64).max(1.0);
         // Each start gets an equal part of the time, and then the best of what came of them.
         let several = if starts.len() > 1 { &starts[..] } else { &[] };
         let parts = several.len() + rounds;
@@ -315,7 +321,7 @@ impl Planner for Divisions {
                 if share >= 1.0 && part + 1 < parts {
                     break;
                 }
-                let temperature = start.value() as f64 * hot * (cold / hot).powf(share);
+                let temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
                 if climb.step(temperature) {
                     walk.note(climb.schedule());
                 }
