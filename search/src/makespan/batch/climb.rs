@@ -1,8 +1,9 @@
 //! Annealing on divisions and on the order of batches together.
 //!
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
-//! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes one batch to
-//! another place in the list. Half of all moves begin at a batch of a longest path, since without such a batch no move can
+//! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes work of one unit
+//! from a device and gives it work of another in return, since where all devices are busy, no unit alone can go to another; or
+//! it takes one batch to another place in the list. Half of all moves begin at a batch of a longest path, since without such a batch no move can
 //! shorten the schedule. A move is judged by the stretch of the list that it changes ([`super::stretch`]). A result that is
 //! worse by δ is kept with probability exp(−δ/T). What counts is the finish, plus a share of what the divisions cost at the prices of a bound's dual:
 //! many moves leave the finish as it is, and of those the ones that save work make room for others. Memory limits are never
@@ -35,6 +36,9 @@ const ALIKE_SHARE: f64 = 0.3;
 const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
+/// The share of divisions after which another unit is divided in return, and of those the ones that change places.
+const RETURN_SHARE: f64 = 0.5;
+const SWAP_SHARE: f64 = 0.4;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
 
@@ -225,6 +229,11 @@ impl<'a> Climb<'a> {
 
     /// Divides a unit anew, and perhaps some of its neighbours in the same way.
     fn divide_around(&mut self, unit: usize) -> Option<()> {
+        if self.rng.chance(RETURN_SHARE) {
+            self.divide_in_return(unit)?;
+            self.place_changed();
+            return Some(());
+        }
         let division = self.propose(unit)?;
         if self.rng.chance(ALIKE_SHARE) {
             self.divide_alike(unit, &division)?;
@@ -246,6 +255,43 @@ impl<'a> Climb<'a> {
         }
         self.place_changed();
         Some(())
+    }
+
+    /// Divides a unit anew, and another that is near it in the list so that devices have about as much to do as before.
+    fn divide_in_return(&mut self, unit: usize) -> Option<()> {
+        let op = *self.rng.pick(&self.tables.members[unit]);
+        let place = self.known.place(&self.current, Item { op, piece: 0 });
+        let most = 2 << self.rng.below(5);
+        let far = 1 + self.rng.below(most);
+        let there = if self.rng.chance(0.5) { place.checked_sub(far)? } else { place + far };
+        let other = self.tables.unit_of[self.current.list.get(there)?.op as usize] as usize;
+        if other == unit {
+            return None;
+        }
+        if self.rng.chance(SWAP_SHARE) {
+            let [ours, theirs] = [unit, other].map(|unit| self.current.pieces[unit].clone());
+            let can_swap = self.tables.is_division(unit, &theirs) && self.tables.is_division(other, &ours);
+            return (ours != theirs && can_swap).then(|| {
+                self.divide(unit, theirs)?;
+                self.divide(other, ours)
+            })?;
+        }
+        let division = self.propose(unit)?;
+        let before = &self.current.pieces[unit];
+        let gain = |piece: &Piece| groups_on(&division, piece.device) - groups_on(before, piece.device);
+        let loser = before.iter().min_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) < 0)?.device;
+        let winner =
+            division.iter().max_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) > 0)?.device;
+        let in_return = if self.rng.chance(0.5) {
+            let whole = vec![Piece { device: loser, groups: self.tables.all_groups() }];
+            let can_be = self.tables.is_division(other, &whole) && self.current.pieces[other] != whole;
+            can_be.then_some(whole)?
+        } else {
+            let from = self.current.pieces[other].iter().position(|piece| piece.device == winner)?;
+            self.hand_over(other, from, loser)?
+        };
+        self.divide(unit, division)?;
+        self.divide(other, in_return)
     }
 
     /// Divides a unit anew, and with it some of those around it that were divided as it was.
@@ -344,7 +390,11 @@ impl<'a> Climb<'a> {
                 let theirs = &self.current.pieces[other];
                 tables.is_division(unit, theirs).then(|| theirs.clone())?
             }
-            6..=8 => self.hand_over(unit)?,
+            6..=8 => {
+                let from = self.rng.below(present.len());
+                let to = self.some_device(unit)?;
+                self.hand_over(unit, from, to)?
+            }
             _ => {
                 let mut division = present.clone();
                 if division.len() < 2 {
@@ -362,12 +412,10 @@ impl<'a> Climb<'a> {
         (division != self.current.pieces[unit]).then_some(division)
     }
 
-    /// Some groups of one device to another.
-    fn hand_over(&mut self, unit: usize) -> Option<Vec<Piece>> {
+    /// Some groups of a piece to a device.
+    fn hand_over(&mut self, unit: usize, from: usize, to: u32) -> Option<Vec<Piece>> {
         let tables = self.tables;
         let mut division = self.current.pieces[unit].clone();
-        let from = self.rng.below(division.len());
-        let to = self.some_device(unit)?;
         if division[from].device == to {
             return None;
         }
@@ -405,6 +453,11 @@ impl<'a> Climb<'a> {
         self.marks[unit] = self.changed.len() as u8;
         holds.then_some(())
     }
+}
+
+/// How many groups a device has of a division.
+fn groups_on(division: &[Piece], device: u32) -> i64 {
+    division.iter().find(|piece| piece.device == device).map_or(0, |piece| piece.count() as i64)
 }
 
 /// The old piece that a new one shares most groups with.

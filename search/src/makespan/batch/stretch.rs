@@ -53,6 +53,21 @@ impl Known {
         }
     }
 
+    /// Finds the batches of a stretch that is in the list by now, and is as long as what it replaced.
+    fn find_places_of(&mut self, tables: &Tables, schedule: &Schedule, stretch: &Stretch) {
+        let (from, until) = (stretch.from as u32, stretch.until as u32);
+        for (device, lane) in self.lanes.iter_mut().enumerate() {
+            let [first, last] = [from, until].map(|end| lane.partition_point(|&place| place < end));
+            let of_device =
+                |(item, _): &(&Item, u32)| schedule.piece(tables, **item).device as usize == device;
+            let places = stretch.items.iter().zip(from..).filter(of_device).map(|(_, place)| place);
+            lane.splice(first..last, places);
+        }
+        for (&item, place) in stretch.items.iter().zip(from..) {
+            self.places[schedule.index(item)] = place;
+        }
+    }
+
     /// From the start of the batch at a place to the end of everything, from what comes behind it.
     fn work_out_rest(&self, tables: &Tables, schedule: &Schedule, place: usize) -> u64 {
         let item = schedule.list[place];
@@ -335,7 +350,11 @@ impl Schedule {
         }
         stretch.replaced.clear();
         stretch.replaced.extend(self.list.splice(from..stretch.until, stretch.items.iter().copied()));
-        known.find_places(tables, self, from);
+        if stretch.items.len() == stretch.replaced.len() {
+            known.find_places_of(tables, self, stretch);
+        } else {
+            known.find_places(tables, self, from);
+        }
         let until = from + stretch.items.len();
         for &item in &stretch.items {
             let index = self.index(item);
@@ -374,7 +393,7 @@ impl Schedule {
                 }
             }
         }
-        let value = self.last_end(tables);
+        let value = self.last_end(tables, known);
         if value > limit {
             self.list.splice(from..until, stretch.replaced.iter().copied());
             self.undo_stretch(stretch);
@@ -388,13 +407,17 @@ impl Schedule {
         true
     }
 
-    /// The finish of everything, from the ends of all batches.
-    fn last_end(&self, tables: &Tables) -> u64 {
-        let finish = |&item: &Item| {
-            let piece = self.piece(tables, item);
-            self.end(item) + tables.way_out(item.op as usize, piece.device as usize, piece.count())
+    /// The finish of everything: of what devices run last, and of what has a way to go from there.
+    fn last_end(&self, tables: &Tables, known: &Known) -> u64 {
+        let last = known.lanes.iter().filter_map(|lane| Some(self.end(self.list[*lane.last()? as usize])));
+        let out = |&op: &u32| {
+            let division = self.pieces[tables.unit_of[op as usize] as usize].iter().zip(0..);
+            let ends = division.map(move |(way, piece)| {
+                self.end(Item { op, piece }) + tables.way_out(op as usize, way.device as usize, way.count())
+            });
+            ends.max().unwrap_or(0)
         };
-        self.list.iter().map(finish).max().unwrap_or(0)
+        last.max().unwrap_or(0).max(tables.ends_out.iter().map(out).max().unwrap_or(0))
     }
 
     /// Puts the list in the order of starts, which changes nothing but where new batches will come to stand.

@@ -52,6 +52,8 @@ pub(crate) struct Tables {
     release: Vec<u64>,
     /// By op, device and groups, where the network's outputs go somewhere; else empty.
     way_out: Vec<u64>,
+    /// The ops that make some of these outputs.
+    pub(crate) ends_out: Vec<u32>,
     pub(crate) unit_of: Vec<u32>,
     pub(crate) members: Vec<Vec<u32>>,
     /// For each unit, its devices, each with the numbers of groups it can take, ascending.
@@ -113,6 +115,7 @@ impl Tables {
             delays,
             release: Vec::new(),
             way_out: Vec::new(),
+            ends_out: Vec::new(),
             unit_of,
             members,
             choices: Vec::new(),
@@ -122,6 +125,9 @@ impl Tables {
         }
         if problem.constraints.output_at.is_some() {
             tables.way_out = tables.ends(|op, device, inputs| way_out(problem, op, device, inputs));
+            let of_op = tables.way_out.chunks(tables.devices * (tables.groups + 1)).zip(0..);
+            tables.ends_out =
+                of_op.filter(|(ways, _)| ways.iter().any(|&way| way > 0)).map(|(_, op)| op).collect();
         }
         tables.choices = (0..tables.members.len()).map(|unit| tables.choices_of(problem, unit)).collect();
         Ok(tables)

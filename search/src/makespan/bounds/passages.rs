@@ -36,7 +36,7 @@ const LEAST_OF_ALONE: f64 = 0.75;
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
 /// How the limit rises from the bound known to the best plan, in parts of the way; the last is all of it.
-const RISES: [u64; 4] = [1, 2, 4, 8];
+const RISES: [u64; 6] = [2, 3, 4, 6, 8, 16];
 /// By what a device's share is multiplied or divided.
 const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
@@ -89,6 +89,10 @@ impl Bound for Passages {
             at_most: Time(network.alone),
         };
         let mut ways = network.ways();
+        // Where work along the chain counts for most, it was not enough to look at moments alone.
+        if let Some(is_counted) = is_best_counted(run) {
+            ways.retain(|way| way.is_counted || !is_counted);
+        }
         for way in ways.iter_mut().filter(|way| !way.is_counted) {
             let (share, place) = GLANCE;
             way.next = place;
@@ -183,6 +187,15 @@ impl Passages {
         }
         reached
     }
+}
+
+/// Whether work counts along the chain in what proved most so far; none if nothing proved anything.
+fn is_best_counted(run: &Run<'_>) -> Option<bool> {
+    let all = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
+        Evidence::Passages { shares, .. } => Some((known.value_ps, !shares.is_empty())),
+        _ => None,
+    });
+    all.max_by_key(|(value, _)| *value).map(|(_, is_counted)| is_counted)
 }
 
 /// What tries have in common.
