@@ -6,7 +6,8 @@
 //! chains, the longest first. Within windows the work of devices counts by how fast they are, or the work of the fastest
 //! device alone, for each part of what the ops around a window have. Along the whole chain it does not count, or as the dual
 //! of `division-area` says, moved by factors for one device at a time. Which of these *ways* proves most depends on the
-//! network, so all are tried, first the quick ones; then always the one whose last try took the least time keeps more lists of moments than before.
+//! network, so all are tried, first the quick ones; then of those that are not far behind always the one whose last try took the
+//! least time keeps more lists of moments than before.
 //! The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped early makes the
 //! search quick.
 
@@ -27,16 +28,26 @@ const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
 const TIME_SHARES: [f64; 2] = [0.12, 0.85];
 /// The shares of the time left that the first try of a way may take, and a later one.
 const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
-/// The share that a try may take before shares are moved, and the place of its width. Where work does not count along the chain,
-/// few lists can take longer than many: what is kept for several of them is given up later.
-const GLANCE: (f64, usize) = (0.25, 2);
+/// The share that a try may take before shares are moved: of a way that was behind before, of any, of one that was ahead; and the
+/// place of its width. Where work does not count along the chain, few lists can take longer than many: what is kept for several
+/// of them is given up later.
+const GLANCES: [f64; 3] = [0.1, 0.25, 0.5];
+const GLANCE_WIDTH: usize = 2;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
+/// A way that proves less than this part of what another did will not overtake it.
+const LEAST_PROMISE: f64 = 0.98;
+/// A way is given up when it did not end with its limit halved as many times.
+const MOST_CAUTION: u32 = 3;
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
 /// How the limit rises from the bound known to the best plan, in parts of the way; the last is all of it.
-const RISES: [u64; 6] = [2, 3, 4, 6, 8, 16];
+const RISES: [u64; 4] = [1, 2, 4, 8];
+/// A try that takes less than so many times as long as the one before is as quick.
+const AS_QUICK: f64 = 1.5;
+/// Few tries are fewer than this.
+const FEW_TRIES: u32 = 10;
 /// By what a device's share is multiplied or divided.
 const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
@@ -89,15 +100,19 @@ impl Bound for Passages {
             at_most: Time(network.alone),
         };
         let mut ways = network.ways();
-        // Where work along the chain counts for most, it was not enough to look at moments alone.
-        if let Some(is_counted) = is_best_counted(run) {
-            ways.retain(|way| way.is_counted || !is_counted);
-        }
+        // What proved most before is likely to again.
+        let is_counted = is_best_counted(run);
+        let is_behind = |way: &Way| is_counted.is_some_and(|is_counted| is_counted != way.is_counted);
+        let glance = |way: &Way| match is_counted {
+            Some(is_counted) if is_counted == way.is_counted => GLANCES[2],
+            Some(_) => GLANCES[0],
+            None => GLANCES[1],
+        };
         for way in ways.iter_mut().filter(|way| !way.is_counted) {
-            let (share, place) = GLANCE;
-            way.next = place;
-            if !self.widen(run, &mut tries, way, share) {
-                way.next = 0;
+            way.next = GLANCE_WIDTH;
+            let share = glance(way);
+            if !self.widen(run, &mut tries, way, share) && way.reached.is_none() {
+                way.next = if is_behind(way) { WIDTHS.len() } else { 0 };
             }
         }
         if let Some(way) = ways.iter().find(|way| way.is_counted && !way.is_by_parts) {
@@ -105,11 +120,20 @@ impl Bound for Passages {
             self.move_shares(run, &mut tries, way);
             tries.until = all;
         }
-        while let Some(way) = ways.iter_mut().filter(|way| way.width().is_some()).min_by_key(|way| way.took) {
-            let share = MOST_OF_TIME[usize::from(way.next > 0)];
+        loop {
+            let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+            let goes_on = |way: &&mut Way| way.width().is_some() && way.promises(proven);
+            let next = ways.iter_mut().filter(goes_on).min_by_key(|way| (way.caution, way.took));
+            let Some(way) = next else { break };
+            let is_first = way.reached.is_none();
+            let most = MOST_OF_TIME[usize::from(!is_first)];
+            let share = if is_first && is_behind(way) { glance(way) } else { most };
             if !self.widen(run, &mut tries, way, share) {
-                // What did not end will not with more to follow.
-                way.next = WIDTHS.len();
+                // What did not end will not with more to follow, but perhaps up to a lower limit.
+                way.caution += 1;
+                if way.reached.is_none() || way.caution > MOST_CAUTION {
+                    way.next = WIDTHS.len();
+                }
             }
         }
     }
@@ -121,7 +145,7 @@ impl Passages {
         let Some(width) = way.width() else { return false };
         let (began, until) = (run.budget.start.elapsed(), tries.until);
         tries.until = began + until.saturating_sub(began).mul_f64(share);
-        self.rise(run, tries, way, width);
+        way.reached = way.reached.max(self.rise(run, tries, way, width));
         let has_ended = !tries.is_over(run);
         tries.until = until;
         if has_ended {
@@ -162,12 +186,14 @@ impl Passages {
         let most = run.outcome().value().unwrap_or(tries.at_most).0.min(MOST_TIME);
         let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
         let mut reached = None;
-        for rise in RISES {
+        let (mut rises, mut took_before) = (0, Duration::MAX);
+        while let Some(rise) = RISES.get(rises) {
             if tries.is_over(run) || run.is_solved() {
                 break;
             }
             tries.count += 1;
-            let limit_ps = Time(known + (most - known) * rise / RISES[RISES.len() - 1]);
+            let began = run.budget.start.elapsed();
+            let limit_ps = Time(known + (((most - known) * rise / RISES[RISES.len() - 1]) >> way.caution));
             let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
             let mut stages = way.stages.clone();
             // The work that counts along the chain counts between two ops of it too.
@@ -184,6 +210,13 @@ impl Passages {
             if value < limit_ps {
                 break;
             }
+            // Where a higher limit takes no longer, and few will be tried, it rises to the end at once.
+            let took = run.budget.start.elapsed() - began;
+            let is_as_quick = took_before != Duration::MAX && took < took_before.mul_f64(AS_QUICK);
+            let is_long = took * FEW_TRIES > tries.until.saturating_sub(began);
+            let can_leap = is_as_quick && is_long && run.budget.nodes.is_none();
+            rises = if can_leap { (rises + 1).max(RISES.len() - 1) } else { rises + 1 };
+            took_before = took;
         }
         reached
     }
@@ -227,12 +260,21 @@ struct Way {
     next: usize,
     /// How long the last one took.
     took: Duration,
+    /// The most that it proved.
+    reached: Option<Time>,
+    /// How many times the limit is halved that it is tried up to.
+    caution: u32,
 }
 
 impl Way {
     /// The next width; none if all were tried.
     fn width(&self) -> Option<u32> {
         WIDTHS.get(self.next).copied()
+    }
+
+    /// Whether it may come to prove more than what is proven.
+    fn promises(&self, proven: f64) -> bool {
+        self.reached.is_none_or(|reached| reached.0 as f64 >= proven * LEAST_PROMISE)
     }
 }
 
@@ -355,7 +397,15 @@ impl Network {
         {
             for is_counted in [is_by_parts, !is_by_parts] {
                 let stages = if is_by_parts { self.stages_by_parts() } else { self.stages() };
-                ways.push(Way { stages, is_by_parts, is_counted, next: 0, took: Duration::ZERO });
+                ways.push(Way {
+                    stages,
+                    is_by_parts,
+                    is_counted,
+                    next: 0,
+                    took: Duration::ZERO,
+                    reached: None,
+                    caution: 0,
+                });
             }
         }
         ways
