@@ -485,9 +485,9 @@ fn quicker_normalisations_compute_what_is_defined() {
 
 #[test]
 fn other_normalisations_are_left_alone() {
-    for (channels, beta) in [(8, 0.6), (1000, 0.75)] {
+    for (channels, beta) in [(8, 0.6), (1025, 0.75)] {
         let model = normalisation([1, channels, 3, 3], 5, [("alpha", 1e-4), ("beta", beta), ("bias", 1.0)]);
-        assert_eq!(quicker(model.clone()), model);
+        assert!(quicker(model.clone()) == model, "{channels} channels, beta {beta}");
     }
 }
 

@@ -3,11 +3,11 @@
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
 //! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes work of one unit
 //! from a device and gives it work of another in return, since where all devices are busy, no unit alone can go to another; or
-//! it takes one batch to another place in the list. Half of all moves begin at a batch of a longest path, since without such a batch no move can
-//! shorten the schedule. A move is judged by the stretch of the list that it changes ([`super::stretch`]). A result that is
-//! worse by δ is kept with probability exp(−δ/T). What counts is the finish, plus a share of what the divisions cost at the prices of a bound's dual:
-//! many moves leave the finish as it is, and of those the ones that save work make room for others. Memory limits are never
-//! left.
+//! it takes one batch to another place in the list. Half of all moves begin at a batch of a longest path, since without such a
+//! batch no move can shorten the schedule. A move is judged by the stretch of the list that it changes ([`super::stretch`]). A
+//! result that is worse by δ is kept with probability exp(−δ/T). What counts is the finish, plus a share of what the divisions
+//! cost at the prices of a bound's dual: many moves leave the finish as it is, and of those the ones that save work make room
+//! for others. Memory limits are never left.
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
