@@ -37,7 +37,7 @@ const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
 /// The share of divisions after which another unit is divided in return, and of those the ones that change places.
-const RETURN_SHARE: f64 = 0.5;
+const RETURN_SHARE: f64 = 0.3;
 const SWAP_SHARE: f64 = 0.4;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
