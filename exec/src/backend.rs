@@ -1,7 +1,7 @@
 //! What a device must be able to do.
 //!
-//! A backend opens devices; a device loads stages; a stage runs. All of a device's calls come from one thread, which is
-//! pinned to the device's cores before anything is loaded, so that whatever threads a runtime starts inherit the pinning.
+//! A backend opens devices; a device loads stages; a stage runs. All of these calls come from a thread that is pinned to
+//! the first of the device's cores. Threads that a runtime starts belong on the others.
 
 use crate::cores::Cores;
 use crate::tensor::{HostTensor, Tensor};
@@ -40,13 +40,13 @@ pub struct StageModel {
 pub trait Backend: Send + Sync {
     /// Its name, such as `onnxruntime`, with its version.
     fn name(&self) -> String;
-    /// Gets ready to load stages. Called on the thread that will run them.
+    /// Gets ready to load stages.
     fn open(&self, cores: &Cores) -> Result<Box<dyn Device>, StageError>;
     /// Brings a value into the form that its stages take, so that feeding it costs no copy.
     fn take_in(&self, value: HostTensor) -> Result<Tensor, StageError>;
 }
 
-/// A device that is ready. It never leaves its thread.
+/// A device that is ready.
 pub trait Device {
     /// Loads a stage.
     fn load(&mut self, model: &StageModel) -> Result<Box<dyn Stage>, StageError>;
@@ -57,7 +57,7 @@ pub trait Device {
 }
 
 /// A stage that is ready to run.
-pub trait Stage {
+pub trait Stage: Send {
     /// Runs it once.
     fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, StageError>;
     /// Ends profiling, where that was asked for, and gives the kernels of every run so far.

@@ -32,6 +32,26 @@ impl Cores {
         self.0.iter().any(|core| other.0.contains(core))
     }
 
+    /// The first of them, alone.
+    pub fn first(&self) -> Cores {
+        Cores(self.0.iter().take(1).copied().collect())
+    }
+
+    /// Those after the first.
+    pub fn others(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().skip(1).copied()
+    }
+
+    /// Does something that may pin the calling thread, and lets it use the cores that it could use before.
+    pub(crate) fn back_after<Result>(work: impl FnOnce() -> Result) -> Result {
+        let before = sched_getaffinity(None);
+        let result = work();
+        if let Ok(before) = before {
+            let _ = sched_setaffinity(None, &before);
+        }
+        result
+    }
+
     /// Divides them into `parts` runs of nearly equal length; with fewer cores than parts, parts share cores.
     pub fn divided(&self, parts: usize) -> Vec<Cores> {
         let count = self.count();

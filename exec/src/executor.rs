@@ -6,12 +6,15 @@
 //! except for data. At most `window` items are under way: an item enters when the oldest has left, which is the
 //! back-pressure. Results are handed out in the order of the items.
 //!
+//! A single device works on the caller's thread: nobody else could work meanwhile, and two threads that wake each other for
+//! every item would cost more than ONNX Runtime alone may lose.
+//!
 //! A stage that fails, and a thread that dies, end the run with [`Failure`]; whatever else is under way is dropped.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `shared` | items under way, and the queues |
-//! | `worker` | the thread of a device |
+//! | `worker` | a device: the thread of one |
 //! | `link` | the thread of a link |
 //! | `clock` | time without what others had of a core |
 //! | `report` | what a run leaves |
@@ -37,6 +40,7 @@ use self::report::{Measured, Watch};
 use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
 use self::worker::Worker;
 use crate::backend::{Backend, Kernel, StageError};
+use crate::cores::Cores;
 use crate::measure::Timings;
 use crate::program::Program;
 use crate::tensor::Tensor;
@@ -54,6 +58,8 @@ pub struct Running {
     shared: Arc<Shared>,
     events: Receiver<Event>,
     threads: Vec<JoinHandle<()>>,
+    /// The only device, which has no thread.
+    only: Option<Worker>,
     next_item: u64,
     /// When the last item so far left, undisturbed.
     left: Duration,
@@ -61,7 +67,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a thread for each device and link, and loads every stage. `backends` has one entry for each device.
+    /// Starts a thread for each device, unless it is the only one, and for each link, and loads every stage. `backends` has one entry for each device.
     ///
     /// At most `window` items will be under way at once.
     pub fn start(program: Program, backends: &[Arc<dyn Backend>], window: usize) -> Result<Running, Failure> {
@@ -97,15 +103,22 @@ impl Running {
         let mut running = Running {
             events,
             threads: Vec::new(),
+            only: None,
             next_item: 0,
             left: Duration::ZERO,
             failed: None,
             shared: shared.clone(),
         };
+        let is_only = device_queues.len() == 1;
         for (device, queue) in device_queues.into_iter().enumerate() {
-            let (shared, backend) = (shared.clone(), backends[device].clone());
+            let (of_worker, backend) = (shared.clone(), backends[device].clone());
             let name = shared.program.spec.devices[device].name.clone();
-            running.spawn(&name, move || Worker::new(&shared, device, &queue).serve(&*backend));
+            let load = move || Worker::load(of_worker, device, queue, &*backend);
+            if is_only {
+                running.only = Cores::back_after(|| guarded(&shared, &name, load)).flatten();
+            } else {
+                running.spawn(&name, move || load().map_or((), Worker::serve));
+            }
         }
         for (link, queue) in link_queues.into_iter().enumerate() {
             let shared = shared.clone();
@@ -123,13 +136,8 @@ impl Running {
     }
 
     fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) {
-        let shared = self.shared.clone();
-        let about = name.to_owned();
-        let guarded = move || {
-            if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(body)) {
-                shared.fail(&about, &about, None, death(&*panic));
-            }
-        };
+        let (shared, about) = (self.shared.clone(), name.to_owned());
+        let guarded = move || guarded(&shared, &about, body).unwrap_or_default();
         match std::thread::Builder::new().name(name.to_owned()).spawn(guarded) {
             Ok(thread) => self.threads.push(thread),
             Err(cause) => {
@@ -163,7 +171,7 @@ impl Running {
             return Err(failure.clone());
         }
         self.shared.active.store(true, Ordering::Relaxed);
-        let result = self.run_items(source, sink, cancelled, traced);
+        let result = Cores::back_after(|| self.run_items(source, sink, cancelled, traced));
         self.shared.active.store(false, Ordering::Relaxed);
         if let Err(failure) = &result {
             self.failed = Some(failure.clone());
@@ -179,6 +187,10 @@ impl Running {
         traced: u32,
     ) -> Result<Report, Failure> {
         let shared = self.shared.clone();
+        if self.only.is_some() {
+            // It could be when the stages were loaded.
+            let _ = shared.program.spec.devices[0].cores.first().pin_this_thread();
+        }
         let first = self.next_item;
         shared
             .traced
@@ -210,6 +222,9 @@ impl Running {
             }
             if admitted == delivered {
                 break;
+            }
+            if let Some(worker) = &mut self.only {
+                worker.catch_up();
             }
             match self.events.recv_timeout(LOOK) {
                 Ok(Event::Loaded) | Err(RecvTimeoutError::Timeout) => {}
@@ -284,11 +299,14 @@ impl Running {
     }
 
     /// The kernels of every run of a stage so far, where its backend times them.
-    pub fn kernels(&self, stage: usize) -> Result<Vec<Vec<Kernel>>, StageError> {
+    pub fn kernels(&mut self, stage: usize) -> Result<Vec<Vec<Kernel>>, StageError> {
         let (reply, answer) = channel();
         let device = self.shared.program.spec.stages[stage].device;
         let gone = || StageError::new("its device has gone");
         self.shared.devices[device].send(Message::Kernels { stage, reply }).map_err(|_| gone())?;
+        if let Some(worker) = &mut self.only {
+            worker.take_messages();
+        }
         answer.recv().map_err(|_| gone())?
     }
 
@@ -296,6 +314,12 @@ impl Running {
     pub fn program(&self) -> &Program {
         &self.shared.program
     }
+}
+
+/// Does something for a device or link; a panic is its failure.
+fn guarded<Result>(shared: &Shared, about: &str, body: impl FnOnce() -> Result) -> Option<Result> {
+    let done = std::panic::catch_unwind(AssertUnwindSafe(body));
+    done.map_err(|panic| shared.fail(about, about, None, death(&*panic))).ok()
 }
 
 impl Drop for Running {

@@ -269,6 +269,29 @@ fn a_stage_that_fails_is_named_with_op_item_and_cause() {
     assert_eq!(text, "stage `stage-y` on `two` failed at `conv3` on item 4: out of memory");
 }
 
+/// [`chain`] on one device.
+fn alone(first: &str, second: &str) -> ProgramSpec {
+    let mut spec = chain(first, second);
+    spec.devices.truncate(1);
+    spec.stages[1].device = 0;
+    spec
+}
+
+#[test]
+fn a_single_device_works_on_the_caller_s_thread_and_gives_it_back() {
+    let before = Cores::allowed();
+    let (out, report) = run(alone("1", "2"), 4, 100).expect("it runs");
+    assert_eq!(out, (3..103).collect::<Vec<i64>>());
+    assert_eq!((report.items, report.busy.len()), (100, 1));
+    assert_eq!(Cores::allowed(), before);
+    let found = failure(alone("1", "fails at 5"));
+    assert_eq!((found.stage.as_str(), found.device.as_str(), found.item), ("stage-y", "one", Some(4)));
+    let found = failure(alone("panics at 5", "1"));
+    assert!(found.item == Some(5) && found.cause.contains("a bug in the kernel"), "{found}");
+    let found = failure(alone("1", "panics while loading"));
+    assert!(found.item.is_none() && found.cause.contains("the loader is broken"), "{found}");
+}
+
 #[test]
 fn a_thread_that_dies_ends_the_run() {
     let found = failure(chain("panics at 5", "1"));

@@ -90,7 +90,7 @@ fn kernels_are_timed_run_by_run() {
     std::fs::create_dir_all(&folder).expect("it can be made");
     let timing = runtime.clone().unoptimised().profiling(folder.clone());
     let spec = program(vec![stage("whole", 0, "x", "y")], false);
-    let (_, _, running) = run(&timing, spec, 5).expect("it runs");
+    let (_, _, mut running) = run(&timing, spec, 5).expect("it runs");
     let runs = running.kernels(0).expect("kernels were timed");
     assert_eq!(runs.len(), 5);
     let names: Vec<&str> = runs[4].iter().map(|kernel| kernel.node.as_str()).collect();

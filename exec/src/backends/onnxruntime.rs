@@ -1,13 +1,15 @@
 //! ONNX Runtime on sets of CPU cores, its library loaded when it is needed.
 //!
-//! A session is made on the device's pinned thread, with as many threads as the device has cores: on one core it starts
-//! none, on more the ones it starts inherit the pinning. Values stay where the runtime made them and are handed from
+//! A session is made on the device's thread, with as many threads as the device has cores, each pinned to one of them: the
+//! device's own to the first, and those that the runtime starts to the others. Two that share a core while another is idle
+//! would wait for each other. Values stay where the runtime made them and are handed from
 //! session to session as they are.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ort::logging::LogLevel;
 use ort::session::builder::GraphOptimizationLevel;
@@ -72,7 +74,7 @@ impl Backend for OnnxRuntime {
     }
 
     fn open(&self, cores: &Cores) -> Result<Box<dyn Device>, StageError> {
-        Ok(Box::new(OrtDevice { threads: cores.count(), how: self.clone(), loaded: 0 }))
+        Ok(Box::new(OrtDevice { cores: cores.clone(), how: self.clone() }))
     }
 
     fn take_in(&self, value: HostTensor) -> Result<Tensor, StageError> {
@@ -81,24 +83,30 @@ impl Backend for OnnxRuntime {
 }
 
 struct OrtDevice {
-    threads: usize,
+    cores: Cores,
     how: OnnxRuntime,
-    loaded: usize,
 }
 
 impl OrtDevice {
-    fn session(&mut self, model: &StageModel) -> Result<Session, ort::Error> {
+    fn session(&self, model: &StageModel) -> Result<Session, ort::Error> {
         let level =
             if self.how.optimised { GraphOptimizationLevel::All } else { GraphOptimizationLevel::Disable };
         let mut builder = Session::builder()?
             .with_log_level(LogLevel::Fatal)?
-            .with_intra_threads(self.threads)?
+            .with_intra_threads(self.cores.count())?
             .with_inter_threads(1)?
             .with_optimization_level(level)?;
+        if self.cores.count() > 1 {
+            // The runtime counts cores from one.
+            let places: Vec<String> = self.cores.others().map(|core| (core + 1).to_string()).collect();
+            builder = builder.with_config_entry("session.intra_op_thread_affinities", places.join(";"))?;
+            // Else threads look for work for some 35 ms after a run, on cores that other stages of the device need.
+            builder = builder.with_config_entry("session.force_spinning_stop", "1")?;
+        }
         if let Some(folder) = &self.how.profile_in {
-            self.loaded += 1;
-            let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "");
-            builder = builder.with_profiling(folder.join(format!("{thread}-{}", self.loaded)))?;
+            static PROFILED: AtomicU64 = AtomicU64::new(0);
+            let number = PROFILED.fetch_add(1, Ordering::Relaxed);
+            builder = builder.with_profiling(folder.join(number.to_string()))?;
         }
         builder.commit_from_memory(&model.bytes)
     }
@@ -120,7 +128,7 @@ impl Device for OrtDevice {
     }
 
     fn works_in_its_thread(&self) -> bool {
-        self.threads == 1
+        self.cores.count() == 1
     }
 }
 

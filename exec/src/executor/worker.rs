@@ -1,7 +1,8 @@
-//! The thread of one device: takes ready stages from its queue and runs them.
+//! One device: takes ready stages from its queue and runs them, on a thread of its own or on the caller's.
 
 use std::collections::BinaryHeap;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -10,6 +11,7 @@ use super::clock::{Awaited, WorkClock};
 use super::report::{Happened, Span, remember};
 use super::shared::{Event, Message, Shared, death, lock};
 use crate::backend::{Backend, Stage, StageError};
+use crate::program::DeviceSpec;
 use crate::tensor::Tensor;
 
 /// A device that has nothing to do while items are under way looks for work so long before it sleeps: waking up costs
@@ -19,11 +21,11 @@ const SPIN: Duration = Duration::from_millis(50);
 /// A ready stage: its item, itself, since when, and since when undisturbed.
 type Ready = (u64, usize, Instant, Duration);
 
-/// The thread of one device.
-pub(super) struct Worker<'a> {
-    shared: &'a Shared,
+/// One device, and its stages.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
     device: usize,
-    queue: &'a Receiver<Message>,
+    queue: Receiver<Message>,
     /// Ready stages: the oldest item first, then the order of the program.
     ready: BinaryHeap<std::cmp::Reverse<Ready>>,
     /// The stages of this device, in the order of the program.
@@ -32,69 +34,90 @@ pub(super) struct Worker<'a> {
     turn: (u64, usize),
     /// Whether no other device uses its cores.
     alone: bool,
+    /// Those of the program that are its own, loaded.
+    stages: Vec<Option<Box<dyn Stage>>>,
+    clock: WorkClock,
 }
 
-impl<'a> Worker<'a> {
-    pub(super) fn new(shared: &'a Shared, device: usize, queue: &'a Receiver<Message>) -> Worker<'a> {
-        let stages = shared.program.spec.stages.iter().enumerate();
-        let own = stages.filter(|(_, stage)| stage.device == device).map(|(i, _)| i).collect();
-        let devices = shared.program.spec.devices.iter().enumerate();
-        let cores = &shared.program.spec.devices[device].cores;
-        let alone = devices.filter(|(i, _)| *i != device).all(|(_, other)| !other.cores.overlap(cores));
-        Worker { shared, device, queue, ready: BinaryHeap::new(), own, turn: (0, 0), alone }
-    }
-
-    pub(super) fn serve(mut self, backend: &dyn Backend) {
-        let spec = &self.shared.program.spec;
-        let device = &spec.devices[self.device];
+impl Worker {
+    /// Loads the stages of a device on this thread, which is pinned to the first of its cores. A device that cannot be used
+    /// is a run that has failed.
+    pub(super) fn load(
+        shared: Arc<Shared>,
+        device: usize,
+        queue: Receiver<Message>,
+        backend: &dyn Backend,
+    ) -> Option<Worker> {
+        let spec = &shared.program.spec;
+        let DeviceSpec { name, cores } = &spec.devices[device];
+        let others = || spec.devices.iter().enumerate().filter(|(i, _)| *i != device);
+        let alone = others().all(|(_, other)| !other.cores.overlap(cores));
+        let own: Vec<usize> = (0..spec.stages.len()).filter(|&i| spec.stages[i].device == device).collect();
         let mut stages: Vec<Option<Box<dyn Stage>>> = spec.stages.iter().map(|_| None).collect();
-        let opened = match device.cores.pin_this_thread() {
-            Ok(()) => backend.open(&device.cores),
-            Err(cause) => Err(StageError::new(format!("cannot use the cores {}: {cause}", device.cores))),
-        };
-        let mut opened = match opened {
-            Ok(opened) => opened,
-            Err(error) => return self.shared.fail(&device.name, &device.name, None, error),
-        };
-        for &stage in &self.own {
+        let unusable = |cause| StageError::new(format!("cannot use the cores {cores}: {cause}"));
+        let opened = cores.first().pin_this_thread().map_err(unusable).and_then(|()| backend.open(cores));
+        let mut opened = opened.map_err(|error| shared.fail(name, name, None, error)).ok()?;
+        for &stage in &own {
             let model = &spec.stages[stage].model;
-            match opened.load(model) {
-                Ok(loaded) => stages[stage] = Some(loaded),
-                Err(error) => return self.shared.fail(&model.name, &device.name, None, error),
-            }
+            let loaded = opened.load(model).map_err(|error| shared.fail(&model.name, name, None, error));
+            stages[stage] = Some(loaded.ok()?);
         }
         // Devices that share a core take it from each other, which is no disturbance.
-        let by_thread = self.alone && opened.works_in_its_thread();
-        let mut clock = WorkClock::new(by_thread, self.shared.epoch);
-        let _ = self.shared.events.send(Event::Loaded);
+        let clock = WorkClock::new(alone && opened.works_in_its_thread(), shared.epoch);
+        let _ = shared.events.send(Event::Loaded);
+        Some(Worker {
+            device,
+            queue,
+            ready: BinaryHeap::new(),
+            own,
+            turn: (0, 0),
+            alone,
+            stages,
+            clock,
+            shared,
+        })
+    }
+
+    /// Runs stages as they get ready, until it is told to stop.
+    pub(super) fn serve(mut self) {
         loop {
             let mut looked = None;
             let next = loop {
-                if !self.take_messages(&mut stages) {
+                if !self.take_messages() {
                     return;
                 }
                 if let Some(next) = self.next() {
                     break next;
                 }
-                let Some((message, used)) = self.wait(&clock) else { return };
+                let Some((message, used)) = self.wait() else { return };
                 looked = Some(used);
-                if !self.take(message, &mut stages) {
+                if !self.take(message) {
                     return;
                 }
             };
-            let Some(loaded) = &mut stages[next.1] else { continue };
-            if !self.run(next, &mut **loaded, looked, &mut clock) {
+            if !self.run(next, looked) {
+                return;
+            }
+        }
+    }
+
+    /// Runs stages until none is ready. What the thread did before has nothing to do with them.
+    pub(super) fn catch_up(&mut self) {
+        let mut looked = Some(self.clock.used());
+        while self.take_messages() {
+            let Some(next) = self.next() else { return };
+            if !self.run(next, looked.take()) {
                 return;
             }
         }
     }
 
     /// Whether to go on.
-    fn take_messages(&mut self, stages: &mut [Option<Box<dyn Stage>>]) -> bool {
+    pub(super) fn take_messages(&mut self) -> bool {
         loop {
             match self.queue.try_recv() {
                 Ok(message) => {
-                    if !self.take(message, stages) {
+                    if !self.take(message) {
                         return false;
                     }
                 }
@@ -104,14 +127,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn take(&mut self, message: Message, stages: &mut [Option<Box<dyn Stage>>]) -> bool {
+    fn take(&mut self, message: Message) -> bool {
         match message {
             Message::Ready { item, stage, at, due } => {
                 self.ready.push(std::cmp::Reverse((item, stage, at, due)));
             }
             Message::Kernels { stage, reply } => {
                 let none = || Err(StageError::new("it is on another device"));
-                let _ = reply.send(stages[stage].as_mut().map_or_else(none, |stage| stage.kernels()));
+                let _ = reply.send(self.stages[stage].as_mut().map_or_else(none, |stage| stage.kernels()));
             }
             Message::Stop => return false,
         }
@@ -135,11 +158,11 @@ impl<'a> Worker<'a> {
 
     /// Looks for a message for a moment, then sleeps until there is one. Also returns what the thread had used when it last
     /// looked in vain.
-    fn wait(&self, clock: &WorkClock) -> Option<(Message, Duration)> {
+    fn wait(&self) -> Option<(Message, Duration)> {
         let start = Instant::now();
-        let mut looked = clock.used();
+        let mut looked = self.clock.used();
         while self.alone && self.shared.active.load(Ordering::Relaxed) && start.elapsed() < SPIN {
-            let now = clock.used();
+            let now = self.clock.used();
             match self.queue.try_recv() {
                 Ok(message) => return Some((message, looked)),
                 // Whoever else wants this core gets it; alone, this costs next to nothing.
@@ -152,14 +175,9 @@ impl<'a> Worker<'a> {
     }
 
     /// Whether it went well. `looked` is of a device that had nothing to do until the stage was ready.
-    fn run(
-        &self,
-        (item, stage, at, due): Ready,
-        loaded: &mut dyn Stage,
-        looked: Option<Duration>,
-        clock: &mut WorkClock,
-    ) -> bool {
-        let shared = self.shared;
+    fn run(&mut self, (item, stage, at, due): Ready, looked: Option<Duration>) -> bool {
+        let Worker { shared, stages, clock, .. } = self;
+        let Some(loaded) = &mut stages[stage] else { return true };
         let spec = &shared.program.spec;
         let inputs: Vec<Tensor> =
             lock(&shared.state(item).feeds[stage]).iter_mut().filter_map(Option::take).collect();
