@@ -275,7 +275,8 @@ def page(results, bench):
         " profile of its own, and *spread* how far the errors of the rounds are apart. *Learned* is the error of a plan made from"
         f" what that run measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
         f" learned, and {100 * by_clock:.1f} % from the profile against the clock; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
-        " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off the most.",
+        " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off. A pipeline takes longer than its slower"
+        " stage where the times of stages scatter, since each then waits for the other now and then: its stages alone are off by less.",
         "",
         "| model | plan | stages | predicted | measured | by the clock | from the profile | spread | learned |",
         "|---|---|---|---|---|---|---|---|---|",
