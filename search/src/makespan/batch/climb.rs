@@ -11,12 +11,13 @@
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
+use smallvec::smallvec;
 
 use super::memory::Memory;
 use super::potential::Potential;
 use super::schedule::{Item, Schedule};
 use super::stretch::{Known, Stretch};
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 
 /// The share of moves that begin at a batch of a longest path.
 const CRITICAL_SHARE: f64 = 0.5;
@@ -53,9 +54,11 @@ pub(crate) struct Climb<'a> {
     /// What the move at hand changes in the list.
     stretch: Stretch,
     /// Units that it divides anew, with what they had before.
-    changed: Vec<(usize, Vec<Piece>)>,
+    changed: Vec<(usize, Division)>,
     /// For each unit, one more than its place among those.
     marks: Vec<u8>,
+    /// For each device, how long its batches take, with the move at hand.
+    loads: Vec<u64>,
     /// How many moves were kept since the list was last put in the order of starts.
     kept_since: u32,
     /// Whether the places of batches were found since the list last changed.
@@ -76,8 +79,15 @@ impl<'a> Climb<'a> {
         for (unit, pieces) in start.pieces.iter().enumerate() {
             memory.put(unit, pieces);
         }
+        let mut loads = vec![0; tables.devices];
+        for (unit, pieces) in start.pieces.iter().enumerate() {
+            for (device, time) in tables.works(unit, pieces) {
+                loads[device] += time;
+            }
+        }
         memory.all_hold().then(|| Climb {
             tables,
+            loads,
             memory,
             potential,
             current: start.clone(),
@@ -104,7 +114,7 @@ impl<'a> Climb<'a> {
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
         let moved = self.propose_move();
-        let kept = moved.is_some() && {
+        let kept = moved.is_some_and(|is_divided| {
             let dearer: f64 = (self.changed.iter())
                 .map(|(unit, before)| {
                     let after = self.potential.of(self.tables, *unit, &self.current.pieces[*unit]);
@@ -112,23 +122,36 @@ impl<'a> Climb<'a> {
                 })
                 .sum();
             let most = self.current.value() as f64 + slack - POTENTIAL_SHARE * dearer;
-            self.try_stretch(most.clamp(0.0, (NEVER - 1) as f64) as u64)
-        };
+            let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
+            if is_divided {
+                if !self.devices_have_time(limit) {
+                    return false;
+                }
+                self.place_changed();
+            }
+            self.try_stretch(limit)
+        });
         self.settle(kept);
         kept
     }
 
-    /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same.
-    fn propose_move(&mut self) -> Option<()> {
+    /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same. True if they are, so that the
+    /// stretch is still to be found.
+    fn propose_move(&mut self) -> Option<bool> {
         let place = self.some_place();
         if self.rng.chance(SORT_SHARE) {
-            self.sort(place)
+            self.sort(place).map(|()| false)
         } else if self.rng.chance(ORDER_SHARE) {
-            self.shift(place)
+            self.shift(place).map(|()| false)
         } else {
             let item = self.current.list[place];
-            self.divide_around(self.tables.unit_of[item.op as usize] as usize)
+            self.divide_around(self.tables.unit_of[item.op as usize] as usize).map(|()| true)
         }
+    }
+
+    /// Whether no device has more work than fits before a limit.
+    fn devices_have_time(&self, limit: u64) -> bool {
+        self.loads.iter().all(|&load| load <= limit)
     }
 
     /// Makes the change at hand if the finish stays within a limit; else nothing changes but divisions.
@@ -154,6 +177,7 @@ impl<'a> Climb<'a> {
             if !kept {
                 self.memory.take(unit, &self.current.pieces[unit]);
                 self.memory.put(unit, &before);
+                self.count_works(unit, &before);
                 self.current.pieces[unit] = before;
             }
         }
@@ -190,8 +214,14 @@ impl<'a> Climb<'a> {
         let to = if self.rng.chance(LANE_SHARE) {
             let most = 1 << self.rng.below(4);
             let far = 1 + self.rng.below(most);
-            let device = self.current.piece(self.tables, list[place]).device;
-            self.known.along_lane(device as usize, place, far, is_back)?
+            let device = self.current.piece(self.tables, list[place]).device as usize;
+            let to = self.known.along_lane(device, place, far, is_back)?;
+            // Of no use, and mostly no change at all, unless the batch that comes earlier waits for its device alone.
+            let earlier = if is_back { place } else { self.known.along_lane(device, place, 1, false)? };
+            if !self.current.waits_for_device(self.tables, list[earlier]) {
+                return None;
+            }
+            to
         } else {
             let most = 2 << self.rng.below(6);
             let far = 1 + self.rng.below(most);
@@ -230,15 +260,11 @@ impl<'a> Climb<'a> {
     /// Divides a unit anew, and perhaps some of its neighbours in the same way.
     fn divide_around(&mut self, unit: usize) -> Option<()> {
         if self.rng.chance(RETURN_SHARE) {
-            self.divide_in_return(unit)?;
-            self.place_changed();
-            return Some(());
+            return self.divide_in_return(unit);
         }
         let division = self.propose(unit)?;
         if self.rng.chance(ALIKE_SHARE) {
-            self.divide_alike(unit, &division)?;
-            self.place_changed();
-            return Some(());
+            return self.divide_alike(unit, &division);
         }
         self.divide(unit, division)?;
         let mut at = unit;
@@ -253,7 +279,6 @@ impl<'a> Climb<'a> {
             self.divide(next, division.clone())?;
             at = next;
         }
-        self.place_changed();
         Some(())
     }
 
@@ -283,7 +308,7 @@ impl<'a> Climb<'a> {
         let winner =
             division.iter().max_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) > 0)?.device;
         let in_return = if self.rng.chance(0.5) {
-            let whole = vec![Piece { device: loser, groups: self.tables.all_groups() }];
+            let whole = smallvec![Piece { device: loser, groups: self.tables.all_groups() }];
             let can_be = self.tables.is_division(other, &whole) && self.current.pieces[other] != whole;
             can_be.then_some(whole)?
         } else {
@@ -297,7 +322,7 @@ impl<'a> Climb<'a> {
     /// Divides a unit anew, and with it some of those around it that were divided as it was.
     fn divide_alike(&mut self, unit: usize, division: &[Piece]) -> Option<()> {
         let most = 2 << self.rng.below(4);
-        self.divide(unit, division.to_vec())?;
+        self.divide(unit, division.into())?;
         let mut next = 0;
         while next < self.changed.len() && self.changed.len() < most {
             let at = self.changed[next].0;
@@ -308,7 +333,7 @@ impl<'a> Climb<'a> {
                     let other = self.tables.unit_of[edge.op as usize] as usize;
                     let is_alike = self.marks[other] == 0 && self.current.pieces[other] == self.changed[0].1;
                     if is_alike && self.changed.len() < most && self.tables.is_division(other, division) {
-                        self.divide(other, division.to_vec())?;
+                        self.divide(other, division.into())?;
                     }
                 }
             }
@@ -320,7 +345,6 @@ impl<'a> Climb<'a> {
     /// that it shares most with.
     fn place_changed(&mut self) {
         let (mut from, mut until) = (usize::MAX, 0);
-        let mut anchors: Vec<Vec<usize>> = Vec::with_capacity(self.changed.len());
         for (unit, before) in &self.changed {
             for &op in &self.tables.members[*unit] {
                 for piece in 0..before.len() as u32 {
@@ -329,25 +353,22 @@ impl<'a> Climb<'a> {
                     until = until.max(place + 1);
                 }
             }
-            let division = self.current.pieces[*unit].iter();
-            anchors.push(division.map(|piece| most_shared(before, *piece)).collect());
         }
         self.stretch.from = from;
         self.stretch.until = until;
         let items = &mut self.stretch.items;
         items.clear();
         for &item in &self.current.list[from..until] {
-            let Some(number) = self.marks[self.tables.unit_of[item.op as usize] as usize].checked_sub(1)
-            else {
+            let unit = self.tables.unit_of[item.op as usize] as usize;
+            let Some(number) = self.marks[unit].checked_sub(1) else {
                 items.push(item);
                 continue;
             };
-            for (piece, _) in anchors[number as usize]
-                .iter()
-                .enumerate()
-                .filter(|(_, anchor)| **anchor == item.piece as usize)
-            {
-                items.push(Item { op: item.op, piece: piece as u32 });
+            let before = &self.changed[number as usize].1;
+            for (piece, &new) in (0..).zip(&self.current.pieces[unit]) {
+                if most_shared(before, new) == item.piece as usize {
+                    items.push(Item { op: item.op, piece });
+                }
             }
         }
     }
@@ -376,13 +397,13 @@ impl<'a> Climb<'a> {
     }
 
     /// Another division of a unit; none if the draw leads to nothing.
-    fn propose(&mut self, unit: usize) -> Option<Vec<Piece>> {
+    fn propose(&mut self, unit: usize) -> Option<Division> {
         let tables = self.tables;
         let present = &self.current.pieces[unit];
         let division = match self.rng.below(10) {
             0..=2 => {
                 let device = self.some_device(unit)?;
-                let whole = vec![Piece { device, groups: tables.all_groups() }];
+                let whole = smallvec![Piece { device, groups: tables.all_groups() }];
                 tables.is_division(unit, &whole).then_some(whole)?
             }
             3..=5 => {
@@ -413,7 +434,7 @@ impl<'a> Climb<'a> {
     }
 
     /// Some groups of a piece to a device.
-    fn hand_over(&mut self, unit: usize, from: usize, to: u32) -> Option<Vec<Piece>> {
+    fn hand_over(&mut self, unit: usize, from: usize, to: u32) -> Option<Division> {
         let tables = self.tables;
         let mut division = self.current.pieces[unit].clone();
         if division[from].device == to {
@@ -423,12 +444,14 @@ impl<'a> Climb<'a> {
         let (has, there) = (division[from].count() as u32, place.map_or(0, |p| division[p].count() as u32));
         let (keeps, takes) = (tables.counts(unit, division[from].device), tables.counts(unit, to));
         let possible = |&m: &u32| (m == has || keeps.contains(&(has - m))) && takes.contains(&(there + m));
-        let ways: Vec<u32> = (1..=has).filter(possible).collect();
-        if ways.is_empty() {
+        let ways = (1..=has).filter(possible);
+        let count = ways.clone().count();
+        if count == 0 {
             return None;
         }
+        let mut ways = ways.skip(self.rng.below(count));
         let mut groups = 0;
-        for _ in 0..*self.rng.pick(&ways) {
+        for _ in 0..ways.next()? {
             let left = division[from].groups & !groups;
             groups |=
                 if self.rng.chance(0.7) { left & left.wrapping_neg() } else { some_bit(left, &mut self.rng) };
@@ -442,8 +465,19 @@ impl<'a> Climb<'a> {
         Some(division)
     }
 
+    /// Counts the work of a division in place of that of the unit's present one.
+    fn count_works(&mut self, unit: usize, division: &[Piece]) {
+        for (device, time) in self.tables.works(unit, &self.current.pieces[unit]) {
+            self.loads[device] -= time;
+        }
+        for (device, time) in self.tables.works(unit, division) {
+            self.loads[device] += time;
+        }
+    }
+
     /// Gives a unit another division; none if memory does not allow it.
-    fn divide(&mut self, unit: usize, division: Vec<Piece>) -> Option<()> {
+    fn divide(&mut self, unit: usize, division: Division) -> Option<()> {
+        self.count_works(unit, &division);
         let before = std::mem::replace(&mut self.current.pieces[unit], division);
         let division = &self.current.pieces[unit];
         self.memory.take(unit, &before);
@@ -513,7 +547,7 @@ mod tests {
     /// all that is known after it is as if found anew.
     #[test]
     fn a_stretch_tells_what_the_whole_schedule_tells() {
-        let (mut tried, mut kept, mut late) = (0, 0, 0);
+        let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
         for seed in 0..40 {
             let problem = random_problem(seed);
             let tables = Tables::new(&problem).expect("a batch problem");
@@ -521,15 +555,18 @@ mod tests {
             let potential = Potential::new(&problem, &tables, &Outcome::default());
             let whole = |unit: usize| {
                 let device = tables.choices[unit][seed as usize % tables.choices[unit].len()].device;
-                vec![Piece { device, groups: tables.all_groups() }]
+                smallvec![Piece { device, groups: tables.all_groups() }]
             };
             let pieces = (0..tables.members.len()).map(whole).collect();
             let start = Schedule::new(&tables, pieces, &tables.order);
             let mut climb = Climb::new(&tables, &memory, &potential, &start, seed).expect("memory holds");
             for step in 0..1000 {
-                if climb.propose_move().is_none() {
+                let Some(is_divided) = climb.propose_move() else {
                     climb.settle(false);
                     continue;
+                };
+                if is_divided {
+                    climb.place_changed();
                 }
                 let former = climb.current.clone();
                 let mut full = climb.current.clone();
@@ -542,6 +579,9 @@ mod tests {
                     1 => former.value() - slack,
                     _ => full.value() - u64::from(climb.rng.chance(0.5)),
                 };
+                let too_much = !climb.devices_have_time(limit);
+                assert!(!too_much || full.value() > limit, "seed {seed}, step {step}");
+                overloaded += u32::from(too_much);
                 let known_before = climb.current.list.clone();
                 let is_kept = climb.try_stretch(limit);
                 assert_eq!(is_kept, full.value() <= limit, "seed {seed}, step {step}");
@@ -558,6 +598,9 @@ mod tests {
                     );
                 }
                 climb.settle(is_kept);
+                let anew =
+                    Climb::new(&tables, &memory, &potential, &climb.current, seed).expect("memory holds");
+                assert_eq!(climb.loads, anew.loads, "seed {seed}, step {step}");
                 assert!(is_kept || climb.current.list == known_before);
                 let anew = Known::new(&tables, &climb.current);
                 for (place, &item) in climb.current.list.iter().enumerate() {
@@ -576,5 +619,6 @@ mod tests {
             }
         }
         assert!(tried > 10_000 && kept > 3_000 && late > 10, "{tried} tried, {kept} kept, {late} late");
+        assert!(overloaded > 100, "{overloaded}");
     }
 }

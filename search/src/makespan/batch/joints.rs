@@ -164,6 +164,7 @@ mod tests {
     use super::super::climb::Climb;
     use super::super::potential::Potential;
     use super::super::tables::Piece;
+    use smallvec::smallvec;
 
     fn modules(seed: u64) -> Problem {
         let options = RwnnOptions { modules: 4, nodes: 4, seed, batches: true, ..RwnnOptions::default() };
@@ -195,7 +196,7 @@ mod tests {
                         let is_joint = joints.ops.contains(&tables.members[unit][0]);
                         let choices = &tables.choices[unit];
                         let device = choices[if is_joint { 0 } else { own % choices.len() }].device;
-                        vec![Piece { device, groups: tables.all_groups() }]
+                        smallvec![Piece { device, groups: tables.all_groups() }]
                     };
                     let pieces = (0..tables.members.len()).map(whole).collect();
                     let start = Schedule::new(&tables, pieces, &tables.order);

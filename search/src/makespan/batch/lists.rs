@@ -10,7 +10,7 @@ use divvy_core::outcome::Budget;
 
 use super::memory::Memory;
 use super::schedule::Schedule;
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 
 /// Up to so many divisions of a unit are tried one by one.
 const MOST_DIVISIONS: usize = 400;
@@ -42,7 +42,7 @@ struct Timeline {
     /// For each device, its batches by start.
     busy: Vec<Vec<(u64, u64)>>,
     ends: Vec<Vec<u64>>,
-    pieces: Vec<Option<Vec<Piece>>>,
+    pieces: Vec<Option<Division>>,
     value: u64,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn schedule(
     }
     // By start; of equals the one that was scheduled first, so that what takes no time stays before its readers.
     starts.sort_unstable();
-    let pieces: Vec<Vec<Piece>> = timeline.pieces.into_iter().collect::<Option<_>>()?;
+    let pieces: Vec<Division> = timeline.pieces.into_iter().collect::<Option<_>>()?;
     let mut made = Schedule::new(tables, pieces, listing.order);
     let by_list = made.clone();
     made.list = starts.iter().map(|&(_, _, op, piece)| super::schedule::Item { op, piece }).collect();
@@ -153,7 +153,7 @@ fn best_division(
     timeline: &Timeline,
     op: usize,
     sizes: Option<&[u32]>,
-) -> Option<Vec<Piece>> {
+) -> Option<Division> {
     let unit = tables.unit_of[op] as usize;
     let measure = |pieces: &[Piece]| {
         let ends = pieces.iter().map(|&piece| {
@@ -179,7 +179,7 @@ fn best_division(
     {
         return Some(pieces);
     }
-    let mut candidates: Vec<Vec<Piece>> = Vec::new();
+    let mut candidates: Vec<Division> = Vec::new();
     match sizes_on_devices(tables, unit) {
         Some(all) => {
             for sizes in all {
@@ -251,9 +251,9 @@ pub(crate) fn partitions(tables: &Tables, unit: usize) -> Vec<Vec<u32>> {
 }
 
 /// Gives each device as many groups as it is to have, those first that are mostly there.
-fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32)]) -> Vec<Piece> {
+fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32)]) -> Division {
     let mut left = tables.all_groups();
-    let mut pieces: Vec<Piece> = Vec::with_capacity(sizes.len());
+    let mut pieces: Division = Division::with_capacity(sizes.len());
     for &(device, count) in sizes {
         let mut groups = 0u64;
         for _ in 0..count {
@@ -286,9 +286,9 @@ fn by_sizes(
     op: usize,
     sizes: &[u32],
     listing: &Listing<'_>,
-) -> Option<Vec<Piece>> {
+) -> Option<Division> {
     let unit = tables.unit_of[op] as usize;
-    let mut pieces: Vec<Piece> = Vec::with_capacity(sizes.len());
+    let mut pieces: Division = Division::with_capacity(sizes.len());
     let mut first = 0;
     for &count in sizes {
         let groups = (u64::MAX >> (64 - count)) << first;

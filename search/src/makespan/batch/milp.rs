@@ -17,7 +17,7 @@ use super::lists::{Listing, Measure, by_rank, schedule};
 use super::memory::Memory;
 use super::program::{self, Found, MOST_FACTORS, Part, Symmetry};
 use super::schedule::{Item, Schedule};
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 use super::whole;
 use crate::makespan::milp::attested_by;
 use crate::makespan::modules::Modules;
@@ -77,7 +77,7 @@ fn behind(tables: &Tables) -> Vec<u64> {
     behind
 }
 
-fn offer(run: &mut Run<'_>, tables: &Tables, pieces: Vec<Vec<Piece>>, list: Vec<Item>) {
+fn offer(run: &mut Run<'_>, tables: &Tables, pieces: Vec<Division>, list: Vec<Item>) {
     let sound = (0..pieces.len()).all(|unit| tables.is_division(unit, &pieces[unit]));
     if sound {
         let mut schedule = Schedule::new(tables, pieces, &tables.order);
@@ -164,7 +164,7 @@ impl Planner for Milp {
             if budget.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         for found in solutions {
-            let mut pieces = vec![Vec::new(); tables.members.len()];
+            let mut pieces = vec![Division::new(); tables.members.len()];
             found.pieces.into_iter().for_each(|(unit, division)| pieces[unit] = division);
             offer(run, &tables, pieces, found.items);
         }
@@ -244,7 +244,7 @@ impl Planner for MilpSplit {
                 return StopReason::Cancelled;
             }
         }
-        let pieces: Option<Vec<Vec<Piece>>> = built.pieces.into_iter().collect();
+        let pieces: Option<Vec<Division>> = built.pieces.into_iter().collect();
         if let Some(pieces) = pieces {
             offer(run, &tables, pieces, built.list);
         }
@@ -265,7 +265,7 @@ struct Network<'a> {
 #[derive(Clone)]
 struct Built {
     memory: Memory,
-    pieces: Vec<Option<Vec<Piece>>>,
+    pieces: Vec<Option<Division>>,
     ends: Vec<Vec<u64>>,
     free: Vec<u64>,
     list: Vec<Item>,
@@ -376,7 +376,7 @@ impl Built {
                 self.pieces[*unit] = Some(pieces.clone());
             }
         }
-        let pieces: Vec<Vec<Piece>> = self.pieces.iter().map(|p| p.clone().unwrap_or_default()).collect();
+        let pieces: Vec<Division> = self.pieces.iter().map(|p| p.clone().unwrap_or_default()).collect();
         let mut left: Vec<Item> = found.items.clone();
         for item in &left {
             let count = pieces[tables.unit_of[item.op as usize] as usize].len();
@@ -404,13 +404,7 @@ impl Built {
     }
 }
 
-fn arrival(
-    tables: &Tables,
-    pieces: &[Vec<Piece>],
-    ends: &[Vec<u64>],
-    op: usize,
-    piece: Piece,
-) -> Option<u64> {
+fn arrival(tables: &Tables, pieces: &[Division], ends: &[Vec<u64>], op: usize, piece: Piece) -> Option<u64> {
     let mut latest = tables.release(op, piece.device as usize, piece.count());
     for edge in &tables.inputs[op] {
         let division = &pieces[tables.unit_of[edge.op as usize] as usize];

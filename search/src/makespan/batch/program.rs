@@ -22,7 +22,7 @@ use divvy_solver::{Column, Event, Options, Program, solve_watched};
 
 use super::memory::Memory;
 use super::schedule::Item;
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 use crate::run::Run;
 
 /// More factors in the program than this are refused.
@@ -49,7 +49,7 @@ pub(crate) struct Part<'a> {
     pub(crate) tables: &'a Tables,
     pub(crate) ops: &'a [u32],
     /// For each unit that is divided already, its pieces.
-    pub(crate) pieces: &'a [Option<Vec<Piece>>],
+    pub(crate) pieces: &'a [Option<Division>],
     /// The ends of all batches so far, by op and piece.
     pub(crate) ends: &'a [Vec<u64>],
     pub(crate) free: &'a [u64],
@@ -66,7 +66,7 @@ pub(crate) struct Part<'a> {
 /// Divisions of the units of a part, and its batches by start.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    pub(crate) pieces: Vec<(usize, Vec<Piece>)>,
+    pub(crate) pieces: Vec<(usize, Division)>,
     pub(crate) items: Vec<Item>,
 }
 
@@ -414,8 +414,7 @@ impl Formulation {
     fn read(&self, part: &Part<'_>, values: &[f64]) -> Found {
         let mut pieces = Vec::new();
         for (number, on) in &self.units {
-            let mut division: Vec<Piece> =
-                on.iter().map(|on| Piece { device: on.device, groups: 0 }).collect();
+            let mut division: Division = on.iter().map(|on| Piece { device: on.device, groups: 0 }).collect();
             for group in 0..part.tables.groups {
                 let most = |&place: &usize| (values[on[place].groups[group].index()] * 1e6) as i64;
                 if let Some(place) = (0..on.len()).max_by_key(most) {

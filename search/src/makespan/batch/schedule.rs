@@ -10,7 +10,7 @@ use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 
 /// A batch: an op and which piece of its unit's division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ pub(super) const UNKNOWN: u64 = u64::MAX;
 #[derive(Clone)]
 pub(crate) struct Schedule {
     /// For each unit, its division.
-    pub(crate) pieces: Vec<Vec<Piece>>,
+    pub(crate) pieces: Vec<Division>,
     /// Every batch, in the order in which devices take them.
     pub(crate) list: Vec<Item>,
     /// The end of each batch.
@@ -40,7 +40,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// A schedule of divisions, with batches in the order of ops that is given.
-    pub(crate) fn new(tables: &Tables, pieces: Vec<Vec<Piece>>, order: &[u32]) -> Schedule {
+    pub(crate) fn new(tables: &Tables, pieces: Vec<Division>, order: &[u32]) -> Schedule {
         let mut list = Vec::new();
         for &op in order {
             let division = &pieces[tables.unit_of[op as usize] as usize];
@@ -92,6 +92,12 @@ impl Schedule {
         self.list.clone_from(&other.list);
         self.ends.copy_from_slice(&other.ends);
         self.value = other.value;
+    }
+
+    /// Whether a batch could start before its device has time for it.
+    pub(crate) fn waits_for_device(&self, tables: &Tables, item: Item) -> bool {
+        let arrival = self.arrival(tables, item.op as usize, self.piece(tables, item));
+        arrival.is_some_and(|arrival| arrival < self.start(tables, item))
     }
 
     /// When all inputs of a batch are on its device; none if some are not made yet.
@@ -198,7 +204,7 @@ impl Schedule {
 
     /// The schedule of a plan whose batches are made of groups; none of another.
     pub(crate) fn of_plan(tables: &Tables, plan: &BatchPlan, starts: &[Time]) -> Option<Schedule> {
-        let mut pieces: Vec<Vec<Piece>> = vec![Vec::new(); tables.members.len()];
+        let mut pieces: Vec<Division> = vec![Division::new(); tables.members.len()];
         let mut items: Vec<(Time, u64, usize, Item)> = Vec::new();
         for (device, order) in plan.order.iter().enumerate() {
             for (turn, &number) in order.iter().enumerate() {

@@ -224,6 +224,8 @@ pub(crate) struct Stretch {
     put_off: Vec<Item>,
     waiting: Vec<Item>,
     free: Vec<u64>,
+    /// For each device, from the end of its last batch so far to the end of everything, at least.
+    behind: Vec<u64>,
     /// What was there before.
     replaced: Vec<Item>,
     /// The ends that changed, as they were.
@@ -245,6 +247,27 @@ impl Schedule {
         limit: u64,
     ) -> bool {
         stretch.ends.clear();
+        stretch.free.clear();
+        stretch.free.resize(tables.devices, UNKNOWN);
+        stretch.behind.clear();
+        stretch.behind.resize(tables.devices, 0);
+        // Where the limit is below the finish, devices that the stretch leaves alone may break it too.
+        if limit < self.value() {
+            (0..tables.devices).for_each(|device| self.look_around(known, stretch, device));
+        }
+        for place in 0..stretch.items.len() {
+            let item = stretch.items[place];
+            let piece = self.piece(tables, item);
+            let device = piece.device as usize;
+            if stretch.free[device] == UNKNOWN {
+                self.look_around(known, stretch, device);
+            }
+            stretch.behind[device] += tables.time(item.op as usize, device, piece.count());
+        }
+        let is_late = |(&free, behind): (&u64, &u64)| free != UNKNOWN && free + behind > limit;
+        if stretch.free.iter().zip(&stretch.behind).any(is_late) {
+            return false;
+        }
         for &item in &self.list[stretch.from..stretch.until] {
             let index = self.index(item);
             stretch.ends.push((index, self.ends[index]));
@@ -253,8 +276,6 @@ impl Schedule {
             let index = self.index(item);
             self.ends[index] = UNKNOWN;
         }
-        stretch.free.clear();
-        stretch.free.resize(tables.devices, UNKNOWN);
         stretch.made.clear();
         stretch.put_off.clear();
         stretch.waiting.clear();
@@ -274,16 +295,15 @@ impl Schedule {
                 stretch.put_off.push(item);
                 continue;
             };
-            if stretch.free[device] == UNKNOWN {
-                stretch.free[device] = self.free_at(known, device, stretch.from);
-            }
             let start = arrival.max(stretch.free[device]);
-            let end = start + tables.time(op, device, piece.count());
+            let time = tables.time(op, device, piece.count());
+            let end = start + time;
             let index = self.index(item);
             self.ends[index] = end;
             stretch.free[device] = end;
             stretch.made.push(item);
-            if end + tables.way_out(op, device, piece.count()) > limit {
+            stretch.behind[device] -= time;
+            if end + stretch.behind[device].max(tables.way_out(op, device, piece.count())) > limit {
                 return false;
             }
             for edge in &tables.outputs[op] {
@@ -307,16 +327,14 @@ impl Schedule {
         }
         debug_assert!(stretch.put_off.is_empty(), "what batches of a stretch read is before it or in it");
         std::mem::swap(&mut stretch.items, &mut stretch.made);
-        // Where the limit is below the finish, devices that the stretch leaves alone may break it too.
-        let all = limit < self.value();
-        (0..tables.devices).filter(|&device| all || stretch.free[device] != UNKNOWN).all(|device| {
-            let Some(next) = known.first_from(device, stretch.until) else { return true };
-            let free = match stretch.free[device] {
-                UNKNOWN => self.free_at(known, device, stretch.from),
-                free => free,
-            };
-            free + known.rest(self, self.list[next]) <= limit
-        })
+        true
+    }
+
+    /// Finds when a device is free before a stretch, and what it does behind it.
+    fn look_around(&self, known: &Known, stretch: &mut Stretch, device: usize) {
+        stretch.free[device] = self.free_at(known, device, stretch.from);
+        let next = known.first_from(device, stretch.until);
+        stretch.behind[device] = next.map_or(0, |next| known.rest(self, self.list[next]));
     }
 
     fn free_at(&self, known: &Known, device: usize, place: usize) -> u64 {

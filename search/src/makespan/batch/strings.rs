@@ -8,11 +8,12 @@
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::outcome::StopReason;
 use divvy_core::rng::Rng;
+use smallvec::smallvec;
 
 use super::lists::{Listing, Measure, breadth_first, schedule};
 use super::memory::Memory;
 use super::schedule::{Item, Schedule};
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 use crate::run::Run;
 
 /// A gene and the device it changes to.
@@ -33,7 +34,7 @@ pub(crate) struct DivisionString<'a> {
     trial: Schedule,
     /// The units with a choice.
     genes: Vec<u32>,
-    changed: Vec<(usize, Vec<Piece>)>,
+    changed: Vec<(usize, Division)>,
 }
 
 impl<'a> DivisionString<'a> {
@@ -48,9 +49,9 @@ impl<'a> DivisionString<'a> {
                 members.map(|&op| tables.time(op as usize, device as usize, tables.groups)).sum()
             };
             let device = able.map(|choice| choice.device).min_by_key(|&device| (time(device), device))?;
-            Some(vec![Piece { device, groups: all }])
+            Some(smallvec![Piece { device, groups: all }])
         };
-        let wish: Option<Vec<Vec<Piece>>> = (0..tables.members.len()).map(whole).collect();
+        let wish: Option<Vec<Division>> = (0..tables.members.len()).map(whole).collect();
         let listing =
             Listing { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
         let starts = [

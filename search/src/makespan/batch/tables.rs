@@ -12,9 +12,13 @@ use divvy_core::hardware::Route;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::{Edge, NEVER};
 use divvy_core::problem::{Objective, Problem};
+use smallvec::SmallVec;
 
 /// The most groups: a division is kept in the bits of a word.
 pub(crate) const MOST_GROUPS: u32 = 64;
+
+/// How the inputs of a unit are divided: for each device that has some, which. Few have them, so they are kept in place.
+pub(crate) type Division = SmallVec<[Piece; 3]>;
 
 /// Some groups of a unit's inputs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,6 +170,15 @@ impl Tables {
     /// The time of a batch of so many groups; [`NEVER`] where there is none.
     pub(crate) fn time(&self, op: usize, device: usize, count: usize) -> u64 {
         self.times[(op * self.classes + self.class_of[device] as usize) * (self.groups + 1) + count]
+    }
+
+    /// How long the batches of a division take, each with its device.
+    pub(crate) fn works(&self, unit: usize, division: &[Piece]) -> impl Iterator<Item = (usize, u64)> {
+        division.iter().map(move |piece| {
+            let device = piece.device as usize;
+            let time = |&op: &u32| self.time(op as usize, device, piece.count());
+            (device, self.members[unit].iter().map(time).sum())
+        })
     }
 
     /// How long so many groups of something take from a device to another.

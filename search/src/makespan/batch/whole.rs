@@ -8,9 +8,10 @@ use divvy_core::graph::Graph;
 use divvy_core::outcome::Budget;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{LinkUse, Objective, Problem};
+use smallvec::smallvec;
 
 use super::schedule::Schedule;
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 use crate::solve::{Request, solve};
 
 /// The problem with all inputs in one batch; none if no device can take them all, or some op has no such device.
@@ -44,12 +45,12 @@ pub(crate) fn schedule(whole: &Problem, tables: &Tables, budget: &Budget) -> Opt
     let solved = solve(whole, &request, budget, &mut |_| {}).ok()?;
     let (plan, score) = solved.outcome.best?;
     let Plan::Latency(plan) = plan else { return None };
-    let mut pieces: Vec<Vec<Piece>> = vec![Vec::new(); tables.members.len()];
+    let mut pieces: Vec<Division> = vec![Division::new(); tables.members.len()];
     let mut order: Vec<(u64, u64, u32, u32)> = Vec::new();
     for (device, ops) in plan.order.iter().enumerate() {
         for (turn, op) in ops.iter().enumerate() {
             pieces[tables.unit_of[op.index()] as usize] =
-                vec![Piece { device: device as u32, groups: tables.all_groups() }];
+                smallvec![Piece { device: device as u32, groups: tables.all_groups() }];
             let start = score.starts[op.index()].0;
             let time = tables.time(op.index(), device, tables.groups);
             order.push((start, start + time, turn as u32, op.0));
