@@ -14,7 +14,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `shared` | items under way, and the queues |
-//! | `worker` | a device: the thread of one |
+//! | `worker` | a device, on a thread of its own or on the caller's |
 //! | `link` | the thread of a link |
 //! | `clock` | time without what others had of a core |
 //! | `report` | what a run leaves |
@@ -67,7 +67,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a thread for each device, unless it is the only one, and for each link, and loads every stage. `backends` has one entry for each device.
+    /// Starts a thread for each device, unless it is the only one, and for each link, and loads every stage. `backends`
+    /// has one entry for each device.
     ///
     /// At most `window` items will be under way at once.
     pub fn start(program: Program, backends: &[Arc<dyn Backend>], window: usize) -> Result<Running, Failure> {
@@ -188,7 +189,7 @@ impl Running {
     ) -> Result<Report, Failure> {
         let shared = self.shared.clone();
         if self.only.is_some() {
-            // It could be when the stages were loaded.
+            // That a thread can be pinned there was seen when the stages were loaded.
             let _ = shared.program.spec.devices[0].cores.first().pin_this_thread();
         }
         let first = self.next_item;

@@ -2,8 +2,7 @@
 //!
 //! A session is made on the device's thread, with as many threads as the device has cores, each pinned to one of them: the
 //! device's own to the first, and those that the runtime starts to the others. Two that share a core while another is idle
-//! would wait for each other. Values stay where the runtime made them and are handed from
-//! session to session as they are.
+//! would wait for each other. Values stay where the runtime made them and are handed from session to session as they are.
 
 use std::any::Any;
 use std::borrow::Cow;
