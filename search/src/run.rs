@@ -7,6 +7,8 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
+use crate::registry::Bound;
+
 /// A run in progress: the problem, what is left of the budget, and the best found so far.
 pub struct Run<'a> {
     /// The problem.
@@ -21,6 +23,7 @@ pub struct Run<'a> {
     takes_plans: bool,
     paper_bound: bool,
     symmetry: Option<&'a str>,
+    is_exhausted: bool,
 }
 
 impl<'a> Run<'a> {
@@ -42,6 +45,7 @@ impl<'a> Run<'a> {
             takes_plans: false,
             paper_bound: false,
             symmetry: None,
+            is_exhausted: false,
         }
     }
 
@@ -164,6 +168,18 @@ impl<'a> Run<'a> {
         if self.outcome.lower_bound() != before {
             (self.watch)(self.outcome);
         }
+    }
+
+    /// Says of the bound at hand that it has proved all it ever will, so that its time is better spent otherwise.
+    pub fn exhaust(&mut self) {
+        self.is_exhausted = true;
+    }
+
+    /// Runs a bound; true if it says that it has proved all it ever will.
+    pub(crate) fn exhausts(&mut self, bound: &dyn Bound) -> bool {
+        self.is_exhausted = false;
+        bound.bound(self);
+        self.is_exhausted
     }
 
     /// What `evidence` would prove.

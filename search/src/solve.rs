@@ -90,7 +90,10 @@ pub fn solve(
         }
         let mut stop = StopReason::Finished;
         let mut planners = chosen_planners.as_slice();
+        let mut is_exhausted = false;
         for (turn, &(plan_until, bound_until)) in turns.iter().enumerate() {
+            // Where bounds have proved all they can, the planner is not interrupted again.
+            let plan_until = if is_exhausted { 1.0 } else { plan_until };
             // The first go is short, so it is the second that has the seed which was asked for.
             let seed = (turn + turns.len() - 1) % turns.len();
             let until = |share: f64| Budget {
@@ -119,10 +122,9 @@ pub fn solve(
             let bounding = until(bound_until);
             let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
             let mut run = run.taking_plans(keep);
+            is_exhausted = true;
             for bound in last_bounds.iter().filter(|_| plan_until < 1.0) {
-                if !run.budget.is_spent() && !run.is_solved() {
-                    bound.bound(&mut run);
-                }
+                is_exhausted &= !run.budget.is_spent() && !run.is_solved() && run.exhausts(*bound);
             }
             if run.is_solved() || budget.is_spent() {
                 break;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use divvy_core::ids::{OpId, ParamId};
 use divvy_core::problem::{MemoryRule, Problem};
 
-use super::tables::{Piece, Tables};
+use super::tables::{Division, Piece, Tables};
 
 /// Memory in use on every device.
 #[derive(Clone)]
@@ -116,6 +116,13 @@ impl Memory {
     pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
         !self.is_limited
             || pieces.iter().all(|p| self.used[p.device as usize] <= self.limits[p.device as usize])
+    }
+
+    /// Whether empty devices can hold all of some divisions, one for each unit.
+    pub(crate) fn can_hold(&self, divisions: &[Division]) -> bool {
+        let mut full = self.clone();
+        divisions.iter().enumerate().for_each(|(unit, pieces)| full.put(unit, pieces));
+        full.all_hold()
     }
 
     /// Whether any device has a limit at all.

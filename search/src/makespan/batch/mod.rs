@@ -7,13 +7,13 @@
 //! * [`strings`]: DiviML's encoding for search, behind `ea` and `annealing`.
 //! * [`climb`]: annealing of divisions and order together.
 //! * [`stretch`]: what a change of a stretch of the list does to the finish.
-//! * [`joints`]: schedules cut where one batch holds everything up, and put together from the best parts.
+//! * [`crossing`]: parts of schedules exchanged.
 //! * [`potential`]: what divisions cost at the prices of a bound's dual.
 //! * [`program`], [`milp`]: DiviML's mixed-integer program, for the whole network and module after module.
 //! * [`whole`]: the same problem with all inputs in one batch, which is a `latency` problem.
 
 mod climb;
-mod joints;
+mod crossing;
 mod lists;
 mod memory;
 mod milp;

@@ -9,7 +9,7 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
 use super::climb::Climb;
-use super::joints::Joints;
+use super::crossing::Crossing;
 use super::lists::{Listing, Measure, breadth_first, by_rank, partitions, schedule};
 use super::memory::Memory;
 use super::milp::{Milp, MilpSplit};
@@ -260,17 +260,18 @@ fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mu
 
 /// The share of the time that goes to the problem with all inputs in one batch.
 const WHOLE_SHARE: f64 = 0.15;
-/// Temperatures as shares of the finish: at the beginning, at the beginning of each further round, and at the end. A colder
-/// beginning hardly leaves its start.
-const TEMPERATURES: (f64, f64, f64) = (2e-3, 1e-3, 3e-5);
+/// Temperatures as shares of the finish: at the beginning of an anneal of its own, of one that goes on from the best, and at
+/// the end of each.
+const TEMPERATURES: (f64, f64, f64) = (4e-3, 5e-4, 3e-5);
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
-
-/// A schedule of as many parts between joints is annealed in rounds: after each, the best parts of all are put together.
-const LEAST_PARTS: usize = 3;
-/// So is one of fewer units than this, which does not take long to cool.
-const FEW_UNITS: usize = 60;
+/// The most anneals of their own, and the share of the time they take; then so many go on from the best.
+const MOST_OWN: usize = 8;
+const OWN_SHARE: f64 = 0.6;
 const ROUNDS: usize = 4;
+/// What an anneal of its own takes at least for each unit: seconds, or moves where a run must not depend on the clock.
+const LEAST_SECONDS: f64 = 0.03;
+const LEAST_MOVES: f64 = 30_000.0;
 
 struct Divisions;
 
@@ -299,26 +300,29 @@ impl Planner for Divisions {
         let Some(first) = starts.first() else { return StopReason::Finished };
         let potential = Potential::new(run.problem, &tables, run.outcome());
         let seed = run.budget.seed;
+        let units = tables.members.len().max(1);
+        let left = run.budget.time.saturating_sub(run.budget.start.elapsed()).as_secs_f64();
+        let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
+        let own = ((OWN_SHARE * work / units as f64) as usize).clamp(starts.len(), MOST_OWN);
         let mut walk = Walk::new(run, &tables, first);
-        let joints = Joints::new(&tables);
-        let units = tables.members.len();
-        let in_rounds = units < FEW_UNITS || joints.part_count(&tables, first) >= LEAST_PARTS;
-        let rounds = if in_rounds { ROUNDS } else { 1 };
-        let warmth = (USUAL_UNITS / units.max(1) as f64).max(1.0);
-        // Each start gets an equal part of the time, and then the best of what came of them.
-        let several = if starts.len() > 1 { &starts[..] } else { &[] };
-        let parts = several.len() + rounds;
+        let crossing = Crossing::new(&tables, first.list.len());
+        let warmth = (USUAL_UNITS / units as f64).max(1.0);
+        let (first, again, cold) = TEMPERATURES;
         let mut known: Vec<Schedule> = Vec::new();
-        for part in 0..parts {
-            let start = several.get(part).unwrap_or(walk.best()).clone();
+        for part in 0..own + ROUNDS {
+            let is_own = part < own;
+            let start = if is_own { starts[part % starts.len()].clone() } else { walk.best().clone() };
+            let (hot, length) = match is_own {
+                true => (first, OWN_SHARE / own as f64),
+                false => (again, (1.0 - OWN_SHARE) / ROUNDS as f64),
+            };
+            let begin = if is_own { 0.0 } else { OWN_SHARE } + length * (part - if is_own { 0 } else { own }) as f64;
             let seed = seed.wrapping_add(1000 * part as u64);
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
-            let (first, again, cold) = TEMPERATURES;
-            let hot = if rounds > 1 && (goes_on || part > 0) { again } else { first };
             let mut has_time = walk.goes_on();
             while has_time {
-                let share = walk.progress() * parts as f64 - part as f64;
-                if share >= 1.0 && part + 1 < parts {
+                let share = ((walk.progress() - begin) / length).max(0.0);
+                if share >= 1.0 && part + 1 < own + ROUNDS {
                     break;
                 }
                 let temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
@@ -327,10 +331,10 @@ impl Planner for Divisions {
                 }
                 has_time = walk.goes_on();
             }
-            known.extend([climb.schedule().clone(), walk.best().clone()]);
-            if let Some(united) = joints.put_together(&tables, &memory, &known) {
-                walk.note(&united);
-            }
+            // The best parts of all so far.
+            known.push(climb.schedule().clone());
+            let united = crossing.put_together(&tables, &memory, walk.best(), &known);
+            walk.note(&united);
             if !has_time {
                 break;
             }

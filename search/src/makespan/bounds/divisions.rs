@@ -84,7 +84,7 @@ impl Bound for DivisionLp {
         let best = all.max_by_key(|known| known.value_ps);
         let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
         if best.is_some_and(|known| (known.value_ps.0 as f64) < proven * LEAST_PROMISE) {
-            return;
+            return run.exhaust();
         }
         let best = best.map(|known| &known.evidence);
         let (mut solved, mut windows) = (0, Vec::new());
@@ -99,10 +99,11 @@ impl Bound for DivisionLp {
         }
         for &detail in &details[solved.min(details.len())..] {
             let known = (details.last() == Some(&detail)).then(|| std::mem::take(&mut windows));
-            if run.budget.is_spent() || !prove(run, self.name(), detail, known) {
-                break;
+            if run.budget.is_spent() || prove(run, self.name(), detail, known) != Some(true) {
+                return;
             }
         }
+        run.exhaust();
     }
 }
 
@@ -114,10 +115,10 @@ enum Detail {
     Delays,
 }
 
-/// Solves a program and proves its dual: once, or from some windows on again and again as it takes in more. False if it was
-/// not solved at all.
-fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Between>>) -> bool {
-    let Ok(shapes) = Shapes::new(run.problem) else { return false };
+/// Solves a program and proves its dual: once, or from some windows on again and again as it takes in more. Whether it took in
+/// all there are; none if it was not solved at all.
+fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Between>>) -> Option<bool> {
+    let shapes = Shapes::new(run.problem).ok()?;
     let mut built = Built::new(run.problem, &shapes, detail);
     let options = Options {
         time: run.budget.time.saturating_sub(run.budget.start.elapsed()),
@@ -127,7 +128,7 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Betw
         nodes: None,
     };
     let program = std::mem::take(&mut built.program);
-    let Ok(mut solver) = Solver::new(&program, &options) else { return false };
+    let mut solver = Solver::new(&program, &options).ok()?;
     let reach = (windows.is_some() && shapes.has_windows()).then(|| shapes.reach());
     let add = |solver: &mut Solver, built: &mut Built, reach: &[Vec<bool>], windows: Vec<Between>| {
         let rows: Vec<_> = windows.iter().map(|&window| built.terms(&shapes, reach, window)).collect();
@@ -137,22 +138,25 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Betw
     if let Some((reach, windows)) = reach.as_ref().zip(windows)
         && !add(&mut solver, &mut built, reach, windows)
     {
-        return false;
+        return None;
     }
-    let mut is_solved = false;
+    let mut is_solved = None;
     loop {
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
         let solution = solver.set_time(left.max(Duration::from_millis(1))).and_then(|()| solver.solve());
         let Some(solution) = solution.ok().filter(|solution| solution.status == Status::Optimal) else {
             return is_solved;
         };
-        is_solved = true;
+        is_solved = Some(false);
         let evidence = built.evidence(run.problem, &shapes, &solution.row_duals);
         run.prove(name, evidence);
-        let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else { return true };
+        let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else { return Some(true) };
         let violated = built.violated(&shapes, reach, values);
-        if violated.is_empty() || run.budget.is_spent() || !add(&mut solver, &mut built, reach, violated) {
-            return true;
+        if violated.is_empty() {
+            return Some(true);
+        }
+        if run.budget.is_spent() || !add(&mut solver, &mut built, reach, violated) {
+            return is_solved;
         }
     }
 }

@@ -83,11 +83,11 @@ impl Bound for Passages {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(argument) = Argument::new(run.problem) else { return };
-        let Some(network) = Network::new(run.problem) else { return };
+        let Ok(argument) = Argument::new(run.problem) else { return run.exhaust() };
+        let Some(network) = Network::new(run.problem) else { return run.exhaust() };
         if run.outcome().value().is_some_and(|value| (value.0 as f64) < network.alone as f64 * LEAST_OF_ALONE)
         {
-            return;
+            return run.exhaust();
         }
         let used = run.budget.start.elapsed();
         let left = run.budget.time.saturating_sub(used);

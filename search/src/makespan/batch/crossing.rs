@@ -1,0 +1,186 @@
+//! Parts of schedules exchanged.
+//!
+//! The ops in the order of the network, cut at two places where few results pass: what lies between is divided and ordered
+//! as in one schedule, what lies before and behind as in another. Anneals of the same network are good in different parts of
+//! it, so what comes of two is often better than both. Groups of inputs have no names of their own: those of each part are
+//! renamed so that results which pass a cut are on the same devices on both sides of it.
+
+use super::memory::Memory;
+use super::schedule::{Item, Schedule};
+use super::tables::{Division, Piece, Tables};
+
+/// The most places to cut at.
+const MOST_CUTS: usize = 32;
+/// The most batches that are looked at for all pairs of cuts together.
+const MOST_BATCHES: usize = 200_000;
+
+/// Where schedules of a network are cut.
+pub(crate) struct Crossing {
+    /// For each unit, the place of its first op in the order.
+    places: Vec<usize>,
+    cuts: Vec<Cut>,
+}
+
+/// A place in the order of ops.
+struct Cut {
+    place: usize,
+    /// The ops before it whose results are read behind it.
+    passing: Vec<u32>,
+}
+
+impl Crossing {
+    /// The places where schedules of about so many batches are cut.
+    pub(crate) fn new(tables: &Tables, batches: usize) -> Crossing {
+        let count = tables.ops;
+        let mut place_of = vec![0; count];
+        tables.order.iter().enumerate().for_each(|(place, &op)| place_of[op as usize] = place);
+        let first = |members: &Vec<u32>| members.iter().map(|&op| place_of[op as usize]).min().unwrap_or(0);
+        let mut passing: Vec<Vec<u32>> = vec![Vec::new(); count + 1];
+        for (place, &op) in tables.order.iter().enumerate() {
+            let last = tables.outputs[op as usize].iter().map(|edge| place_of[edge.op as usize]).max();
+            passing[place + 1..=last.unwrap_or(place)].iter_mut().for_each(|list| list.push(op));
+        }
+        // No wider than the places beside it.
+        let is_narrow = |place: &usize| {
+            let width = |place: usize| passing[place].len();
+            let beside = [place - 1, place + 1].into_iter().filter(|&beside| 0 < beside && beside < count);
+            beside.into_iter().all(|beside| width(*place) <= width(beside))
+        };
+        let mut places: Vec<usize> = (1..count).filter(is_narrow).collect();
+        places.sort_by_key(|&place| passing[place].len());
+        // As many pairs as there is time for.
+        let most = (2.0 * MOST_BATCHES as f64 / batches.max(1) as f64).sqrt() as usize;
+        places.truncate(most.saturating_sub(2).min(MOST_CUTS));
+        places.sort_unstable();
+        let mut cut = |place: usize| Cut { place, passing: std::mem::take(&mut passing[place]) };
+        let cuts = std::iter::once(0).chain(places).chain([count]).map(&mut cut).collect();
+        Crossing { places: tables.members.iter().map(first).collect(), cuts }
+    }
+
+    /// The best of all that comes of putting parts of other schedules into one, as long as it gets better.
+    pub(crate) fn put_together(
+        &self,
+        tables: &Tables,
+        memory: &Memory,
+        one: &Schedule,
+        others: &[Schedule],
+    ) -> Schedule {
+        let mut best = one.clone();
+        let mut trial = one.clone();
+        let mut since = 0;
+        for other in others.iter().cycle() {
+            if since == others.len() {
+                break;
+            }
+            since += 1;
+            for from in 0..self.cuts.len() - 1 {
+                for until in from + 1..self.cuts.len() {
+                    let limit = best.value() - 1;
+                    if self.cross(tables, &best, other, from, until, limit, &mut trial)
+                        && memory.can_hold(&trial.pieces)
+                    {
+                        std::mem::swap(&mut best, &mut trial);
+                        since = 0;
+                    }
+                }
+            }
+        }
+        best
+    }
+
+    /// Puts the part of another schedule between two cuts into one. False if it is the same or passes the limit.
+    #[expect(clippy::too_many_arguments, reason = "two schedules, two cuts, and where the result goes")]
+    fn cross(
+        &self,
+        tables: &Tables,
+        one: &Schedule,
+        other: &Schedule,
+        from: usize,
+        until: usize,
+        limit: u64,
+        trial: &mut Schedule,
+    ) -> bool {
+        let [first, last] = [from, until].map(|cut| &self.cuts[cut]);
+        let part = |unit: usize| {
+            usize::from(self.places[unit] >= first.place) + usize::from(self.places[unit] >= last.place)
+        };
+        trial.pieces.clone_from(&one.pieces);
+        let new_names = names(tables, &first.passing, &one.pieces, &other.pieces);
+        let units = 0..trial.pieces.len();
+        for unit in units.clone().filter(|&unit| part(unit) == 1) {
+            trial.pieces[unit] = renamed(&other.pieces[unit], &new_names);
+        }
+        if trial.pieces == one.pieces {
+            return false;
+        }
+        let new_names = names(tables, &last.passing, &trial.pieces, &one.pieces);
+        for unit in units.filter(|&unit| part(unit) == 2) {
+            trial.pieces[unit] = renamed(&one.pieces[unit], &new_names);
+        }
+        // The order of starts, each part as much later as what it reads.
+        let later = lateness(tables, &first.passing, one, other);
+        let shifts = [0, later, later + lateness(tables, &last.passing, other, one)];
+        let mut starts: Vec<(i64, usize, Item)> = Vec::with_capacity(one.list.len());
+        for (schedule, is_between) in [(one, false), (other, true)] {
+            for (place, &item) in schedule.list.iter().enumerate() {
+                let part = part(tables.unit_of[item.op as usize] as usize);
+                if (part == 1) == is_between {
+                    starts.push((schedule.start(tables, item) as i64 + shifts[part], place, item));
+                }
+            }
+        }
+        starts.sort_unstable_by_key(|&(start, place, _)| (start, place));
+        trial.list.clear();
+        trial.list.extend(starts.into_iter().map(|(.., item)| item));
+        trial.evaluate(tables, 0, limit)
+    }
+}
+
+/// How much later some ops end in one schedule than in another.
+fn lateness(tables: &Tables, ops: &[u32], one: &Schedule, other: &Schedule) -> i64 {
+    let end = |schedule: &Schedule, op: u32| {
+        let count = schedule.pieces[tables.unit_of[op as usize] as usize].len();
+        let ends = (0..count as u32).map(|piece| schedule.end(Item { op, piece }) as i64);
+        ends.sum::<i64>() / count.max(1) as i64
+    };
+    let sum: i64 = ops.iter().map(|&op| end(one, op) - end(other, op)).sum();
+    sum / ops.len().max(1) as i64
+}
+
+/// For each group of other divisions, one that is like it: the same devices have it of most ops.
+fn names(tables: &Tables, ops: &[u32], one: &[Division], other: &[Division]) -> Vec<usize> {
+    let groups = tables.groups;
+    let of = |mask: u64| (0..groups).filter(move |group| mask >> group & 1 == 1);
+    // By group of the other divisions and of the one.
+    let mut alike = vec![0u32; groups * groups];
+    for &op in ops {
+        let unit = tables.unit_of[op as usize] as usize;
+        for ours in &one[unit] {
+            for theirs in other[unit].iter().filter(|theirs| theirs.device == ours.device) {
+                for group in of(theirs.groups) {
+                    of(ours.groups).for_each(|name| alike[group * groups + name] += 1);
+                }
+            }
+        }
+    }
+    let mut pairs: Vec<usize> = (0..groups * groups).collect();
+    pairs.sort_by_key(|&pair| std::cmp::Reverse(alike[pair]));
+    let mut names = vec![usize::MAX; groups];
+    let mut is_taken = vec![false; groups];
+    for pair in pairs {
+        let (group, name) = (pair / groups, pair % groups);
+        if names[group] == usize::MAX && !is_taken[name] {
+            names[group] = name;
+            is_taken[name] = true;
+        }
+    }
+    names
+}
+
+fn renamed(division: &[Piece], names: &[usize]) -> Division {
+    let rename = |piece: &Piece| {
+        let groups = names.iter().enumerate().filter(|(group, _)| piece.groups >> group & 1 == 1);
+        Piece { device: piece.device, groups: groups.fold(0, |groups, (_, name)| groups | 1 << name) }
+    };
+    division.iter().map(rename).collect()
+}
