@@ -184,3 +184,103 @@ fn renamed(division: &[Piece], names: &[usize]) -> Division {
     };
     division.iter().map(rename).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_core::generate::{RwnnOptions, Wiring, rwnn};
+    use divvy_core::graph::Graph;
+    use std::time::Duration;
+
+    use divvy_core::outcome::{Budget, Outcome};
+    use divvy_core::problem::{Objective, OwnHardware, Problem};
+    use divvy_core::rng::Rng;
+    use smallvec::smallvec;
+
+    use super::super::climb::Climb;
+    use super::super::potential::Potential;
+
+    fn modules(seed: u64) -> Problem {
+        let wiring = [Wiring::Sdep, Wiring::Wdep][seed as usize % 2];
+        let channels = 1 + seed as u32 % 3;
+        let options = RwnnOptions {
+            modules: 4,
+            nodes: 4,
+            seed,
+            wiring,
+            channels,
+            batches: true,
+            ..RwnnOptions::default()
+        };
+        let spec = rwnn(&options).expect("valid options");
+        let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
+        let graph = Graph::new(spec.graph).expect("a valid graph");
+        let objective = Objective::Batch { inputs: 16 };
+        Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
+            .expect("a valid problem")
+    }
+
+    /// A schedule after some moves from whole batches on random devices.
+    fn some_schedule(tables: &Tables, memory: &Memory, potential: &Potential, seed: u64) -> Schedule {
+        let mut rng = Rng::new(seed);
+        let mut whole = |unit: usize| {
+            let device = rng.pick(&tables.choices[unit]).device;
+            smallvec![Piece { device, groups: tables.all_groups() }]
+        };
+        let pieces = (0..tables.members.len()).map(&mut whole).collect();
+        let start = Schedule::new(tables, pieces, &tables.order);
+        let mut climb = Climb::new(tables, memory, potential, &start, seed).expect("memory holds");
+        for _ in 0..400 {
+            climb.step(start.value() as f64 / 300.0);
+        }
+        climb.schedule().clone()
+    }
+
+    /// What is put together is a schedule, and no worse than what it began with.
+    #[test]
+    fn parts_of_schedules_make_better_ones() {
+        let mut better = 0;
+        for seed in 0..60 {
+            let problem = modules(seed);
+            let tables = Tables::new(&problem).expect("a batch problem");
+            let memory = Memory::new(&problem, &tables);
+            let potential = Potential::new(&problem, &tables, &Outcome::default());
+            let known: Vec<Schedule> =
+                (0..4).map(|n| some_schedule(&tables, &memory, &potential, 4 * seed + n)).collect();
+            let best = known.iter().min_by_key(|schedule| schedule.value()).expect("four schedules");
+            let crossing = Crossing::new(&tables, best.list.len());
+            assert!(crossing.cuts.len() >= 4, "{} cuts of four modules", crossing.cuts.len());
+            let united = crossing.put_together(&tables, &memory, best, &known);
+            assert!(united.value() <= best.value(), "seed {seed}: {} after {}", united.value(), best.value());
+            better += u32::from(united.value() < best.value());
+            for (unit, pieces) in united.pieces.iter().enumerate() {
+                assert!(
+                    tables.is_division(unit, pieces),
+                    "seed {seed}: unit {unit} is divided as {pieces:?}"
+                );
+            }
+            let mut outcome = Outcome::default();
+            let budget = Budget::new(Duration::from_secs(1));
+            let plan = united.to_plan(&problem, &tables);
+            outcome.offer(&problem, plan, "crossing", &budget).expect("a plan that holds");
+            assert_eq!(outcome.value().map(|value| value.0), Some(united.value()), "seed {seed}");
+        }
+        assert!(better > 30, "{better} of 60 are better than all they were made of");
+    }
+
+    /// Groups that are the same but for their names are found, whatever their names.
+    #[test]
+    fn groups_are_renamed() {
+        let problem = modules(0);
+        let tables = Tables::new(&problem).expect("a batch problem");
+        let whole: Division = smallvec![Piece { device: 0, groups: 0b1111 }];
+        let mut one = vec![whole; tables.members.len()];
+        one[0] = smallvec![Piece { device: 0, groups: 0b0111 }, Piece { device: 1, groups: 0b1000 }];
+        one[1] = smallvec![Piece { device: 2, groups: 0b0001 }, Piece { device: 0, groups: 0b1110 }];
+        let names_before = [2, 0, 3, 1];
+        let other: Vec<Division> = one.iter().map(|division| renamed(division, &names_before)).collect();
+        let names = names(&tables, &[0, 1], &one, &other);
+        let back: Vec<Division> = other.iter().map(|division| renamed(division, &names)).collect();
+        assert_eq!(back, one);
+    }
+}

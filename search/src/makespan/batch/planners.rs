@@ -262,7 +262,7 @@ fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mu
 const WHOLE_SHARE: f64 = 0.15;
 /// Temperatures as shares of the finish: at the beginning of an anneal of its own, of one that goes on from the best, and at
 /// the end of each.
-const TEMPERATURES: (f64, f64, f64) = (4e-3, 5e-4, 3e-5);
+const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
 /// The most anneals of their own, and the share of the time they take; then so many go on from the best.
@@ -310,34 +310,32 @@ impl Planner for Divisions {
         let (first, again, cold) = TEMPERATURES;
         let mut known: Vec<Schedule> = Vec::new();
         for part in 0..own + ROUNDS {
-            let is_own = part < own;
-            let start = if is_own { starts[part % starts.len()].clone() } else { walk.best().clone() };
-            let (hot, length) = match is_own {
-                true => (first, OWN_SHARE / own as f64),
-                false => (again, (1.0 - OWN_SHARE) / ROUNDS as f64),
+            let (start, hot, begin, length) = if part < own {
+                let length = OWN_SHARE / own as f64;
+                (starts[part % starts.len()].clone(), first, length * part as f64, length)
+            } else {
+                let length = (1.0 - OWN_SHARE) / ROUNDS as f64;
+                (walk.best().clone(), again, OWN_SHARE + length * (part - own) as f64, length)
             };
-            let begin = if is_own { 0.0 } else { OWN_SHARE } + length * (part - if is_own { 0 } else { own }) as f64;
+            let is_last = part + 1 == own + ROUNDS;
             let seed = seed.wrapping_add(1000 * part as u64);
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
-            let mut has_time = walk.goes_on();
-            while has_time {
+            loop {
+                if !walk.goes_on() {
+                    return walk.end();
+                }
                 let share = ((walk.progress() - begin) / length).max(0.0);
-                if share >= 1.0 && part + 1 < own + ROUNDS {
+                if share >= 1.0 && !is_last {
                     break;
                 }
                 let temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
                 if climb.step(temperature) {
                     walk.note(climb.schedule());
                 }
-                has_time = walk.goes_on();
             }
-            // The best parts of all so far.
             known.push(climb.schedule().clone());
             let united = crossing.put_together(&tables, &memory, walk.best(), &known);
             walk.note(&united);
-            if !has_time {
-                break;
-            }
         }
         walk.end()
     }

@@ -150,7 +150,9 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Betw
         is_solved = Some(false);
         let evidence = built.evidence(run.problem, &shapes, &solution.row_duals);
         run.prove(name, evidence);
-        let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else { return Some(true) };
+        let Some((reach, (_, values))) = reach.as_ref().zip(solution.best.as_ref()) else {
+            return Some(true);
+        };
         let violated = built.violated(&shapes, reach, values);
         if violated.is_empty() {
             return Some(true);
