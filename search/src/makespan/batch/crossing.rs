@@ -75,7 +75,7 @@ impl Crossing {
             since += 1;
             for from in 0..self.cuts.len() - 1 {
                 for until in from + 1..self.cuts.len() {
-                    let limit = best.value() - 1;
+                    let Some(limit) = best.value().checked_sub(1) else { return best };
                     if self.cross(tables, &best, other, from, until, limit, &mut trial)
                         && memory.can_hold(&trial.pieces)
                     {
