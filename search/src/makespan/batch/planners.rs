@@ -265,7 +265,9 @@ const WHOLE_SHARE: f64 = 0.15;
 const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
-/// The most anneals of their own, and the share of the time they take; then so many go on from the best.
+/// Where there is time for as many anneals of their own, the most of them and the share of the time they take; then so many
+/// go on from the best.
+const LEAST_OWN: usize = 4;
 const MOST_OWN: usize = 8;
 const OWN_SHARE: f64 = 0.6;
 const ROUNDS: usize = 4;
@@ -297,25 +299,34 @@ impl Planner for Divisions {
             _ => None,
         });
         let starts = known.map_or_else(|| starts(run, &tables, &memory), |known| vec![known]);
-        let Some(first) = starts.first() else { return StopReason::Finished };
+        if starts.is_empty() {
+            return StopReason::Finished;
+        }
         let potential = Potential::new(run.problem, &tables, run.outcome());
         let seed = run.budget.seed;
         let units = tables.members.len().max(1);
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed()).as_secs_f64();
         let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
-        let own = ((OWN_SHARE * work / units as f64) as usize).clamp(starts.len(), MOST_OWN);
-        let mut walk = Walk::new(run, &tables, first);
-        let crossing = Crossing::new(&tables, first.list.len());
-        let warmth = (USUAL_UNITS / units as f64).max(1.0);
+        let own = ((OWN_SHARE * work / units as f64) as usize).min(MOST_OWN);
         let (first, again, cold) = TEMPERATURES;
+        // In less time, each start, and then the best of what came of them; a single start is the best there is.
+        let (own, own_share, first) = match (own >= LEAST_OWN, starts.len()) {
+            (true, _) => (own, OWN_SHARE, first),
+            (false, 1) => (0, 0.0, first),
+            (false, count) => (count, count as f64 / (count + ROUNDS) as f64, again),
+        };
+        let batches = starts[0].list.len();
+        let mut walk = Walk::new(run, &tables, &starts[0]);
+        let crossing = Crossing::new(&tables, batches);
+        let warmth = (USUAL_UNITS / units as f64).max(1.0);
         let mut known: Vec<Schedule> = Vec::new();
         for part in 0..own + ROUNDS {
             let (start, hot, begin, length) = if part < own {
-                let length = OWN_SHARE / own as f64;
+                let length = own_share / own as f64;
                 (starts[part % starts.len()].clone(), first, length * part as f64, length)
             } else {
-                let length = (1.0 - OWN_SHARE) / ROUNDS as f64;
-                (walk.best().clone(), again, OWN_SHARE + length * (part - own) as f64, length)
+                let length = (1.0 - own_share) / ROUNDS as f64;
+                (walk.best().clone(), again, own_share + length * (part - own) as f64, length)
             };
             let is_last = part + 1 == own + ROUNDS;
             let seed = seed.wrapping_add(1000 * part as u64);
