@@ -265,8 +265,8 @@ const WHOLE_SHARE: f64 = 0.15;
 const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
-/// Where there is time for as many anneals of their own, the most of them and the share of the time they take; then so many
-/// go on from the best.
+/// How many anneals of their own there are where time allows as many, and the share of the time they take; then so many go on
+/// from the best.
 const LEAST_OWN: usize = 4;
 const MOST_OWN: usize = 8;
 const OWN_SHARE: f64 = 0.6;
@@ -309,10 +309,10 @@ impl Planner for Divisions {
         let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
         let own = ((OWN_SHARE * work / units as f64) as usize).min(MOST_OWN);
         let (first, again, cold) = TEMPERATURES;
-        // In less time, each start, and then the best of what came of them; a single start is the best there is.
+        // In less time one, or if there are several starts a colder one from each.
         let (own, own_share, first) = match (own >= LEAST_OWN, starts.len()) {
             (true, _) => (own, OWN_SHARE, first),
-            (false, 1) => (0, 0.0, first),
+            (false, 1) => (1, OWN_SHARE, first),
             (false, count) => (count, count as f64 / (count + ROUNDS) as f64, again),
         };
         let batches = starts[0].list.len();
