@@ -35,25 +35,36 @@ impl Crossing {
         let mut place_of = vec![0; count];
         tables.order.iter().enumerate().for_each(|(place, &op)| place_of[op as usize] = place);
         let first = |members: &Vec<u32>| members.iter().map(|&op| place_of[op as usize]).min().unwrap_or(0);
-        let mut passing: Vec<Vec<u32>> = vec![Vec::new(); count + 1];
-        for (place, &op) in tables.order.iter().enumerate() {
-            let last = tables.outputs[op as usize].iter().map(|edge| place_of[edge.op as usize]).max();
-            passing[place + 1..=last.unwrap_or(place)].iter_mut().for_each(|list| list.push(op));
+        let last_reader = |&op: &u32| {
+            let readers = tables.outputs[op as usize].iter().map(|edge| place_of[edge.op as usize]);
+            readers.max().unwrap_or(place_of[op as usize])
+        };
+        // How many results pass each place.
+        let mut widths = vec![0i64; count + 2];
+        for (place, op) in tables.order.iter().enumerate() {
+            widths[place + 1] += 1;
+            widths[last_reader(op) + 1] -= 1;
+        }
+        for place in 1..=count {
+            widths[place] += widths[place - 1];
         }
         // No wider than the places beside it.
-        let is_narrow = |place: &usize| {
-            let width = |place: usize| passing[place].len();
-            let beside = [place - 1, place + 1].into_iter().filter(|&beside| 0 < beside && beside < count);
-            beside.into_iter().all(|beside| width(*place) <= width(beside))
+        let is_narrow = |&place: &usize| {
+            let mut beside =
+                [place - 1, place + 1].into_iter().filter(|&beside| 0 < beside && beside < count);
+            beside.all(|beside| widths[place] <= widths[beside])
         };
         let mut places: Vec<usize> = (1..count).filter(is_narrow).collect();
-        places.sort_by_key(|&place| passing[place].len());
+        places.sort_by_key(|&place| widths[place]);
         // As many pairs as there is time for.
         let most = (2.0 * MOST_BATCHES as f64 / batches.max(1) as f64).sqrt() as usize;
         places.truncate(most.saturating_sub(2).min(MOST_CUTS));
         places.sort_unstable();
-        let mut cut = |place: usize| Cut { place, passing: std::mem::take(&mut passing[place]) };
-        let cuts = std::iter::once(0).chain(places).chain([count]).map(&mut cut).collect();
+        let cut = |place: usize| {
+            let before = tables.order[..place].iter();
+            Cut { place, passing: before.filter(|op| last_reader(op) >= place).copied().collect() }
+        };
+        let cuts = std::iter::once(0).chain(places).chain([count]).map(cut).collect();
         Crossing { places: tables.members.iter().map(first).collect(), cuts }
     }
 
@@ -88,7 +99,7 @@ impl Crossing {
         best
     }
 
-    /// Puts the part of another schedule between two cuts into one. False if it is the same or passes the limit.
+    /// Puts the part of another schedule between two cuts into one. False if it is divided alike or the limit is passed.
     #[expect(clippy::too_many_arguments, reason = "two schedules, two cuts, and where the result goes")]
     fn cross(
         &self,
