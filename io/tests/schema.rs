@@ -15,6 +15,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
+use divvy_core::makespan::relaxations::cases::{Case, Part};
 use divvy_core::makespan::relaxations::divisions::{Flow, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::makespan::relaxations::passages::Stage;
@@ -258,6 +259,27 @@ fn every_evidence() -> Vec<Certificate> {
             weights: vec![1, 2],
             flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
             windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+        },
+        Evidence::Cases {
+            weights: vec![1, 2],
+            flows: vec![Flow { from: OpId(1), to: OpId(2), times: 3, prices: vec![-1, 4] }],
+            windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+            parts: vec![Part {
+                ops: vec![OpId(0), OpId(1)],
+                walk: vec![
+                    Case::Split { op: OpId(0), class: 1, least: 2 },
+                    Case::Priced { flows: Vec::new(), windows: Vec::new() },
+                    Case::Priced {
+                        flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: Vec::new() }],
+                        windows: vec![Window {
+                            from: Some(OpId(0)),
+                            to: Some(OpId(1)),
+                            device: DeviceId(1),
+                            times: 2,
+                        }],
+                    },
+                ],
+            }],
         },
         Evidence::Passages {
             stages: vec![

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
+use crate::makespan::relaxations::cases::{self, Part, Rows};
 use crate::makespan::relaxations::divisions::{self, Flow, Window};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::makespan::relaxations::last_loads::{self, LastLoads};
@@ -117,6 +118,18 @@ pub enum Evidence {
         /// The work of devices between two ops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<Window>,
+    },
+    /// As `Divisions`, with parts of the network where cases are told apart: `batch`.
+    Cases {
+        /// One weight per device.
+        weights: Vec<u64>,
+        /// The edges that inputs pass in all cases.
+        flows: Vec<Flow>,
+        /// The work of devices between two ops in all cases.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        windows: Vec<Window>,
+        /// The parts and their cases.
+        parts: Vec<Part>,
     },
     /// A chain of ops with branches between them: when inputs can pass them, however devices share them (`batch`).
     Passages {
@@ -284,6 +297,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
         Evidence::Divisions { weights, flows, windows } => {
             divisions::proven(problem, weights, flows, windows)
+        }
+        Evidence::Cases { weights, flows, windows, parts } => {
+            cases::proven(problem, &Rows { weights, flows, windows }, parts)
         }
         Evidence::Passages { stages, limit_ps, width, shares } => {
             let (stages, shares) = (stages.clone(), shares.clone());

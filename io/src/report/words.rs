@@ -134,6 +134,10 @@ pub(super) fn argument(evidence: &Evidence) -> String {
             "However the inputs of each op are divided, devices are busy and inputs on their way for so long."
                 .to_owned()
         }
+        Evidence::Cases { .. } => {
+            "In every case of how the inputs of ops are divided, devices are busy and inputs on their way for so long."
+                .to_owned()
+        }
         Evidence::Passages { .. } => {
             "However devices share the inputs, each batch waits for the slowest part of what it puts together.".to_owned()
         }

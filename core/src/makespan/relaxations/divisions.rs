@@ -34,7 +34,7 @@ use crate::units::Time;
 const MOST_TIMES: u64 = 1 << 32;
 
 /// Steps of all knapsacks together.
-const MOST_STEPS: u128 = 1 << 34;
+pub(super) const MOST_STEPS: u128 = 1 << 34;
 
 /// An edge that inputs pass, so many times, and how its delay is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +92,10 @@ pub struct BatchPrices {
     /// For each op and device, how many times its batch is part of a window.
     within: Vec<u64>,
     times: Vec<u64>,
+    /// For each op, how often C ≥ the end of an input's batch of it is counted.
+    ends: Vec<u128>,
+    /// How often C is counted beside that, for each input.
+    open: u128,
     divisor: i128,
 }
 
@@ -134,12 +138,10 @@ impl BatchPrices {
                 None => open += times,
             }
         }
-        let ends: u128 = through.iter().map(|(entering, leaving)| entering.saturating_sub(*leaving)).sum();
-        let divisor = weights.iter().map(|&weight| u128::from(weight)).sum::<u128>() + ends + open;
-        let divisor = i128::try_from(divisor * u128::from(inputs)).map_err(|_| too_large())?;
-        if divisor == 0 {
-            return Err("all weights are zero".to_owned());
-        }
+        let ends: Vec<u128> =
+            through.iter().map(|(entering, leaving)| entering.saturating_sub(*leaving)).collect();
+        let open = open + weights.iter().map(|&weight| u128::from(weight)).sum::<u128>();
+        let divisor = divisor_of(open + ends.iter().sum::<u128>(), inputs)?;
         let mut prices = BatchPrices {
             inputs,
             own: vec![None; ops * slots.len()],
@@ -147,6 +149,8 @@ impl BatchPrices {
             times: vec![0; ops * slots.len()],
             slots,
             weights: weights.to_vec(),
+            ends,
+            open,
             divisor,
         };
         for op in problem.graph.ops() {
@@ -297,63 +301,123 @@ impl BatchPrices {
 
     /// What is proved: the cheapest divisions of all ops.
     pub fn proven(&self, problem: &Problem) -> Result<Time, String> {
-        let grain = self.slots.iter().fold(self.inputs, |a, slot| divisor(a, slot.size));
-        let total = (self.inputs / grain) as usize;
-        let smallest = self.slots.iter().map(|slot| slot.size).min().unwrap_or(1);
-        let most_alike = (self.inputs / smallest.max(1)) as usize;
-        let devices = problem.hardware.device_count().min(most_alike.saturating_mul(self.weights.len()));
-        let steps = [problem.graph.op_count(), devices, total, self.slots.len()];
-        if steps.iter().map(|&n| n as u128).product::<u128>() > MOST_STEPS {
+        if self.steps(problem) > MOST_STEPS {
             return Err("there are too many ways to divide the inputs".to_owned());
         }
         let mut sum = 0i128;
         for op in problem.graph.ops() {
-            let least = self.cheapest(problem, op, grain, total, most_alike)?;
-            sum = sum.checked_add(least).ok_or_else(too_large)?;
+            let least = self.cheapest(problem, op, &|_| (0, self.inputs))?;
+            sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
         }
-        let sum = sum.max(0);
-        let value = sum / self.divisor + i128::from(sum % self.divisor != 0);
-        u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
+        finish_of(sum, self.divisor)
     }
 
-    /// The cheapest division of an op's inputs.
-    fn cheapest(
+    /// About how many steps it takes to find the cheapest divisions of all ops.
+    pub(super) fn steps(&self, problem: &Problem) -> u128 {
+        let devices =
+            problem.hardware.device_count().min(self.most_alike().saturating_mul(self.weights.len()));
+        let steps = [problem.graph.op_count(), devices, self.total(), self.slots.len()];
+        steps.iter().map(|&n| n as u128).product()
+    }
+
+    /// How often C is counted for each input, beside the ends of ops.
+    pub(super) fn open(&self) -> u128 {
+        self.open
+    }
+
+    /// How often C ≥ the end of an op's batch is counted for each input.
+    pub(super) fn ends_of(&self, op: OpId) -> u128 {
+        self.ends[op.index()]
+    }
+
+    /// What all sizes and the number of inputs are multiples of.
+    fn grain(&self) -> u32 {
+        self.slots.iter().fold(self.inputs, |a, slot| divisor(a, slot.size))
+    }
+
+    fn total(&self) -> usize {
+        (self.inputs / self.grain()) as usize
+    }
+
+    /// Of devices that cost the same, no division uses more than this.
+    fn most_alike(&self) -> usize {
+        let smallest = self.slots.iter().map(|slot| slot.size).min().unwrap_or(1);
+        (self.inputs / smallest.max(1)) as usize
+    }
+
+    /// The cheapest division of an op's inputs that gives each class of devices as many as a range says; none if there is none.
+    pub(super) fn cheapest(
         &self,
         problem: &Problem,
         op: OpId,
-        grain: u32,
-        total: usize,
-        most_alike: usize,
-    ) -> Result<i128, String> {
+        range: &dyn Fn(usize) -> (u32, u32),
+    ) -> Result<Option<i128>, String> {
+        let (grain, total, most_alike) = (self.grain(), self.total(), self.most_alike());
         let mut alike: HashMap<(usize, u64, u64), usize> = HashMap::new();
-        let mut cheapest: Vec<Option<i128>> = vec![None; total + 1];
-        cheapest[0] = Some(0);
+        let classes = problem.hardware.class_count();
+        // For each class, the cheapest way to give it so many inputs.
+        let mut of_class: Vec<Vec<Option<i128>>> = vec![vec![None; total + 1]; classes];
+        of_class.iter_mut().for_each(|costs| costs[0] = Some(0));
         for device in problem.devices_for(op) {
             let class = problem.hardware.class_of(device).index();
             let within = self.within_of(op.index(), device.index());
             let seen = alike.entry((class, self.weights[device.index()], within)).or_default();
             *seen += 1;
-            // Of devices that cost the same, no division uses more than this.
             if *seen > most_alike {
                 continue;
             }
-            let mut next = cheapest.clone();
+            let mut next = of_class[class].clone();
             for (number, slot) in self.slots.iter().enumerate().filter(|(_, slot)| slot.class == class) {
                 let Some(cost) = self.batch(op.index(), device.index(), number) else { continue };
                 let units = (slot.size / grain) as usize;
                 for before in 0..=total.saturating_sub(units) {
+                    let Some(sum) = of_class[class][before] else { continue };
+                    lower(&mut next[before + units], sum.checked_add(cost).ok_or_else(too_large)?);
+                }
+            }
+            of_class[class] = next;
+        }
+        let mut cheapest: Vec<Option<i128>> = vec![None; total + 1];
+        cheapest[0] = Some(0);
+        for (class, costs) in of_class.iter().enumerate() {
+            let (least, most) = range(class);
+            let mut next = vec![None; total + 1];
+            for (units, cost) in costs.iter().enumerate() {
+                let inputs = units as u32 * grain;
+                let Some(cost) = cost.filter(|_| (least..=most).contains(&inputs)) else { continue };
+                for before in 0..=total - units {
                     let Some(sum) = cheapest[before] else { continue };
-                    let sum = sum.checked_add(cost).ok_or_else(too_large)?;
-                    let place = &mut next[before + units];
-                    *place = Some(place.map_or(sum, |known| known.min(sum)));
+                    lower(&mut next[before + units], sum.checked_add(cost).ok_or_else(too_large)?);
                 }
             }
             cheapest = next;
         }
-        cheapest[total].ok_or_else(|| {
-            format!("no sizes of its devices divide the inputs of `{}`", problem.graph.op_name(op))
-        })
+        Ok(cheapest[total])
     }
+}
+
+fn lower(known: &mut Option<i128>, new: i128) {
+    *known = Some(known.map_or(new, |known| known.min(new)));
+}
+
+/// How many units make a picosecond, if C is counted so often for each input.
+pub(super) fn divisor_of(counted: u128, inputs: u32) -> Result<i128, String> {
+    let divisor = counted.checked_mul(u128::from(inputs)).and_then(|divisor| i128::try_from(divisor).ok());
+    match divisor.ok_or_else(too_large)? {
+        0 => Err("all weights are zero".to_owned()),
+        divisor => Ok(divisor),
+    }
+}
+
+/// The finish that a sum of prices proves.
+pub(super) fn finish_of(sum: i128, divisor: i128) -> Result<Time, String> {
+    let sum = sum.max(0);
+    let value = sum / divisor + i128::from(sum % divisor != 0);
+    u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
+}
+
+pub(super) fn indivisible(problem: &Problem, op: OpId) -> String {
+    format!("no sizes of its devices divide the inputs of `{}`", problem.graph.op_name(op))
 }
 
 /// What weights, flows and windows prove.
@@ -457,7 +521,7 @@ pub(super) fn divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-fn too_large() -> String {
+pub(super) fn too_large() -> String {
     "its figures add up to more than can be counted".to_owned()
 }
 

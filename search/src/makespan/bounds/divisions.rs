@@ -34,7 +34,7 @@ const LEAST_PROMISE: f64 = 0.97;
 /// Violations below this part of the end do not count.
 const LEAST_VIOLATION: f64 = 1e-6;
 /// Dual factors are counted in this many parts.
-const PARTS: f64 = (1u64 << 30) as f64;
+pub(super) const PARTS: f64 = (1u64 << 30) as f64;
 
 pub(super) struct DivisionArea;
 
@@ -164,27 +164,27 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Betw
 }
 
 /// Two ops, or one and an end of the schedule, and a class of devices whose work between them is looked at.
-type Between = (Option<usize>, Option<usize>, usize);
+pub(super) type Between = (Option<usize>, Option<usize>, usize);
 
 /// How many batches of each slot.
-type Division = Vec<(usize, u32)>;
+pub(super) type Division = Vec<(usize, u32)>;
 
 /// The ways to divide the inputs of each op over classes.
-struct Shapes {
-    inputs: u32,
-    slots: Vec<Slot>,
+pub(super) struct Shapes {
+    pub(super) inputs: u32,
+    pub(super) slots: Vec<Slot>,
     /// Devices of each class.
-    devices: Vec<usize>,
+    pub(super) devices: Vec<usize>,
     /// For each op, its divisions: how many batches of each slot.
-    divisions: Vec<Vec<Division>>,
+    pub(super) divisions: Vec<Vec<Division>>,
     /// Producer, consumer, bytes of the largest tensor between them.
-    edges: Vec<(usize, usize, u64)>,
+    pub(super) edges: Vec<(usize, usize, u64)>,
     /// The ops, each behind those it reads from.
-    order: Vec<usize>,
+    pub(super) order: Vec<usize>,
 }
 
 impl Shapes {
-    fn new(problem: &Problem) -> Result<Shapes, String> {
+    pub(super) fn new(problem: &Problem) -> Result<Shapes, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("it is for `batch`, not for `{}`", problem.objective.name()));
         };
@@ -221,8 +221,33 @@ impl Shapes {
         Ok(Shapes { inputs, slots, devices, divisions, edges: edges(problem), order: order(problem) })
     }
 
+    /// The unit of programs, in picoseconds.
+    pub(super) fn unit(&self, problem: &Problem) -> f64 {
+        let longest = |op: usize| self.slots.iter().map(|&s| time_of(problem, op, s)).fold(0.0, f64::max);
+        ((0..self.divisions.len()).map(longest).sum::<f64>() / 1000.0).max(1.0)
+    }
+
+    /// The mean over inputs of the time of the batch of an op that they are part of, if it is of the class, with factors below 0.
+    pub(super) fn means(
+        &self,
+        problem: &Problem,
+        unit: f64,
+        op: usize,
+        class: usize,
+        columns: &[Column],
+    ) -> Vec<(Column, f64)> {
+        let each = self.divisions[op].iter().zip(columns).map(|(division, &column)| {
+            let here = division.iter().filter(|(slot, _)| self.slots[*slot].class == class);
+            let times = here.map(|&(slot, n)| {
+                f64::from(n * self.slots[slot].size) * time_of(problem, op, self.slots[slot])
+            });
+            (column, -times.sum::<f64>() / f64::from(self.inputs) / unit)
+        });
+        each.filter(|&(_, factor)| factor < 0.0).collect()
+    }
+
     /// Whether there are few enough columns for what edges carry.
-    fn can_carry(&self) -> bool {
+    pub(super) fn can_carry(&self) -> bool {
         self.edges.len() * self.slots.len().pow(2) <= MOST_CARRIED
     }
 
@@ -243,7 +268,7 @@ impl Shapes {
     }
 
     /// For each op, whether it leads to each other.
-    fn reach(&self) -> Vec<Vec<bool>> {
+    pub(super) fn reach(&self) -> Vec<Vec<bool>> {
         let ops = self.divisions.len();
         let mut reach = vec![vec![false; ops]; ops];
         for &op in self.order.iter().rev() {
@@ -255,6 +280,12 @@ impl Shapes {
         }
         reach
     }
+}
+
+/// The time of a batch in picoseconds, 0 where there is none.
+pub(super) fn time_of(problem: &Problem, op: usize, slot: Slot) -> f64 {
+    let costs = problem.costs()[slot.class].at(slot.size);
+    costs.and_then(|costs| costs[op]).map_or(0.0, |cost| cost.time.0 as f64)
 }
 
 fn all_divisions(
@@ -312,33 +343,26 @@ fn edges(problem: &Problem) -> Vec<(usize, usize, u64)> {
 }
 
 /// A program, and where its rows are.
-struct Built {
-    program: Program,
+pub(super) struct Built {
+    pub(super) program: Program,
     /// Picoseconds of the program's unit.
-    unit: f64,
-    loads: Vec<usize>,
-    /// For each edge its row, and the first row of its producer's margins.
-    edges: Vec<(usize, Option<usize>)>,
-    end: Column,
-    starts: Vec<Column>,
+    pub(super) unit: f64,
+    pub(super) loads: Vec<usize>,
+    /// For each edge that it knows of its place, its row, and the first row of its producer's margins.
+    pub(super) edges: Vec<(usize, usize, Option<usize>)>,
+    pub(super) end: Column,
+    pub(super) starts: Vec<Column>,
     /// For each op and class, the mean over inputs of the time of the batch that they are part of, if it is of the class.
-    means: Vec<Vec<(Column, f64)>>,
+    pub(super) means: Vec<Vec<(Column, f64)>>,
     /// The windows so far. Their rows are the last ones.
-    windows: Vec<Between>,
-    first_window: usize,
+    pub(super) windows: Vec<Between>,
+    pub(super) first_window: usize,
 }
 
 impl Built {
     fn new(problem: &Problem, shapes: &Shapes, detail: Detail) -> Built {
-        let inputs = f64::from(shapes.inputs);
-        let time = |op: usize, slot: Slot| {
-            let costs = problem.costs()[slot.class].at(slot.size);
-            costs.and_then(|costs| costs[op]).map_or(0.0, |cost| cost.time.0 as f64)
-        };
         let ops = shapes.divisions.len();
-        let longest: f64 =
-            (0..ops).map(|op| shapes.slots.iter().map(|&s| time(op, s)).fold(0.0, f64::max)).sum();
-        let unit = (longest / 1000.0).max(1.0);
+        let unit = shapes.unit(problem);
         let mut program = Program::new();
         let end = program.column(0.0, f64::INFINITY, 1.0);
         let mut divided: Vec<Vec<Column>> = Vec::with_capacity(ops);
@@ -354,7 +378,8 @@ impl Built {
             for (op, columns) in divided.iter().enumerate() {
                 for (division, &column) in shapes.divisions[op].iter().zip(columns) {
                     let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
-                    let load: f64 = here.map(|&(slot, n)| f64::from(n) * time(op, shapes.slots[slot])).sum();
+                    let load: f64 =
+                        here.map(|&(slot, n)| f64::from(n) * time_of(problem, op, shapes.slots[slot])).sum();
                     if load > 0.0 {
                         terms.push((column, -load / unit));
                     }
@@ -377,20 +402,12 @@ impl Built {
         if detail >= Detail::Paths {
             let starts: Vec<Column> =
                 (0..ops).map(|_| built.program.column(0.0, f64::INFINITY, 0.0)).collect();
-            let mean_of = |op: usize, class: usize| -> Vec<(Column, f64)> {
-                let each = shapes.divisions[op].iter().zip(&divided[op]);
-                each.map(|(division, &column)| {
-                    let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
-                    let times = here.map(|&(slot, n)| {
-                        f64::from(n * shapes.slots[slot].size) * time(op, shapes.slots[slot])
-                    });
-                    (column, -times.sum::<f64>() / inputs / unit)
-                })
-                .filter(|&(_, factor)| factor < 0.0)
-                .collect()
-            };
             let classes = shapes.devices.len();
-            built.means = (0..ops * classes).map(|place| mean_of(place / classes, place % classes)).collect();
+            let mean = |place: usize| {
+                let (op, class) = (place / classes, place % classes);
+                shapes.means(problem, unit, op, class, &divided[op])
+            };
+            built.means = (0..ops * classes).map(mean).collect();
             built.starts.clone_from(&starts);
             let means = built.means.clone();
             let mean = |op: usize| united(&means[op * classes..][..classes]);
@@ -400,12 +417,12 @@ impl Built {
                 built.program.at_least(0.0, &terms);
             }
             let ways = Ways::new(problem);
-            for &(from, to, bytes) in &shapes.edges {
+            for (edge, &(from, to, bytes)) in shapes.edges.iter().enumerate() {
                 let mut terms = mean(from);
                 terms.extend([(starts[to], 1.0), (starts[from], -1.0)]);
                 let margins = (detail == Detail::Delays)
                     .then(|| built.carry(shapes, &ways, [from, to], bytes, &divided, &mut terms));
-                built.edges.push((built.program.row_count(), margins));
+                built.edges.push((edge, built.program.row_count(), margins));
                 built.program.at_least(0.0, &terms);
             }
         }
@@ -459,7 +476,7 @@ impl Built {
     }
 
     /// The row of a window.
-    fn terms(&self, shapes: &Shapes, reach: &[Vec<bool>], window: Between) -> Vec<(Column, f64)> {
+    pub(super) fn terms(&self, shapes: &Shapes, reach: &[Vec<bool>], window: Between) -> Vec<(Column, f64)> {
         let (from, to, class) = window;
         let classes = shapes.devices.len();
         let devices = shapes.devices[class].max(1) as f64;
@@ -480,7 +497,7 @@ impl Built {
 
     /// Columns for the share of inputs that go from a slot of the producer to one of the consumer; returns the first of the
     /// producer's margin rows.
-    fn carry(
+    pub(super) fn carry(
         &mut self,
         shapes: &Shapes,
         ways: &Ways<'_>,
@@ -522,13 +539,24 @@ impl Built {
         first
     }
 
-    /// The duals as weights and flows in whole numbers.
+    /// The duals as weights, flows and windows in whole numbers.
     fn evidence(&self, problem: &Problem, shapes: &Shapes, duals: &[f64]) -> Evidence {
-        let parts = |dual: f64| (dual.max(0.0) * PARTS).round() as u64;
         let weight = |device| parts(duals[self.loads[problem.hardware.class_of(device).index()]]);
         let weights = problem.hardware.devices().map(weight).collect();
+        let (flows, windows) = self.links(problem, shapes, duals);
+        Evidence::Divisions { weights, flows, windows }
+    }
+
+    /// The duals of edges and windows as flows and windows in whole numbers.
+    pub(super) fn links(
+        &self,
+        problem: &Problem,
+        shapes: &Shapes,
+        duals: &[f64],
+    ) -> (Vec<Flow>, Vec<Window>) {
         let mut flows = Vec::new();
-        for (&(from, to, _), &(row, margins)) in shapes.edges.iter().zip(&self.edges) {
+        for &(edge, row, margins) in &self.edges {
+            let (from, to, _) = shapes.edges[edge];
             let times = parts(duals[row]);
             if times == 0 {
                 continue;
@@ -553,12 +581,17 @@ impl Built {
                 windows.push(Window { from: from.map(OpId::new), to: to.map(OpId::new), device, times });
             }
         }
-        Evidence::Divisions { weights, flows, windows }
+        (flows, windows)
     }
 }
 
+/// A dual factor in whole numbers.
+fn parts(dual: f64) -> u64 {
+    (dual.max(0.0) * PARTS).round() as u64
+}
+
 /// Terms of one op by class, with one factor for each column.
-fn united(means: &[Vec<(Column, f64)>]) -> Vec<(Column, f64)> {
+pub(super) fn united(means: &[Vec<(Column, f64)>]) -> Vec<(Column, f64)> {
     let mut terms: Vec<(Column, f64)> = means.iter().flatten().copied().collect();
     terms.sort_by_key(|(column, _)| column.index());
     terms.dedup_by(|next, kept| {

@@ -1,6 +1,7 @@
 //! Bounds for objectives whose value is a finish.
 
 mod bus_capacity;
+mod cases;
 mod critical_path;
 mod divisions;
 mod frontier;
@@ -43,6 +44,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &passages::Passages,
     // It takes in rows as long as there is time: `batch`.
     &divisions::DivisionLp,
+    // A branch and bound for each part of the network, for as long as there is time: `batch`.
+    &cases::DivisionCases,
     // From here on, by name: searches that take the time they are given.
     &segments::Segments,
     &last_loads::SearchedLoads,

@@ -1,0 +1,526 @@
+//! `division-cases`: `division-lp`, with the divisions of ops told apart in parts of the network.
+//!
+//! A linear program may divide an op in two ways at once, half of each. Here the network is cut where few results pass. What
+//! the dual of `division-lp` says of the work of devices and of results that pass between parts is kept; then each part is a small program of its own
+//! whose values add up, and in each cases are told apart by branch and bound: whether a class of devices takes at least so
+//! many inputs of an op, or fewer. Of a few such questions the one is taken that raises the program's values most. A tree that is
+//! not finished proves something as well: the least of its open ends. `core/src/makespan/relaxations/cases.rs` says why it holds.
+
+use std::time::Duration;
+
+use divvy_core::certificate::Evidence;
+use divvy_core::ids::OpId;
+use divvy_core::makespan::relaxations::cases::{Case, Part};
+use divvy_core::makespan::relaxations::divisions::{Flow, Ways, Window};
+use divvy_core::problem::Problem;
+use divvy_solver::{Column, Options, Program, Solver, Status};
+
+use super::divisions::{Between, Built, PARTS, Shapes, time_of, united};
+use crate::registry::{Bound, Runs};
+use crate::run::Run;
+
+/// Ops of a part, at least and at most, where the network can be cut so.
+const PART_OPS: [usize; 2] = [8, 20];
+/// How many questions are tried before one is asked.
+const QUESTIONS: usize = 4;
+/// Shares below this are none.
+const LEAST_SHARE: f64 = 1e-4;
+/// The share of the time left that it takes; the rest is for planners.
+const TIME_SHARE: f64 = 0.6;
+/// How often what is proved so far is worked out in integers, in parts of its time.
+const LOOKS: u32 = 4;
+
+pub(super) struct DivisionCases;
+
+impl Bound for DivisionCases {
+    fn name(&self) -> &'static str {
+        "division-cases"
+    }
+
+    fn about(&self) -> &'static str {
+        "division-lp, with the divisions of ops told apart by branch and bound in parts of the network"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        Shapes::new(problem).map(|_| ())
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::Last
+    }
+
+    fn bound(&self, run: &mut Run<'_>) {
+        let problem = run.problem;
+        let Ok(shapes) = Shapes::new(problem) else { return run.exhaust() };
+        let Some(always) = Always::new(run) else { return };
+        let used = run.budget.start.elapsed();
+        let time = run.budget.time.saturating_sub(used).mul_f64(TIME_SHARE);
+        let until = used + time;
+        let mut trees = Vec::new();
+        let reach = shapes.reach();
+        for ops in parts(&shapes) {
+            let Some(tree) = Tree::new(run, &shapes, &reach, &always, ops) else { return };
+            trees.push(tree);
+        }
+        let (mut looks, mut proved) = (1, 0);
+        loop {
+            let next = trees.iter_mut().filter(|tree| tree.next().is_some()).min_by_key(|tree| tree.nodes.len());
+            let Some(tree) = next else { break };
+            let left = until.saturating_sub(run.budget.start.elapsed());
+            let spent = run.budget.nodes.is_some_and(|nodes| proved as u64 >= nodes);
+            if spent || left.is_zero() || run.budget.is_spent() {
+                break;
+            }
+            if tree.branch(problem, &shapes, left).is_none() {
+                break;
+            }
+            proved += 1;
+            if left < time * (LOOKS - looks) / LOOKS {
+                looks += 1;
+                run.prove(self.name(), always.evidence(&trees));
+                if run.is_solved() {
+                    return;
+                }
+            }
+        }
+        run.count(proved as u64);
+        run.prove(self.name(), always.evidence(&trees));
+        if trees.iter().all(|tree| tree.next().is_none()) {
+            run.exhaust();
+        }
+    }
+}
+
+/// What holds in all cases: the best dual of `division-lp`.
+struct Always {
+    weights: Vec<u64>,
+    flows: Vec<Flow>,
+    windows: Vec<Window>,
+}
+
+impl Always {
+    fn new(run: &Run<'_>) -> Option<Always> {
+        let known = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
+            Evidence::Divisions { weights, flows, windows } => {
+                Some((known.value_ps, Always { weights: weights.clone(), flows: flows.clone(), windows: windows.clone() }))
+            }
+            _ => None,
+        });
+        known.max_by_key(|known| known.0).map(|known| known.1)
+    }
+
+    /// What trees prove.
+    fn evidence(&self, trees: &[Tree]) -> Evidence {
+        let apart = |from: usize, to: usize| !trees.iter().any(|tree| tree.has(from) && tree.has(to));
+        let flows = self.flows.iter().filter(|flow| apart(flow.from.index(), flow.to.index()));
+        let windows = self.windows.iter().filter(|window| match (window.from, window.to) {
+            (Some(from), Some(to)) => apart(from.index(), to.index()),
+            _ => true,
+        });
+        Evidence::Cases {
+            weights: self.weights.clone(),
+            flows: flows.cloned().collect(),
+            windows: windows.cloned().collect(),
+            parts: trees.iter().map(Tree::part).collect(),
+        }
+    }
+}
+
+/// Cuts the network into parts: ops that follow each other, few results between them and the others.
+fn parts(shapes: &Shapes) -> Vec<Vec<usize>> {
+    let count = shapes.order.len();
+    let mut place = vec![0; count];
+    shapes.order.iter().enumerate().for_each(|(at, &op)| place[op] = at);
+    // How many ops before a place have results that are read behind it.
+    let mut passing = vec![0usize; count + 1];
+    for op in 0..count {
+        let last = shapes.edges.iter().filter(|edge| edge.0 == op).map(|edge| place[edge.1]).max();
+        (place[op] + 1..=last.unwrap_or(place[op])).for_each(|at| passing[at] += 1);
+    }
+    let [least, most] = PART_OPS;
+    // The fewest results in all up to a place, and where the last part begins.
+    let mut best: Vec<Option<(usize, usize)>> = vec![None; count + 1];
+    best[0] = Some((0, 0));
+    for end in 1..=count {
+        let shortest = if end == count { 1 } else { least };
+        for begin in end.saturating_sub(most)..=end.saturating_sub(shortest) {
+            let Some((sum, _)) = best[begin] else { continue };
+            let sum = sum + passing[end];
+            if best[end].is_none_or(|known| sum < known.0) {
+                best[end] = Some((sum, begin));
+            }
+        }
+    }
+    let mut parts = Vec::new();
+    let mut end = count;
+    while let Some((_, begin)) = best[end].filter(|_| end > 0) {
+        parts.push(shapes.order[begin..end].to_vec());
+        end = begin;
+    }
+    parts.reverse();
+    parts
+}
+
+/// How many inputs a class takes of an op, at least and at most.
+#[derive(Clone, Copy)]
+struct Range {
+    op: usize,
+    class: usize,
+    least: u32,
+    most: u32,
+}
+
+/// Whether a class takes at least so many inputs of an op.
+#[derive(Clone, Copy)]
+struct Question {
+    op: usize,
+    class: usize,
+    least: u32,
+}
+
+struct Node {
+    ranges: Vec<Range>,
+    /// In the program's unit.
+    value: f64,
+    rows: (Vec<Flow>, Vec<Window>),
+    /// Questions that may raise it.
+    questions: Vec<Question>,
+    /// The question that was asked, and the nodes where it holds and does not.
+    split: Option<(Question, [usize; 2])>,
+}
+
+/// A part, its program, and its cases.
+struct Tree {
+    ops: Vec<usize>,
+    built: Built,
+    solver: Solver,
+    /// For each op of the part, its columns, and how many inputs each class takes in each.
+    divided: Vec<Vec<Column>>,
+    taken: Vec<Vec<Vec<u32>>>,
+    /// Which columns may be used now.
+    allowed: Vec<Vec<bool>>,
+    nodes: Vec<Node>,
+}
+
+impl Tree {
+    fn new(
+        run: &Run<'_>,
+        shapes: &Shapes,
+        reach: &[Vec<bool>],
+        always: &Always,
+        ops: Vec<usize>,
+    ) -> Option<Tree> {
+        let problem = run.problem;
+        let outer = Outer::new(problem, shapes, reach, always, &ops);
+        let (mut built, divided) = outer.program(problem, shapes, &ops);
+        let options = Options {
+            time: run.budget.time.saturating_sub(run.budget.start.elapsed()),
+            threads: run.budget.threads,
+            seed: run.budget.seed,
+            absolute_gap: 0.0,
+            nodes: None,
+        };
+        let mut solver = Solver::new(&std::mem::take(&mut built.program), &options).ok()?;
+        let mut windows: Vec<Between> = Vec::new();
+        for (&from, &to) in ops.iter().flat_map(|from| ops.iter().map(move |to| (from, to))) {
+            if ops.iter().any(|&op| reach[from][op] && reach[op][to]) {
+                windows.extend((0..shapes.devices.len()).map(|class| (Some(from), Some(to), class)));
+            }
+        }
+        let rows: Vec<_> = windows.iter().map(|&window| built.terms(shapes, reach, window)).collect();
+        solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).ok()?;
+        built.windows = windows;
+        let classes = shapes.devices.len();
+        let taken_in = |division: &Vec<(usize, u32)>| {
+            let mut taken = vec![0; classes];
+            division.iter().for_each(|&(slot, n)| taken[shapes.slots[slot].class] += n * shapes.slots[slot].size);
+            taken
+        };
+        let taken = ops.iter().map(|&op| shapes.divisions[op].iter().map(taken_in).collect()).collect();
+        let allowed = divided.iter().map(|columns| vec![true; columns.len()]).collect();
+        let mut tree = Tree { ops, built, solver, divided, taken, allowed, nodes: Vec::new() };
+        let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
+        let root = tree.solve(problem, shapes, Vec::new(), left)?;
+        tree.nodes.push(root);
+        Some(tree)
+    }
+
+    fn has(&self, op: usize) -> bool {
+        self.ops.contains(&op)
+    }
+
+    /// The open end of the least value, if there is a question left for it.
+    fn next(&self) -> Option<usize> {
+        let open = (0..self.nodes.len()).filter(|&node| self.nodes[node].split.is_none());
+        let least = open.min_by(|&a, &b| self.nodes[a].value.total_cmp(&self.nodes[b].value))?;
+        (!self.nodes[least].questions.is_empty()).then_some(least)
+    }
+
+    /// Asks a question at the least open end; none if there was no time.
+    fn branch(&mut self, problem: &Problem, shapes: &Shapes, time: Duration) -> Option<()> {
+        let at = self.next()?;
+        let began = std::time::Instant::now();
+        let before = self.nodes[at].value;
+        let mut best: Option<(f64, Question, [Node; 2])> = None;
+        for question in self.nodes[at].questions.clone() {
+            let mut children = Vec::new();
+            for holds in [true, false] {
+                let left = time.saturating_sub(began.elapsed());
+                let ranges = self.narrowed(&self.nodes[at].ranges, question, holds, shapes.inputs);
+                children.push(self.solve(problem, shapes, ranges, left)?);
+            }
+            let gain = |child: &Node| (child.value - before).max(1e-9 * before.abs()).min(before.abs());
+            let score = gain(&children[0]) * gain(&children[1]);
+            if best.as_ref().is_none_or(|known| score > known.0) {
+                let children = <[Node; 2]>::try_from(children).ok()?;
+                best = Some((score, question, children));
+            }
+        }
+        let (_, question, mut children) = best?;
+        // What is proved at a node holds below it too.
+        for child in &mut children {
+            if child.value < before {
+                child.value = before;
+                child.rows = self.nodes[at].rows.clone();
+            }
+        }
+        let first = self.nodes.len();
+        self.nodes.extend(children);
+        let node = &mut self.nodes[at];
+        node.split = Some((question, [first, first + 1]));
+        (node.rows, node.questions) = Default::default();
+        Some(())
+    }
+
+    fn narrowed(&self, ranges: &[Range], question: Question, holds: bool, inputs: u32) -> Vec<Range> {
+        let Question { op, class, least } = question;
+        let mut ranges = ranges.to_vec();
+        let known = ranges.iter().position(|range| (range.op, range.class) == (op, class));
+        let place = known.unwrap_or_else(|| {
+            ranges.push(Range { op, class, least: 0, most: inputs });
+            ranges.len() - 1
+        });
+        if holds {
+            ranges[place].least = least;
+        } else {
+            ranges[place].most = least - 1;
+        }
+        ranges
+    }
+
+    /// Solves the program within ranges; none if there was no time.
+    fn solve(&mut self, problem: &Problem, shapes: &Shapes, ranges: Vec<Range>, left: Duration) -> Option<Node> {
+        let mut occurs = true;
+        for (place, &op) in self.ops.iter().enumerate() {
+            let mut any = false;
+            for (column, taken) in self.taken[place].iter().enumerate() {
+                let mut own = ranges.iter().filter(|range| range.op == op);
+                let fits = own.all(|range| (range.least..=range.most).contains(&taken[range.class]));
+                any |= fits;
+                if std::mem::replace(&mut self.allowed[place][column], fits) != fits {
+                    let most = if fits { f64::INFINITY } else { 0.0 };
+                    self.solver.set_range(self.divided[place][column], 0.0, most).ok()?;
+                }
+            }
+            occurs &= any;
+        }
+        let mut node =
+            Node { ranges, value: f64::INFINITY, rows: Default::default(), questions: Vec::new(), split: None };
+        if !occurs {
+            return Some(node);
+        }
+        self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
+        let solution = self.solver.solve().ok()?;
+        if solution.status != Status::Optimal {
+            return None;
+        }
+        let (value, values) = solution.best.as_ref()?;
+        node.value = *value;
+        node.rows = self.built.links(problem, shapes, &solution.row_duals);
+        node.questions = self.questions(shapes, values);
+        Some(node)
+    }
+
+    /// The questions that part the divisions of a solution most evenly, those of the longest ops first.
+    fn questions(&self, shapes: &Shapes, values: &[f64]) -> Vec<Question> {
+        let mut all: Vec<(f64, Question)> = Vec::new();
+        let classes = shapes.devices.len();
+        for (place, &op) in self.ops.iter().enumerate() {
+            let shares = self.divided[place].iter().map(|column| values[column.index()]);
+            let means = self.built.means[op * classes..][..classes].iter().flatten();
+            let time: f64 = means.map(|(column, factor)| -factor * values[column.index()]).sum();
+            let used: Vec<(f64, &Vec<u32>)> =
+                shares.zip(&self.taken[place]).filter(|(share, _)| *share > LEAST_SHARE).collect();
+            let mut best: Option<(f64, Question)> = None;
+            for class in 0..classes {
+                for &(_, taken) in &used {
+                    let least = taken[class];
+                    let above: f64 = used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
+                    let even = above.min(1.0 - above);
+                    if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
+                        best = Some((even, Question { op, class, least }));
+                    }
+                }
+            }
+            all.extend(best.map(|(even, question)| (even * time, question)));
+        }
+        all.sort_by(|a, b| b.0.total_cmp(&a.0));
+        all.into_iter().take(QUESTIONS).map(|(_, question)| question).collect()
+    }
+
+    /// The cases in the order of a walk.
+    fn part(&self) -> Part {
+        let mut walk = Vec::new();
+        let mut open = vec![0];
+        while let Some(node) = open.pop().map(|node| &self.nodes[node]) {
+            match node.split {
+                Some((Question { op, class, least }, [holds, fails])) => {
+                    walk.push(Case::Split { op: OpId::new(op), class, least });
+                    open.extend([fails, holds]);
+                }
+                None => walk.push(Case::Priced { flows: node.rows.0.clone(), windows: node.rows.1.clone() }),
+            }
+        }
+        Part { ops: self.ops.iter().map(|&op| OpId::new(op)).collect(), walk }
+    }
+}
+
+/// What the rows of all cases ask of a part, in parts of the finish.
+struct Outer {
+    /// For each class, the weight of its work.
+    weights: Vec<f64>,
+    /// For each op of the part, how often its starts and its times count.
+    starts: Vec<f64>,
+    passing: Vec<f64>,
+    /// For each op of the part and class, how often its work counts in windows.
+    within: Vec<Vec<f64>>,
+    /// For each op of the part and slot, what an input pays for edges to and from other parts, in picoseconds.
+    paid: Vec<Vec<f64>>,
+}
+
+impl Outer {
+    fn new(problem: &Problem, shapes: &Shapes, reach: &[Vec<bool>], always: &Always, ops: &[usize]) -> Outer {
+        let count = shapes.divisions.len();
+        let has = |op: usize| ops.contains(&op);
+        // All that enters and leaves an op, and what does so from and to other parts.
+        let mut all = vec![[0.0; 2]; count];
+        let mut outside = vec![[0.0; 2]; count];
+        let mut within = vec![vec![0.0; shapes.devices.len()]; count];
+        let mut paid = vec![vec![0.0; shapes.slots.len()]; count];
+        let ways = Ways::new(problem);
+        let mut pass = |from: Option<usize>, to: Option<usize>, times: f64| {
+            let inside = from.is_some_and(has) && to.is_some_and(has);
+            for (end, way) in [(from, 1), (to, 0)] {
+                if let Some(op) = end {
+                    all[op][way] += times;
+                    outside[op][way] += if inside { 0.0 } else { times };
+                }
+            }
+            inside
+        };
+        for flow in &always.flows {
+            let (from, to, times) = (flow.from.index(), flow.to.index(), flow.times as f64 / PARTS);
+            if pass(Some(from), Some(to), times) || !(has(from) || has(to)) {
+                continue;
+            }
+            let Some(&(_, _, bytes)) = shapes.edges.iter().find(|edge| (edge.0, edge.1) == (from, to)) else {
+                continue;
+            };
+            let price = |slot: usize| flow.prices.get(slot).map_or(0.0, |&price| price as f64);
+            for (there, slot) in shapes.slots.iter().enumerate() {
+                let delay = |here: usize| {
+                    let other = shapes.slots[here];
+                    let moved = (other.size + slot.size).saturating_sub(shapes.inputs).max(1);
+                    let delay = ways.delay(other.class, slot.class, bytes * u64::from(moved))?;
+                    Some(price(here) - delay as f64)
+                };
+                let most = (0..shapes.slots.len()).filter_map(delay).fold(f64::NEG_INFINITY, f64::max);
+                paid[from][there] += times * price(there).max(-1e15);
+                paid[to][there] -= times * most.max(-1e15);
+            }
+        }
+        for window in &always.windows {
+            let (from, to) = (window.from.map(OpId::index), window.to.map(OpId::index));
+            let times = window.times as f64 / PARTS;
+            if !pass(from, to, times) {
+                let class = problem.hardware.class_of(window.device).index();
+                for &op in ops {
+                    if from.is_none_or(|from| reach[from][op]) && to.is_none_or(|to| reach[op][to]) {
+                        within[op][class] += times / shapes.devices[class] as f64;
+                    }
+                }
+            }
+        }
+        let mut weights = vec![0.0; shapes.devices.len()];
+        for (device, &weight) in problem.hardware.devices().zip(&always.weights) {
+            weights[problem.hardware.class_of(device).index()] = weight as f64 / PARTS;
+        }
+        let passing = ops.iter().map(|&op| outside[op][1] + (all[op][0] - all[op][1]).max(0.0));
+        let passing: Vec<f64> = passing.collect();
+        let starts = ops.iter().zip(&passing).map(|(&op, passing)| passing - outside[op][0]).collect();
+        Outer {
+            weights,
+            starts,
+            passing,
+            within: ops.iter().map(|&op| within[op].clone()).collect(),
+            paid: ops.iter().map(|&op| paid[op].clone()).collect(),
+        }
+    }
+
+    /// The part's program: what it costs, given edges within it. Windows are not there yet.
+    fn program(&self, problem: &Problem, shapes: &Shapes, ops: &[usize]) -> (Built, Vec<Vec<Column>>) {
+        let (unit, inputs) = (shapes.unit(problem), f64::from(shapes.inputs));
+        let classes = shapes.devices.len();
+        let mut program = Program::new();
+        let none = program.column(0.0, 0.0, 0.0);
+        let count = shapes.divisions.len();
+        let (mut divided, mut starts) = (vec![Vec::new(); count], vec![none; count]);
+        for (place, &op) in ops.iter().enumerate() {
+            for division in &shapes.divisions[op] {
+                let cost = |&(number, n): &(usize, u32)| {
+                    let slot = shapes.slots[number];
+                    let time = time_of(problem, op, slot);
+                    let each = (self.passing[place] + self.within[place][slot.class]) * time + self.paid[place][number];
+                    f64::from(n) * (self.weights[slot.class] * time + f64::from(slot.size) / inputs * each)
+                };
+                let cost: f64 = division.iter().map(cost).sum();
+                divided[op].push(program.column(0.0, f64::INFINITY, cost / unit));
+            }
+            let terms: Vec<(Column, f64)> = divided[op].iter().map(|&column| (column, 1.0)).collect();
+            program.row(1.0, &terms, 1.0);
+            starts[op] = program.column(0.0, f64::INFINITY, self.starts[place]);
+        }
+        let means = |place: usize| {
+            let (op, class) = (place / classes, place % classes);
+            if divided[op].is_empty() { Vec::new() } else { shapes.means(problem, unit, op, class, &divided[op]) }
+        };
+        let means: Vec<_> = (0..count * classes).map(means).collect();
+        let mut built = Built {
+            program,
+            unit,
+            loads: Vec::new(),
+            edges: Vec::new(),
+            end: none,
+            starts,
+            means,
+            windows: Vec::new(),
+            first_window: 0,
+        };
+        let ways = Ways::new(problem);
+        for (edge, &(from, to, bytes)) in shapes.edges.iter().enumerate() {
+            if divided[from].is_empty() || divided[to].is_empty() {
+                continue;
+            }
+            let mut terms = united(&built.means[from * classes..][..classes]);
+            terms.extend([(built.starts[to], 1.0), (built.starts[from], -1.0)]);
+            let margins = shapes
+                .can_carry()
+                .then(|| built.carry(shapes, &ways, [from, to], bytes, &divided, &mut terms));
+            built.edges.push((edge, built.program.row_count(), margins));
+            built.program.at_least(0.0, &terms);
+        }
+        built.first_window = built.program.row_count();
+        let divided = ops.iter().map(|&op| std::mem::take(&mut divided[op])).collect();
+        (built, divided)
+    }
+}
