@@ -16,7 +16,7 @@ use divvy_core::hardware::Hardware;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
 use divvy_core::makespan::relaxations::cases::{Case, Part};
-use divvy_core::makespan::relaxations::divisions::{Flow, Window};
+use divvy_core::makespan::relaxations::divisions::{Flow, Turn, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::makespan::relaxations::passages::Stage;
 use divvy_core::outcome::HistoryPoint;
@@ -268,7 +268,13 @@ fn every_evidence() -> Vec<Certificate> {
                 ops: vec![OpId(0), OpId(1)],
                 walk: vec![
                     Case::Split { op: OpId(0), class: 1, least: 2 },
-                    Case::Priced { flows: Vec::new(), windows: Vec::new() },
+                    Case::Order { first: OpId(0), second: OpId(1) },
+                    Case::Priced { flows: Vec::new(), windows: Vec::new(), turns: Vec::new() },
+                    Case::Priced {
+                        flows: Vec::new(),
+                        windows: Vec::new(),
+                        turns: vec![Turn { from: OpId(1), to: OpId(0), times: 2 }],
+                    },
                     Case::Priced {
                         flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: Vec::new() }],
                         windows: vec![Window {
@@ -277,6 +283,7 @@ fn every_evidence() -> Vec<Certificate> {
                             device: DeviceId(1),
                             times: 2,
                         }],
+                        turns: Vec::new(),
                     },
                 ],
             }],

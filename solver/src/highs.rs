@@ -171,6 +171,14 @@ impl Solver {
         done("Highs_changeColBounds", status)
     }
 
+    /// Changes the range of a row.
+    pub fn set_row_range(&mut self, row: usize, lower: f64, upper: f64) -> Result<(), SolverError> {
+        assert!(row < self.rows, "a range is for a known row");
+        // SAFETY: the row exists.
+        let status = unsafe { c::Highs_changeRowBounds(self.highs, row as c::HighsInt, lower, upper) };
+        done("Highs_changeRowBounds", status)
+    }
+
     /// The time that the next solve may take.
     pub fn set_time(&mut self, time: std::time::Duration) -> Result<(), SolverError> {
         self.set_real(c"time_limit", time.as_secs_f64())
@@ -376,6 +384,9 @@ mod tests {
         assert_eq!(solution.row_duals.len(), 3);
         solver.set_range(y, 0.0, 1.0).unwrap();
         assert!(near(solver.solve().unwrap().bound, -4.0));
+        solver.set_row_range(2, f64::NEG_INFINITY, FREE).unwrap();
+        assert!(near(solver.solve().unwrap().bound, -5.0));
+        solver.set_row_range(2, f64::NEG_INFINITY, 2.0).unwrap();
         let too_much = [(x, 1.0), (y, 1.0)];
         solver.add_rows([(10.0, &too_much[..], FREE)]).unwrap();
         let solution = solver.solve().unwrap();

@@ -4,6 +4,11 @@
 //! parts. Within a part, cases are told apart by how many inputs the devices of a class take of an op: at least so many, or
 //! fewer. They form a binary tree, whose every end has flows and windows of its own between ops of the part.
 //!
+//! Where a class of one device takes all inputs of an op, they are a single batch: the op is *whole*. Two things are known of
+//! such ops. Between two of them, i before j, every batch of the ops in between starts after i has ended for all inputs, and
+//! has ended when j starts for all: all their times on a device count for every input, not for those that are part of them
+//! alone. And two of one device take turns: cases are told apart by which is the first, and start_j(l) ≥ start_i(l) + time of i.
+//!
 //! In any plan, exactly one case of each part holds. The rows that are always there and those of the cases that hold add up,
 //! as in `divisions`, to C · L · (Σ λ + Σ G) ≥ the cost of every batch, where an op's divisions are those of its case. What an
 //! op of a part costs, and how often it counts C (its G), depends on the part's own case only: flows and windows of a case
@@ -13,9 +18,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::divisions::{
-    BatchPrices, Flow, MOST_STEPS, Window, divisor_of, finish_of, indivisible, reached, too_large,
+    BatchPrices, Flow, MOST_STEPS, Turn, Window, divisor_of, finish_of, indivisible, reached, too_large,
 };
-use crate::ids::OpId;
+use crate::ids::{DeviceId, OpId};
 use crate::problem::{Objective, Problem};
 use crate::units::Time;
 
@@ -42,6 +47,13 @@ pub enum Case {
         /// How many inputs.
         least: u32,
     },
+    /// Which of two ops that are single batches of one device is the first.
+    Order {
+        /// The first, where it holds; else the second.
+        first: OpId,
+        /// The other.
+        second: OpId,
+    },
     /// What holds beside the rows of all cases.
     Priced {
         /// Edges within the part.
@@ -50,6 +62,9 @@ pub enum Case {
         /// Windows within the part.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<Window>,
+        /// Ops that take turns.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        turns: Vec<Turn>,
     },
 }
 
@@ -63,10 +78,45 @@ pub struct Rows<'a> {
     pub windows: &'a [Window],
 }
 
-/// For each op and class of devices, how many inputs it may take at least and at most.
-struct Ranges {
+/// What is known in a case.
+struct Known {
+    inputs: u32,
     classes: usize,
-    of: Vec<(u32, u32)>,
+    /// For each op and class of devices, how many inputs it may take at least and at most.
+    ranges: Vec<(u32, u32)>,
+    /// For each op and class, the device that it may use of it, if that is but one.
+    only: Vec<Option<DeviceId>>,
+    /// Ops that take turns, the first one first.
+    turns: Vec<(OpId, OpId)>,
+}
+
+impl Known {
+    fn new(problem: &Problem, inputs: u32) -> Known {
+        let (ops, classes) = (problem.graph.op_count(), problem.hardware.class_count());
+        let mut only: Vec<Option<DeviceId>> = vec![None; ops * classes];
+        let mut has_several = vec![false; ops * classes];
+        for op in problem.graph.ops() {
+            for device in problem.devices_for(op) {
+                let place = op.index() * classes + problem.hardware.class_of(device).index();
+                has_several[place] |= only[place].replace(device).is_some();
+            }
+        }
+        for (only, _) in only.iter_mut().zip(has_several).filter(|(_, has_several)| *has_several) {
+            *only = None;
+        }
+        Known { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, turns: Vec::new() }
+    }
+
+    /// The device that takes all inputs of an op, if that is known.
+    fn whole_on(&self, op: OpId) -> Option<DeviceId> {
+        let mut places = op.index() * self.classes..(op.index() + 1) * self.classes;
+        let place = places.find(|&place| self.ranges[place].0 >= self.inputs)?;
+        self.only[place]
+    }
+
+    fn range(&self, op: OpId, class: usize) -> (u32, u32) {
+        self.ranges[op.index() * self.classes + class]
+    }
 }
 
 /// What rows and the cases of parts prove.
@@ -75,7 +125,7 @@ pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time
         return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
     };
     let always = BatchPrices::new(problem, rows.weights, rows.flows, rows.windows)?;
-    let (ops, classes) = (problem.graph.op_count(), problem.hardware.class_count());
+    let ops = problem.graph.op_count();
     let cases: u128 = parts.iter().map(|part| part.walk.len() as u128).sum();
     let links = rows.flows.len() * always.slots().len().pow(2) + rows.windows.len() * ops;
     let each = always.steps(problem) + (links + ops * (ops + problem.hardware.device_count())) as u128;
@@ -99,14 +149,28 @@ pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time
         sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
         counted += always.ends_of(op);
     }
-    let mut ranges = Ranges { classes, of: vec![(0, inputs); ops * classes] };
+    let mut known = Known::new(problem, inputs);
     for (number, part) in parts.iter().enumerate() {
         let inside = |op: usize| part_of[op] == Some(number);
-        let (least, most_counted) = cheapest_case(problem, rows, part, &inside, &mut ranges)?;
+        let (least, most_counted) = cheapest_case(problem, rows, part, &inside, &mut known)?;
         sum = sum.checked_add(least).ok_or_else(too_large)?;
         counted += most_counted;
     }
     finish_of(sum, divisor_of(counted, inputs)?)
+}
+
+/// What the walk through a part's cases does next.
+enum Step {
+    /// Nothing more is known than before.
+    Root,
+    /// A range is narrowed.
+    Narrow(usize, (u32, u32)),
+    /// Two ops take turns.
+    Turn(OpId, OpId),
+    /// The last turn is forgotten.
+    Forget,
+    /// A range is put back.
+    Widen(usize, (u32, u32)),
 }
 
 /// What a part costs in its cheapest case, and how often it counts C at most.
@@ -115,53 +179,66 @@ fn cheapest_case(
     rows: &Rows<'_>,
     part: &Part,
     inside: &dyn Fn(usize) -> bool,
-    ranges: &mut Ranges,
+    known: &mut Known,
 ) -> Result<(i128, u128), String> {
-    /// A case that is next, or a range that is to be put back.
-    enum Open {
-        Case(Option<(usize, (u32, u32))>),
-        Back(usize, (u32, u32)),
-    }
-    let (mut least, mut most_counted): (Option<i128>, u128) = (None, 0);
+    let (mut least_cost, mut most_counted): (Option<i128>, u128) = (None, 0);
+    let exists = |op: OpId| op.index() < problem.graph.op_count() && inside(op.index());
+    let unknown = || "cases are told apart by an op or a class that is not there".to_owned();
     let mut walk = part.walk.iter();
-    let mut open = vec![Open::Case(None)];
-    while let Some(next) = open.pop() {
-        let narrowed = match next {
-            Open::Back(place, range) => {
-                ranges.of[place] = range;
+    let mut open = vec![Step::Root];
+    while let Some(step) = open.pop() {
+        match step {
+            Step::Widen(place, range) => {
+                known.ranges[place] = range;
                 continue;
             }
-            Open::Case(narrowed) => narrowed,
-        };
-        if let Some((place, range)) = narrowed {
-            ranges.of[place] = range;
+            Step::Forget => {
+                known.turns.pop();
+                continue;
+            }
+            Step::Narrow(place, range) => known.ranges[place] = range,
+            Step::Turn(first, second) => known.turns.push((first, second)),
+            Step::Root => {}
         }
         match walk.next().ok_or("a part's cases end too early")? {
             Case::Split { op, class, least } => {
-                if op.index() >= problem.graph.op_count() || !inside(op.index()) || *class >= ranges.classes {
-                    return Err("cases are told apart by an op or a class that is not there".to_owned());
+                if !exists(*op) || *class >= known.classes {
+                    return Err(unknown());
                 }
-                let place = op.index() * ranges.classes + class;
-                let (from, to) = ranges.of[place];
+                let place = op.index() * known.classes + class;
+                let (from, to) = known.ranges[place];
                 if *least <= from || *least > to {
-                    return Err(format!(
-                        "a case of `{}` holds always or never",
-                        problem.graph.op_name(*op)
-                    ));
+                    return Err(format!("a case of `{}` holds always or never", problem.graph.op_name(*op)));
                 }
-                open.push(Open::Back(place, (from, to)));
-                open.push(Open::Case(Some((place, (from, least - 1)))));
-                open.push(Open::Case(Some((place, (*least, to)))));
+                open.push(Step::Widen(place, (from, to)));
+                open.push(Step::Narrow(place, (from, least - 1)));
+                open.push(Step::Narrow(place, (*least, to)));
             }
-            Case::Priced { flows, windows } => {
+            Case::Order { first, second } => {
+                if !exists(*first) || !exists(*second) || first == second {
+                    return Err(unknown());
+                }
+                let whole = known.whole_on(*first);
+                if whole.is_none() || whole != known.whole_on(*second) {
+                    let [first, second] = [first, second].map(|op| problem.graph.op_name(*op));
+                    return Err(format!("`{first}` and `{second}` need not share a device"));
+                }
+                open.extend([Step::Forget, Step::Turn(*second, *first)]);
+                open.extend([Step::Forget, Step::Turn(*first, *second)]);
+            }
+            Case::Priced { flows, windows, turns } => {
                 stays_inside(problem, flows, windows, inside)?;
+                if turns.iter().any(|turn| !known.turns.contains(&(turn.from, turn.to))) {
+                    return Err("a case has turns that nothing says".to_owned());
+                }
                 let flows: Vec<Flow> = rows.flows.iter().chain(flows).cloned().collect();
                 let windows: Vec<Window> = rows.windows.iter().chain(windows).cloned().collect();
-                let prices = BatchPrices::new(problem, rows.weights, &flows, &windows)?;
+                let is_whole = |op: OpId| known.whole_on(op).is_some();
+                let prices =
+                    BatchPrices::in_case(problem, rows.weights, &flows, &windows, turns, &is_whole)?;
                 let (mut sum, mut counted) = (Some(0i128), 0);
                 for &op in &part.ops {
-                    let range = |class: usize| ranges.of[op.index() * ranges.classes + class];
-                    let cost = prices.cheapest(problem, op, &range)?;
+                    let cost = prices.cheapest(problem, op, &|class| known.range(op, class))?;
                     counted += prices.ends_of(op);
                     // Where an op cannot be divided so, the case does not occur.
                     sum = match sum.zip(cost) {
@@ -170,7 +247,7 @@ fn cheapest_case(
                     };
                 }
                 if let Some(sum) = sum {
-                    least = Some(least.map_or(sum, |known| known.min(sum)));
+                    least_cost = Some(least_cost.map_or(sum, |known| known.min(sum)));
                     most_counted = most_counted.max(counted);
                 }
             }
@@ -179,7 +256,7 @@ fn cheapest_case(
     if walk.next().is_some() {
         return Err("a part has more cases than its branchings".to_owned());
     }
-    least.map(|least| (least, most_counted)).ok_or_else(|| "a part has no case that occurs".to_owned())
+    least_cost.map(|least| (least, most_counted)).ok_or_else(|| "a part has no case that occurs".to_owned())
 }
 
 /// Whether flows and windows, and all that lies between their ends, are within a part.

@@ -65,6 +65,18 @@ pub struct Window {
     pub times: u64,
 }
 
+/// Two ops that one device runs one after the other, so many times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// The first.
+    pub from: OpId,
+    /// The second.
+    pub to: OpId,
+    /// How many times.
+    pub times: u64,
+}
+
 /// A size that a class of devices supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -90,7 +102,7 @@ pub struct BatchPrices {
     /// For each op and slot, all but what depends on the device.
     own: Vec<Option<i128>>,
     /// For each op and device, how many times its batch is part of a window.
-    within: Vec<u64>,
+    within: Vec<Within>,
     times: Vec<u64>,
     /// For each op, how often C ≥ the end of an input's batch of it is counted.
     ends: Vec<u128>,
@@ -106,6 +118,19 @@ impl BatchPrices {
         weights: &[u64],
         flows: &[Flow],
         windows: &[Window],
+    ) -> Result<BatchPrices, String> {
+        BatchPrices::in_case(problem, weights, flows, windows, &[], &|_| false)
+    }
+
+    /// As [`BatchPrices::new`] where some ops are known to be a single batch, and some of these to take turns on a device: the
+    /// caller says so.
+    pub(super) fn in_case(
+        problem: &Problem,
+        weights: &[u64],
+        flows: &[Flow],
+        windows: &[Window],
+        turns: &[Turn],
+        is_whole: &dyn Fn(OpId) -> bool,
     ) -> Result<BatchPrices, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
@@ -126,7 +151,14 @@ impl BatchPrices {
             through[flow.from.index()].1 += u128::from(flow.times);
             through[flow.to.index()].0 += u128::from(flow.times);
         }
-        let within = work_within(problem, windows)?;
+        for turn in turns {
+            if turn.times > MOST_TIMES {
+                return Err("a turn is too large".to_owned());
+            }
+            through[turn.from.index()].1 += u128::from(turn.times);
+            through[turn.to.index()].0 += u128::from(turn.times);
+        }
+        let within = work_within(problem, windows, is_whole)?;
         let mut open = 0u128;
         for window in windows {
             let times = u128::from(window.times);
@@ -280,12 +312,13 @@ impl BatchPrices {
     pub fn batch(&self, op: usize, device: usize, slot: usize) -> Option<i128> {
         let place = op * self.slots.len() + slot;
         let within = self.within_of(op, device);
-        let work = i128::from(self.weights[device]) * i128::from(self.inputs)
-            + i128::from(within) * i128::from(self.slots[slot].size);
+        let for_all = i128::from(self.weights[device]) + i128::from(within.for_all);
+        let work = for_all * i128::from(self.inputs)
+            + i128::from(within.for_own) * i128::from(self.slots[slot].size);
         self.own[place]?.checked_add(work.checked_mul(i128::from(self.times[place]))?)
     }
 
-    fn within_of(&self, op: usize, device: usize) -> u64 {
+    fn within_of(&self, op: usize, device: usize) -> Within {
         self.within[op * self.weights.len() + device]
     }
 
@@ -353,7 +386,7 @@ impl BatchPrices {
         range: &dyn Fn(usize) -> (u32, u32),
     ) -> Result<Option<i128>, String> {
         let (grain, total, most_alike) = (self.grain(), self.total(), self.most_alike());
-        let mut alike: HashMap<(usize, u64, u64), usize> = HashMap::new();
+        let mut alike: HashMap<(usize, u64, Within), usize> = HashMap::new();
         let classes = problem.hardware.class_count();
         // For each class, the cheapest way to give it so many inputs.
         let mut of_class: Vec<Vec<Option<i128>>> = vec![vec![None; total + 1]; classes];
@@ -430,13 +463,27 @@ pub(crate) fn proven(
     BatchPrices::new(problem, weights, flows, windows)?.proven(problem)
 }
 
-/// For each op and device, how many times the op's batch there is part of a window.
-fn work_within(problem: &Problem, windows: &[Window]) -> Result<Vec<u64>, String> {
+/// How many times a batch is part of a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Within {
+    /// Where it counts for each of its own inputs.
+    for_own: u64,
+    /// Where it counts for every input.
+    for_all: u64,
+}
+
+/// For each op and device, how many times the op's batch there is part of a window. Between two single batches nobody passes
+/// before all that lies between them is done.
+fn work_within(
+    problem: &Problem,
+    windows: &[Window],
+    is_whole: &dyn Fn(OpId) -> bool,
+) -> Result<Vec<Within>, String> {
     let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
     if windows.len() as u128 * ops as u128 > MOST_STEPS {
         return Err(format!("{} windows are too many", windows.len()));
     }
-    let mut within = vec![0u64; ops * devices];
+    let mut within = vec![Within::default(); ops * devices];
     let mut behind: HashMap<OpId, Vec<bool>> = HashMap::new();
     let mut before: HashMap<OpId, Vec<bool>> = HashMap::new();
     for window in windows {
@@ -454,9 +501,11 @@ fn work_within(problem: &Problem, windows: &[Window]) -> Result<Vec<u64>, String
             let (from, to) = (problem.graph.op_name(from), problem.graph.op_name(to));
             return Err(format!("`{from}` does not lead to `{to}`"));
         }
+        let is_for_all = [window.from, window.to].into_iter().all(|end| end.is_some_and(is_whole));
         for op in 0..ops {
             if follows.is_none_or(|follows| follows[op]) && leads.is_none_or(|leads| leads[op]) {
                 let place = &mut within[op * devices + window.device.index()];
+                let place = if is_for_all { &mut place.for_all } else { &mut place.for_own };
                 *place = place.checked_add(window.times).ok_or_else(too_large)?;
             }
         }

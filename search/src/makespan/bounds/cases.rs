@@ -9,13 +9,13 @@
 use std::time::Duration;
 
 use divvy_core::certificate::Evidence;
-use divvy_core::ids::OpId;
+use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::relaxations::cases::{Case, Part};
-use divvy_core::makespan::relaxations::divisions::{Flow, Ways, Window};
+use divvy_core::makespan::relaxations::divisions::{Flow, Turn, Ways, Window};
 use divvy_core::problem::Problem;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
-use super::divisions::{Between, Built, PARTS, Shapes, time_of, united};
+use super::divisions::{Between, Built, PARTS, Shapes, time_of, united, whole_times};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -25,6 +25,8 @@ const PART_OPS: [usize; 2] = [8, 20];
 const QUESTIONS: usize = 4;
 /// Shares below this are none.
 const LEAST_SHARE: f64 = 1e-4;
+/// Ops in each other's way for less than this, in thousandths of the network's work, are not.
+const LEAST_LACK: f64 = 1e-5;
 /// The share of the time left that it takes; the rest is for planners.
 const TIME_SHARE: f64 = 0.6;
 /// How often what is proved so far is worked out in integers, in parts of its time.
@@ -71,10 +73,11 @@ impl Bound for DivisionCases {
             if spent || left.is_zero() || run.budget.is_spent() {
                 break;
             }
-            if tree.branch(problem, &shapes, left).is_none() {
+            if tree.branch(problem, &shapes, &reach, left).is_none() {
                 break;
             }
             proved += 1;
+            if proved % 20 == 0 { let s: f64 = trees.iter().map(|t| { (0..t.nodes.len()).filter(|&n| t.nodes[n].split.is_none()).map(|n| t.nodes[n].value).fold(f64::INFINITY, f64::min) }).sum::<f64>() * trees[0].built.unit / 1e9; eprintln!("DBG {proved} {:.1}s sum {s:.3} open {}", run.budget.start.elapsed().as_secs_f64(), trees.iter().filter(|t| t.next().is_some()).count()); }
             if left < time * (LOOKS - looks) / LOOKS {
                 looks += 1;
                 run.prove(self.name(), always.evidence(&trees));
@@ -170,19 +173,65 @@ struct Range {
     most: u32,
 }
 
-/// Whether a class takes at least so many inputs of an op.
-#[derive(Clone, Copy)]
-struct Question {
-    op: usize,
-    class: usize,
-    least: u32,
+/// How two cases differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// Whether a class takes at least so many inputs of an op.
+    Takes { op: usize, class: usize, least: u32 },
+    /// Whether the first of two ops that are single batches of one device is before the second.
+    IsFirst { first: usize, second: usize },
+}
+
+/// A row that holds in some cases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sometimes {
+    /// All work of a class between two single batches.
+    Between(usize, usize, usize),
+    /// One op after another on their device.
+    Turn(usize, usize),
+}
+
+/// What holds in a case.
+#[derive(Clone, Default)]
+struct Known {
+    ranges: Vec<Range>,
+    /// Ops that take turns, the first one first.
+    turns: Vec<(usize, usize)>,
+}
+
+impl Known {
+    fn with(&self, question: Question, holds: bool, inputs: u32) -> Known {
+        let mut known = self.clone();
+        match question {
+            Question::Takes { op, class, least } => {
+                let same = |range: &Range| (range.op, range.class) == (op, class);
+                let place = known.ranges.iter().position(same).unwrap_or_else(|| {
+                    known.ranges.push(Range { op, class, least: 0, most: inputs });
+                    known.ranges.len() - 1
+                });
+                let range = &mut known.ranges[place];
+                (range.least, range.most) = if holds { (least, range.most) } else { (range.least, least - 1) };
+            }
+            Question::IsFirst { first, second } => {
+                known.turns.push(if holds { (first, second) } else { (second, first) });
+            }
+        }
+        known
+    }
+}
+
+#[derive(Default)]
+struct Rows {
+    flows: Vec<Flow>,
+    windows: Vec<Window>,
+    turns: Vec<Turn>,
 }
 
 struct Node {
-    ranges: Vec<Range>,
+    known: Known,
     /// In the program's unit.
     value: f64,
-    rows: (Vec<Flow>, Vec<Window>),
+    rows: Rows,
     /// Questions that may raise it.
     questions: Vec<Question>,
     /// The question that was asked, and the nodes where it holds and does not.
@@ -197,8 +246,15 @@ struct Tree {
     /// For each op of the part, its columns, and how many inputs each class takes in each.
     divided: Vec<Vec<Column>>,
     taken: Vec<Vec<Vec<u32>>>,
+    /// For each op of the part and class, the device that it may use of it, if that is but one.
+    only: Vec<Vec<Option<DeviceId>>>,
+    /// For each op of the part and class, all its work there.
+    work: Vec<Vec<Vec<(Column, f64)>>>,
     /// Which columns may be used now.
     allowed: Vec<Vec<bool>>,
+    /// Rows beyond those that always hold, and whether they hold now.
+    sometimes: Vec<(Sometimes, bool)>,
+    first_sometimes: usize,
     nodes: Vec<Node>,
 }
 
@@ -237,10 +293,37 @@ impl Tree {
             taken
         };
         let taken = ops.iter().map(|&op| shapes.divisions[op].iter().map(taken_in).collect()).collect();
-        let allowed = divided.iter().map(|columns| vec![true; columns.len()]).collect();
-        let mut tree = Tree { ops, built, solver, divided, taken, allowed, nodes: Vec::new() };
+        let only_of = |&op: &usize| -> Vec<Option<DeviceId>> {
+            let of_class = |class: usize| {
+                let mut all = problem.devices_for(OpId::new(op)).filter(|&d| problem.hardware.class_of(d).index() == class);
+                all.next().filter(|_| all.next().is_none())
+            };
+            (0..classes).map(of_class).collect()
+        };
+        let work_of = |place: usize, class: usize| -> Vec<(Column, f64)> {
+            let each = shapes.divisions[ops[place]].iter().zip(&divided[place]).map(|(division, &column)| {
+                let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
+                let times = here.map(|&(slot, n)| f64::from(n) * time_of(problem, ops[place], shapes.slots[slot]));
+                (column, times.sum::<f64>() / built.unit)
+            });
+            each.filter(|(_, time)| *time > 0.0).collect()
+        };
+        let work = (0..ops.len()).map(|place| (0..classes).map(|class| work_of(place, class)).collect()).collect();
+        let mut tree = Tree {
+            only: ops.iter().map(only_of).collect(),
+            work,
+            allowed: divided.iter().map(|columns| vec![true; columns.len()]).collect(),
+            first_sometimes: built.first_window + built.windows.len(),
+            ops,
+            built,
+            solver,
+            divided,
+            taken,
+            sometimes: Vec::new(),
+            nodes: Vec::new(),
+        };
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-        let root = tree.solve(problem, shapes, Vec::new(), left)?;
+        let root = tree.solve(problem, shapes, reach, Known::default(), left)?;
         tree.nodes.push(root);
         Some(tree)
     }
@@ -257,7 +340,7 @@ impl Tree {
     }
 
     /// Asks a question at the least open end; none if there was no time.
-    fn branch(&mut self, problem: &Problem, shapes: &Shapes, time: Duration) -> Option<()> {
+    fn branch(&mut self, problem: &Problem, shapes: &Shapes, reach: &[Vec<bool>], time: Duration) -> Option<()> {
         let at = self.next()?;
         let began = std::time::Instant::now();
         let before = self.nodes[at].value;
@@ -266,24 +349,17 @@ impl Tree {
             let mut children = Vec::new();
             for holds in [true, false] {
                 let left = time.saturating_sub(began.elapsed());
-                let ranges = self.narrowed(&self.nodes[at].ranges, question, holds, shapes.inputs);
-                children.push(self.solve(problem, shapes, ranges, left)?);
+                let known = self.nodes[at].known.with(question, holds, shapes.inputs);
+                children.push(self.solve(problem, shapes, reach, known, left)?);
             }
-            let gain = |child: &Node| (child.value - before).max(1e-9 * before.abs()).min(before.abs());
+            let gain = |child: &Node| (child.value - before).max(1e-6 * before.abs()).min(before.abs());
             let score = gain(&children[0]) * gain(&children[1]);
             if best.as_ref().is_none_or(|known| score > known.0) {
                 let children = <[Node; 2]>::try_from(children).ok()?;
                 best = Some((score, question, children));
             }
         }
-        let (_, question, mut children) = best?;
-        // What is proved at a node holds below it too.
-        for child in &mut children {
-            if child.value < before {
-                child.value = before;
-                child.rows = self.nodes[at].rows.clone();
-            }
-        }
+        let (_, question, children) = best?;
         let first = self.nodes.len();
         self.nodes.extend(children);
         let node = &mut self.nodes[at];
@@ -292,29 +368,26 @@ impl Tree {
         Some(())
     }
 
-    fn narrowed(&self, ranges: &[Range], question: Question, holds: bool, inputs: u32) -> Vec<Range> {
-        let Question { op, class, least } = question;
-        let mut ranges = ranges.to_vec();
-        let known = ranges.iter().position(|range| (range.op, range.class) == (op, class));
-        let place = known.unwrap_or_else(|| {
-            ranges.push(Range { op, class, least: 0, most: inputs });
-            ranges.len() - 1
-        });
-        if holds {
-            ranges[place].least = least;
-        } else {
-            ranges[place].most = least - 1;
-        }
-        ranges
+    /// The device that takes all inputs of an op, if that is known.
+    fn whole_on(&self, known: &Known, inputs: u32, place: usize) -> Option<DeviceId> {
+        let own = known.ranges.iter().filter(|range| range.op == self.ops[place]);
+        own.filter(|range| range.least >= inputs).find_map(|range| self.only[place][range.class])
     }
 
-    /// Solves the program within ranges; none if there was no time.
-    fn solve(&mut self, problem: &Problem, shapes: &Shapes, ranges: Vec<Range>, left: Duration) -> Option<Node> {
+    /// Solves the program where something is known; none if there was no time.
+    fn solve(
+        &mut self,
+        problem: &Problem,
+        shapes: &Shapes,
+        reach: &[Vec<bool>],
+        known: Known,
+        left: Duration,
+    ) -> Option<Node> {
         let mut occurs = true;
         for (place, &op) in self.ops.iter().enumerate() {
             let mut any = false;
             for (column, taken) in self.taken[place].iter().enumerate() {
-                let mut own = ranges.iter().filter(|range| range.op == op);
+                let mut own = known.ranges.iter().filter(|range| range.op == op);
                 let fits = own.all(|range| (range.least..=range.most).contains(&taken[range.class]));
                 any |= fits;
                 if std::mem::replace(&mut self.allowed[place][column], fits) != fits {
@@ -325,26 +398,107 @@ impl Tree {
             occurs &= any;
         }
         let mut node =
-            Node { ranges, value: f64::INFINITY, rows: Default::default(), questions: Vec::new(), split: None };
+            Node { known, value: f64::INFINITY, rows: Rows::default(), questions: Vec::new(), split: None };
         if !occurs {
             return Some(node);
         }
-        self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
-        let solution = self.solver.solve().ok()?;
-        if solution.status != Status::Optimal {
-            return None;
+        let whole: Vec<Option<DeviceId>> =
+            (0..self.ops.len()).map(|place| self.whole_on(&node.known, shapes.inputs, place)).collect();
+        let is_whole = |op: usize| self.ops.iter().position(|&o| o == op).is_some_and(|place| whole[place].is_some());
+        for (number, (row, holds)) in self.sometimes.iter_mut().enumerate() {
+            let now = match *row {
+                Sometimes::Between(from, to, _) => is_whole(from) && is_whole(to),
+                Sometimes::Turn(first, second) => node.known.turns.contains(&(first, second)),
+            };
+            if std::mem::replace(holds, now) != now {
+                let least = if now { 0.0 } else { f64::NEG_INFINITY };
+                self.solver.set_row_range(self.first_sometimes + number, least, f64::INFINITY).ok()?;
+            }
         }
-        let (value, values) = solution.best.as_ref()?;
-        node.value = *value;
-        node.rows = self.built.links(problem, shapes, &solution.row_duals);
-        node.questions = self.questions(shapes, values);
-        Some(node)
+        for &(first, second) in &node.known.turns {
+            let row = Sometimes::Turn(first, second);
+            if !self.sometimes.iter().any(|(known, _)| *known == row) {
+                let terms = self.sometimes_terms(shapes, reach, row);
+                self.solver.add_rows([(0.0, &terms[..], f64::INFINITY)]).ok()?;
+                self.sometimes.push((row, true));
+            }
+        }
+        let began = std::time::Instant::now();
+        loop {
+            let left = left.saturating_sub(began.elapsed());
+            self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
+            let solution = self.solver.solve().ok()?;
+            if solution.status != Status::Optimal {
+                return None;
+            }
+            let (value, values) = solution.best.as_ref()?;
+            let look = self.look(shapes, reach, &node.known, &whole, values);
+            if look.violated.is_empty() {
+                node.value = *value;
+                let (flows, windows) = self.built.links(problem, shapes, &solution.row_duals);
+                node.rows = Rows { flows, windows, turns: Vec::new() };
+                self.add_sometimes(problem, shapes, &solution.row_duals, &mut node.rows);
+                node.questions = look.questions;
+                return Some(node);
+            }
+            for row in look.violated {
+                let terms = self.sometimes_terms(shapes, reach, row);
+                self.solver.add_rows([(0.0, &terms[..], f64::INFINITY)]).ok()?;
+                self.sometimes.push((row, true));
+            }
+        }
     }
 
-    /// The questions that part the divisions of a solution most evenly, those of the longest ops first.
-    fn questions(&self, shapes: &Shapes, values: &[f64]) -> Vec<Question> {
-        let mut all: Vec<(f64, Question)> = Vec::new();
+    fn sometimes_terms(&self, shapes: &Shapes, reach: &[Vec<bool>], row: Sometimes) -> Vec<(Column, f64)> {
         let classes = shapes.devices.len();
+        let (Sometimes::Between(from, to, _) | Sometimes::Turn(from, to)) = row;
+        let mut terms = united(&self.built.means[from * classes..][..classes]);
+        terms.extend([(self.built.starts[to], 1.0), (self.built.starts[from], -1.0)]);
+        if let Sometimes::Between(_, _, class) = row {
+            let devices = shapes.devices[class].max(1) as f64;
+            for (place, _) in self.ops.iter().enumerate().filter(|(_, op)| reach[from][**op] && reach[**op][to]) {
+                terms.extend(self.work[place][class].iter().map(|&(column, time)| (column, -time / devices)));
+            }
+        }
+        terms
+    }
+
+    /// The duals of rows that hold sometimes.
+    fn add_sometimes(&self, problem: &Problem, shapes: &Shapes, duals: &[f64], rows: &mut Rows) {
+        for (&(row, holds), &dual) in self.sometimes.iter().zip(&duals[self.first_sometimes..]) {
+            match row {
+                _ if !holds => {}
+                Sometimes::Turn(first, second) => {
+                    let times = whole_times(dual);
+                    let (from, to) = (OpId::new(first), OpId::new(second));
+                    rows.turns.extend((times > 0).then_some(Turn { from, to, times }));
+                }
+                Sometimes::Between(from, to, class) => {
+                    let times = whole_times(dual / shapes.devices[class].max(1) as f64);
+                    let of_class = |&device: &DeviceId| problem.hardware.class_of(device).index() == class;
+                    for device in problem.hardware.devices().filter(of_class).filter(|_| times > 0) {
+                        let (from, to) = (Some(OpId::new(from)), Some(OpId::new(to)));
+                        rows.windows.push(Window { from, to, device, times });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at a solution: the rows that hold and are not there, and what may be asked. First come the questions that part the
+    /// divisions of an op most evenly, those of the longest ops first; then those about ops that are whole and in each other's way.
+    fn look(
+        &self,
+        shapes: &Shapes,
+        reach: &[Vec<bool>],
+        known: &Known,
+        whole: &[Option<DeviceId>],
+        values: &[f64],
+    ) -> Look {
+        let classes = shapes.devices.len();
+        let mut parted: Vec<(f64, Question)> = Vec::new();
+        // For each op that is whole in the solution its place, class, device, start and end.
+        let mut single: Vec<(usize, usize, DeviceId, f64, f64)> = Vec::new();
         for (place, &op) in self.ops.iter().enumerate() {
             let shares = self.divided[place].iter().map(|column| values[column.index()]);
             let means = self.built.means[op * classes..][..classes].iter().flatten();
@@ -358,14 +512,65 @@ impl Tree {
                     let above: f64 = used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
                     let even = above.min(1.0 - above);
                     if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
-                        best = Some((even, Question { op, class, least }));
+                        best = Some((even, Question::Takes { op, class, least }));
                     }
                 }
             }
-            all.extend(best.map(|(even, question)| (even * time, question)));
+            if let (None, [(_, taken)]) = (best, &used[..])
+                && let Some(class) = taken.iter().position(|&taken| taken == shapes.inputs)
+                && let Some(device) = self.only[place][class]
+            {
+                let start = values[self.built.starts[op].index()];
+                single.push((place, class, device, start, start + time));
+            }
+            parted.extend(best.map(|(even, question)| (even * time, question)));
         }
-        all.sort_by(|a, b| b.0.total_cmp(&a.0));
-        all.into_iter().take(QUESTIONS).map(|(_, question)| question).collect()
+        let mut violated = Vec::new();
+        let mut blocked: Vec<(f64, Question)> = Vec::new();
+        let pin = |&(place, class, ..): &(usize, usize, DeviceId, f64, f64)| Question::Takes {
+            op: self.ops[place],
+            class,
+            least: shapes.inputs,
+        };
+        for a in &single {
+            for b in &single {
+                let (from, to) = (self.ops[a.0], self.ops[b.0]);
+                let unpinned = [a, b].into_iter().filter(|end| whole[end.0].is_none());
+                if reach[from][to] {
+                    for class in 0..classes {
+                        let between = self.ops.iter().enumerate().filter(|(_, op)| reach[from][**op] && reach[**op][to]);
+                        let work = between.flat_map(|(place, _)| &self.work[place][class]);
+                        let work: f64 = work.map(|&(column, time)| time * values[column.index()]).sum();
+                        let lacking = work / shapes.devices[class].max(1) as f64 - (b.3 - a.4);
+                        if lacking > LEAST_LACK {
+                            if whole[a.0].is_some() && whole[b.0].is_some() {
+                                let row = Sometimes::Between(from, to, class);
+                                violated.extend((!self.sometimes.contains(&(row, true))).then_some(row));
+                            }
+                            blocked.extend(unpinned.clone().map(|end| (lacking, pin(end))));
+                        }
+                    }
+                } else if a.0 < b.0 && a.2 == b.2 && !reach[to][from] {
+                    let overlap = a.4.min(b.4) - a.3.max(b.3);
+                    let has_turns = known.turns.contains(&(from, to)) || known.turns.contains(&(to, from));
+                    if overlap > LEAST_LACK && !has_turns {
+                        if whole[a.0].is_some() && whole[b.0].is_some() {
+                            blocked.push((overlap, Question::IsFirst { first: from, second: to }));
+                        }
+                        blocked.extend(unpinned.map(|end| (overlap, pin(end))));
+                    }
+                }
+            }
+        }
+        parted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        blocked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut questions: Vec<Question> = Vec::new();
+        for (_, question) in parted.into_iter().chain(blocked) {
+            if !questions.contains(&question) && questions.len() < QUESTIONS {
+                questions.push(question);
+            }
+        }
+        Look { violated, questions }
     }
 
     /// The cases in the order of a walk.
@@ -374,15 +579,30 @@ impl Tree {
         let mut open = vec![0];
         while let Some(node) = open.pop().map(|node| &self.nodes[node]) {
             match node.split {
-                Some((Question { op, class, least }, [holds, fails])) => {
-                    walk.push(Case::Split { op: OpId::new(op), class, least });
+                Some((question, [holds, fails])) => {
+                    walk.push(match question {
+                        Question::Takes { op, class, least } => Case::Split { op: OpId::new(op), class, least },
+                        Question::IsFirst { first, second } => {
+                            Case::Order { first: OpId::new(first), second: OpId::new(second) }
+                        }
+                    });
                     open.extend([fails, holds]);
                 }
-                None => walk.push(Case::Priced { flows: node.rows.0.clone(), windows: node.rows.1.clone() }),
+                None => {
+                    let Rows { flows, windows, turns } = &node.rows;
+                    let (flows, windows, turns) = (flows.clone(), windows.clone(), turns.clone());
+                    walk.push(Case::Priced { flows, windows, turns });
+                }
             }
         }
         Part { ops: self.ops.iter().map(|&op| OpId::new(op)).collect(), walk }
     }
+}
+
+/// What a solution leads to.
+struct Look {
+    violated: Vec<Sometimes>,
+    questions: Vec<Question>,
 }
 
 /// What the rows of all cases ask of a part, in parts of the finish.

@@ -541,7 +541,7 @@ impl Built {
 
     /// The duals as weights, flows and windows in whole numbers.
     fn evidence(&self, problem: &Problem, shapes: &Shapes, duals: &[f64]) -> Evidence {
-        let weight = |device| parts(duals[self.loads[problem.hardware.class_of(device).index()]]);
+        let weight = |device| whole_times(duals[self.loads[problem.hardware.class_of(device).index()]]);
         let weights = problem.hardware.devices().map(weight).collect();
         let (flows, windows) = self.links(problem, shapes, duals);
         Evidence::Divisions { weights, flows, windows }
@@ -557,7 +557,7 @@ impl Built {
         let mut flows = Vec::new();
         for &(edge, row, margins) in &self.edges {
             let (from, to, _) = shapes.edges[edge];
-            let times = parts(duals[row]);
+            let times = whole_times(duals[row]);
             if times == 0 {
                 continue;
             }
@@ -575,7 +575,7 @@ impl Built {
         }
         let mut windows = Vec::new();
         for (&(from, to, class), &dual) in self.windows.iter().zip(&duals[self.first_window..]) {
-            let times = parts(dual / shapes.devices[class].max(1) as f64);
+            let times = whole_times(dual / shapes.devices[class].max(1) as f64);
             let of_class = |&device: &DeviceId| problem.hardware.class_of(device).index() == class;
             for device in problem.hardware.devices().filter(of_class).filter(|_| times > 0) {
                 windows.push(Window { from: from.map(OpId::new), to: to.map(OpId::new), device, times });
@@ -586,7 +586,7 @@ impl Built {
 }
 
 /// A dual factor in whole numbers.
-fn parts(dual: f64) -> u64 {
+pub(super) fn whole_times(dual: f64) -> u64 {
     (dual.max(0.0) * PARTS).round() as u64
 }
 
