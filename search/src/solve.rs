@@ -90,10 +90,11 @@ pub fn solve(
         }
         let mut stop = StopReason::Finished;
         let mut planners = chosen_planners.as_slice();
-        let mut is_exhausted = false;
+        let mut exhausted = vec![false; last_bounds.len()];
         for (turn, &(plan_until, bound_until)) in turns.iter().enumerate() {
             // Where bounds have proved all they can, the planner is not interrupted again.
-            let plan_until = if is_exhausted { 1.0 } else { plan_until };
+            let is_over = turn > 0 && exhausted.iter().all(|is_exhausted| *is_exhausted);
+            let plan_until = if is_over { 1.0 } else { plan_until };
             // The first go is short, so it is the second that has the seed which was asked for.
             let seed = (turn + turns.len() - 1) % turns.len();
             let until = |share: f64| Budget {
@@ -122,9 +123,10 @@ pub fn solve(
             let bounding = until(bound_until);
             let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
             let mut run = run.taking_plans(keep);
-            is_exhausted = true;
-            for bound in last_bounds.iter().filter(|_| plan_until < 1.0) {
-                is_exhausted &= !run.budget.is_spent() && !run.is_solved() && run.exhausts(*bound);
+            for (bound, is_exhausted) in last_bounds.iter().zip(&mut exhausted).filter(|_| plan_until < 1.0) {
+                if !*is_exhausted && !run.budget.is_spent() && !run.is_solved() {
+                    *is_exhausted = run.exhausts(*bound);
+                }
             }
             if run.is_solved() || budget.is_spent() {
                 break;

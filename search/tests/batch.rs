@@ -117,3 +117,53 @@ fn work_between_ops_proves_more() {
     more.value_ps = Time(best.value_ps.0 + 1);
     assert!(verify(&problem, &more).is_err());
 }
+
+/// Telling divisions apart proves more than the linear program, and the check agrees to the picosecond.
+#[test]
+fn cases_prove_more() {
+    let options = RwnnOptions { modules: 2, batches: true, ..RwnnOptions::default() };
+    let spec = rwnn(&options).expect("valid options");
+    let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
+    let graph = Graph::new(spec.graph).expect("a valid graph");
+    let objective = Objective::Batch { inputs: 16 };
+    let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
+        .expect("a valid problem");
+    let bounds = ["division-lp", "division-cases"].map(str::to_owned).to_vec();
+    let request = Request { bounds: Some(bounds), ..Request::default() };
+    let solved = solve(&problem, &request, &budget(30), &mut |_| {}).expect("it is for batches");
+    let proofs = &solved.outcome.certificates;
+    let best = |name: &str| proofs.iter().filter(|known| known.bound == name).max_by_key(|known| known.value_ps);
+    let program = best("division-lp").expect("a proof by the linear program");
+    let cases = best("division-cases").expect("a proof by cases");
+    assert!(cases.value_ps.0 as f64 > program.value_ps.0 as f64 * 1.01, "{cases:?}");
+    assert!(solved.outcome.value().is_some_and(|value| cases.value_ps <= value));
+    assert!(verify(&problem, cases).is_ok());
+    let mut more = cases.clone();
+    more.value_ps = Time(cases.value_ps.0 + 1);
+    assert!(verify(&problem, &more).is_err());
+}
+
+/// However the inputs are divided, no plan ends before what cases prove.
+#[test]
+fn cases_hold() {
+    let (mut proved, mut further) = (0, 0);
+    oracle::for_cases(Kind::Batch, 400, |case| {
+        let Some(best) = best(case) else { return };
+        let bounds = ["division-lp", "division-cases"].map(str::to_owned).to_vec();
+        let request =
+            Request { planner: Some("one-device".to_owned()), bounds: Some(bounds), ..Request::default() };
+        let Ok(solved) = solve(&case.problem, &request, &budget(40), &mut |_| {}) else { return };
+        let proofs = &solved.outcome.certificates;
+        for certificate in proofs {
+            let about = format!("seed {}: {} of {}", case.seed, certificate.value_ps.0, best.0);
+            assert!(certificate.value_ps <= best, "{about} is above a plan");
+            assert_eq!(verify(&case.problem, certificate).ok(), Some(Standing::Verified), "{about}");
+        }
+        let most = |name: &str| proofs.iter().filter(|p| p.bound == name).map(|p| p.value_ps).max();
+        if let Some((program, cases)) = most("division-lp").zip(most("division-cases")) {
+            proved += 1;
+            further += u32::from(cases > program);
+        }
+    });
+    assert!(proved > 50 && 5 * further > proved, "{further} of {proved} proved further");
+}

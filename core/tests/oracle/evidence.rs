@@ -3,10 +3,12 @@
 use divvy_core::certificate::Evidence;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::makespan::frontier::proof::ProofStep;
-use divvy_core::makespan::relaxations::divisions::{Flow, Window};
+use divvy_core::makespan::relaxations::cases::{Case, Part};
+use divvy_core::makespan::relaxations::divisions::{Flow, Turn, Window};
 use divvy_core::makespan::relaxations::interval::{Multiple, Row};
 use divvy_core::makespan::relaxations::passages::Stage;
 use divvy_core::period::relaxations::united::Union;
+use divvy_core::problem::Objective;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
@@ -40,6 +42,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend((0..12).map(|_| interval(model, rng)));
     all.extend((0..12).map(|_| united(model, rng)));
     all.extend((0..12).map(|_| divisions(model, rng)));
+    all.extend((0..24).map(|_| cases(model, rng)));
     all.extend((0..12).map(|_| passages(model, rng)));
     all.extend((0..24).map(|_| shares(model, rng)));
     all
@@ -47,20 +50,10 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
 
 /// Random weights, flows along edges, with prices as likely as not, and windows between the ends of chains.
 fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
-    let chains = chains(model);
-    let edges: Vec<(OpId, OpId)> =
-        chains.iter().filter(|chain| chain.len() == 2).map(|chain| (chain[0], chain[1])).collect();
     let most = *rng.pick(&[0, 1, 4]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
-    let sizes = model.batch_sizes_of_classes();
-    let most_price = *rng.pick(&[2, 20, 1000]);
-    let mut flows = Vec::new();
-    for _ in 0..if edges.is_empty() { 0 } else { rng.below(5) } {
-        let &(from, to) = rng.pick(&edges);
-        let price = |rng: &mut Rng| rng.between(0, 2 * most_price) as i64 - most_price as i64;
-        let prices = if rng.chance(0.7) { (0..sizes).map(|_| price(rng)).collect() } else { Vec::new() };
-        flows.push(Flow { from, to, times: rng.between(0, 4), prices });
-    }
+    let chains = chains(model);
+    let flows = flows(model, &chains, rng);
     let mut windows = Vec::new();
     for _ in 0..rng.below(4) {
         let chain = rng.pick(&chains);
@@ -72,6 +65,100 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
         windows.push(Window { from, to, device, times: rng.between(0, 4) });
     }
     Evidence::Divisions { weights, flows, windows }
+}
+
+/// Some flows along chains of two ops.
+fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<Flow> {
+    let edges: Vec<(OpId, OpId)> =
+        chains.iter().filter(|chain| chain.len() == 2).map(|chain| (chain[0], chain[1])).collect();
+    let sizes = model.batch_sizes_of_classes();
+    let most_price = *rng.pick(&[2, 20, 1000]);
+    let mut flows = Vec::new();
+    for _ in 0..if edges.is_empty() { 0 } else { rng.below(5) } {
+        let &(from, to) = rng.pick(&edges);
+        let price = |rng: &mut Rng| rng.between(0, 2 * most_price) as i64 - most_price as i64;
+        let prices = if rng.chance(0.7) { (0..sizes).map(|_| price(rng)).collect() } else { Vec::new() };
+        flows.push(Flow { from, to, times: rng.between(0, 4), prices });
+    }
+    flows
+}
+
+/// Random divisions, and one or two parts of the network in which cases are told apart, often by ops that are whole.
+fn cases(model: &Model, rng: &mut Rng) -> Evidence {
+    let Evidence::Divisions { weights, flows, windows } = divisions(model, rng) else {
+        unreachable!("it draws divisions")
+    };
+    let cut = rng.below(model.ops + 1);
+    let (first, second) = model.order.split_at(cut);
+    let mut parts = Vec::new();
+    for ops in [first, second] {
+        if !ops.is_empty() && rng.chance(0.8) {
+            let ops: Vec<OpId> = ops.iter().map(|&op| OpId::new(op)).collect();
+            let inside = |chain: &&Vec<OpId>| chain.iter().all(|op| ops.contains(op));
+            let chains: Vec<Vec<OpId>> = chains(model).iter().filter(inside).cloned().collect();
+            let mut walk = Vec::new();
+            tell_apart(model, &ops, &chains, &mut Vec::new(), &mut Vec::new(), &mut walk, rng);
+            parts.push(Part { ops, walk });
+        }
+    }
+    Evidence::Cases { weights, flows, windows, parts }
+}
+
+/// Appends some cases to a walk: given ranges by op and class, and turns.
+fn tell_apart(
+    model: &Model,
+    ops: &[OpId],
+    chains: &[Vec<OpId>],
+    ranges: &mut Vec<(OpId, usize, u32, u32)>,
+    turns: &mut Vec<(OpId, OpId)>,
+    walk: &mut Vec<Case>,
+    rng: &mut Rng,
+) {
+    let inputs = if let Objective::Batch { inputs } = model.objective { inputs } else { 4 };
+    let depth = ranges.len() + turns.len();
+    if rng.chance(0.9 / (1.0 + depth as f64 / 3.0)) {
+        let whole: Vec<(OpId, usize)> = ranges
+            .iter()
+            .filter(|range| range.2 == inputs && !ranges.iter().any(|r| r.0 == range.0 && r.3 < inputs))
+            .map(|range| (range.0, range.1))
+            .collect();
+        let pair = whole.iter().flat_map(|a| whole.iter().map(move |b| (a, b)));
+        let pairs: Vec<_> = pair.filter(|(a, b)| a.0 < b.0 && a.1 == b.1).collect();
+        if !pairs.is_empty() && rng.chance(0.6) {
+            let (first, second) = (rng.pick(&pairs).0.0, rng.pick(&pairs).1.0);
+            if first != second {
+                walk.push(Case::Order { first, second });
+                for turn in [(first, second), (second, first)] {
+                    turns.push(turn);
+                    tell_apart(model, ops, chains, ranges, turns, walk, rng);
+                    turns.pop();
+                }
+                return;
+            }
+        }
+        let op = *rng.pick(ops);
+        let class = model.class_of[rng.below(model.devices)];
+        let least = if rng.chance(0.7) { inputs } else { rng.between(1, u64::from(inputs)) as u32 };
+        if !ranges.iter().any(|range| (range.0, range.1) == (op, class)) {
+            walk.push(Case::Split { op, class, least });
+            for range in [(op, class, least, inputs), (op, class, 0, least - 1)] {
+                ranges.push(range);
+                tell_apart(model, ops, chains, ranges, turns, walk, rng);
+                ranges.pop();
+            }
+            return;
+        }
+    }
+    let windows = (0..if chains.is_empty() { 0 } else { rng.below(4) }).filter_map(|_| {
+        let chain = rng.pick(chains);
+        let (from, to) = (Some(chain[0]), Some(chain[chain.len() - 1]));
+        let device = DeviceId(rng.below(model.devices) as u32);
+        let times = rng.between(0, 4);
+        (chain.len() > 1).then_some(Window { from, to, device, times })
+    });
+    let windows = windows.collect();
+    let turns = turns.iter().map(|&(from, to)| Turn { from, to, times: rng.between(0, 4) }).collect();
+    walk.push(Case::Priced { flows: flows(model, chains, rng), windows, turns });
 }
 
 /// A random chain, some of whose ops stand between stages, with other chains between the same two ops beside them.

@@ -234,8 +234,7 @@ fn cheapest_case(
                 let flows: Vec<Flow> = rows.flows.iter().chain(flows).cloned().collect();
                 let windows: Vec<Window> = rows.windows.iter().chain(windows).cloned().collect();
                 let is_whole = |op: OpId| known.whole_on(op).is_some();
-                let prices =
-                    BatchPrices::in_case(problem, rows.weights, &flows, &windows, turns, &is_whole)?;
+                let prices = BatchPrices::in_case(problem, rows.weights, &flows, &windows, turns, &is_whole)?;
                 let (mut sum, mut counted) = (Some(0i128), 0);
                 for &op in &part.ops {
                     let cost = prices.cheapest(problem, op, &|class| known.range(op, class))?;

@@ -29,8 +29,8 @@ const LEAST_SHARE: f64 = 1e-4;
 const LEAST_LACK: f64 = 1e-5;
 /// The share of the time left that it takes; the rest is for planners.
 const TIME_SHARE: f64 = 0.6;
-/// How often what is proved so far is worked out in integers, in parts of its time.
-const LOOKS: u32 = 4;
+/// How often each part is branched in before what is proved is worked out in integers.
+const BRANCHES_PER_LOOK: usize = 10;
 
 pub(super) struct DivisionCases;
 
@@ -54,42 +54,75 @@ impl Bound for DivisionCases {
     fn bound(&self, run: &mut Run<'_>) {
         let problem = run.problem;
         let Ok(shapes) = Shapes::new(problem) else { return run.exhaust() };
-        let Some(always) = Always::new(run) else { return };
+        let Some(known) = Always::new(run) else { return };
         let used = run.budget.start.elapsed();
         let time = run.budget.time.saturating_sub(used).mul_f64(TIME_SHARE);
-        let until = used + time;
-        let mut trees = Vec::new();
+        let mut effort = Effort { until: used + time, nodes: run.budget.nodes, branched: 0 };
         let reach = shapes.reach();
+        let given = Given { problem, shapes: &shapes, reach: &reach };
+        let mut forest = Forest { given, trees: Vec::new() };
         for ops in parts(&shapes) {
-            let Some(tree) = Tree::new(run, &shapes, &reach, &always, ops) else { return };
-            trees.push(tree);
+            let Some(tree) = Tree::new(run, given, &known, ops) else { return };
+            forest.trees.push(tree);
         }
-        let (mut looks, mut proved) = (1, 0);
-        loop {
-            let next = trees.iter_mut().filter(|tree| tree.next().is_some()).min_by_key(|tree| tree.nodes.len());
-            let Some(tree) = next else { break };
-            let left = until.saturating_sub(run.budget.start.elapsed());
-            let spent = run.budget.nodes.is_some_and(|nodes| proved as u64 >= nodes);
-            if spent || left.is_zero() || run.budget.is_spent() {
-                break;
-            }
-            if tree.branch(problem, &shapes, &reach, left).is_none() {
-                break;
-            }
-            proved += 1;
-            if proved % 20 == 0 { let s: f64 = trees.iter().map(|t| { (0..t.nodes.len()).filter(|&n| t.nodes[n].split.is_none()).map(|n| t.nodes[n].value).fold(f64::INFINITY, f64::min) }).sum::<f64>() * trees[0].built.unit / 1e9; eprintln!("DBG {proved} {:.1}s sum {s:.3} open {}", run.budget.start.elapsed().as_secs_f64(), trees.iter().filter(|t| t.next().is_some()).count()); }
-            if left < time * (LOOKS - looks) / LOOKS {
-                looks += 1;
-                run.prove(self.name(), always.evidence(&trees));
-                if run.is_solved() {
-                    return;
+        run.prove(self.name(), known.evidence(&forest.trees));
+        while !effort.is_over(run) && !run.is_solved() && forest.is_open() {
+            forest.grow(run, &mut effort);
+            run.prove(self.name(), known.evidence(&forest.trees));
+        }
+        run.count(effort.branched);
+        if !forest.is_open() {
+            run.exhaust();
+        }
+    }
+}
+
+/// How long branching goes on.
+struct Effort {
+    until: Duration,
+    nodes: Option<u64>,
+    branched: u64,
+}
+
+impl Effort {
+    fn is_over(&self, run: &Run<'_>) -> bool {
+        let spent = self.nodes.is_some_and(|nodes| self.branched >= nodes);
+        spent || run.budget.is_spent() || self.left(run).is_zero()
+    }
+
+    fn left(&self, run: &Run<'_>) -> Duration {
+        self.until.saturating_sub(run.budget.start.elapsed())
+    }
+}
+
+/// What all parts have in common.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    problem: &'a Problem,
+    shapes: &'a Shapes,
+    reach: &'a [Vec<bool>],
+}
+
+/// All parts.
+struct Forest<'a> {
+    given: Given<'a>,
+    trees: Vec<Tree>,
+}
+
+impl Forest<'_> {
+    fn is_open(&self) -> bool {
+        self.trees.iter().any(|tree| tree.next().is_some())
+    }
+
+    /// Branches in each part some times, unless nothing is left to ask.
+    fn grow(&mut self, run: &Run<'_>, effort: &mut Effort) {
+        for _ in 0..BRANCHES_PER_LOOK {
+            for tree in &mut self.trees {
+                if !effort.is_over(run) {
+                    let branched = tree.branch(self.given, effort.left(run));
+                    effort.branched += u64::from(branched.is_some());
                 }
             }
-        }
-        run.count(proved as u64);
-        run.prove(self.name(), always.evidence(&trees));
-        if trees.iter().all(|tree| tree.next().is_none()) {
-            run.exhaust();
         }
     }
 }
@@ -104,12 +137,22 @@ struct Always {
 impl Always {
     fn new(run: &Run<'_>) -> Option<Always> {
         let known = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
-            Evidence::Divisions { weights, flows, windows } => {
-                Some((known.value_ps, Always { weights: weights.clone(), flows: flows.clone(), windows: windows.clone() }))
-            }
+            Evidence::Divisions { weights, flows, windows } => Some((
+                known.value_ps,
+                Always { weights: weights.clone(), flows: flows.clone(), windows: windows.clone() },
+            )),
             _ => None,
         });
         known.max_by_key(|known| known.0).map(|known| known.1)
+    }
+
+    /// The weight of each class.
+    fn class_weights(&self, problem: &Problem, shapes: &Shapes) -> Vec<f64> {
+        let mut weights = vec![0.0; shapes.devices.len()];
+        for (device, &weight) in problem.hardware.devices().zip(&self.weights) {
+            weights[problem.hardware.class_of(device).index()] = weight as f64 / PARTS;
+        }
+        weights
     }
 
     /// What trees prove.
@@ -210,7 +253,8 @@ impl Known {
                     known.ranges.len() - 1
                 });
                 let range = &mut known.ranges[place];
-                (range.least, range.most) = if holds { (least, range.most) } else { (range.least, least - 1) };
+                (range.least, range.most) =
+                    if holds { (least, range.most) } else { (range.least, least - 1) };
             }
             Question::IsFirst { first, second } => {
                 known.turns.push(if holds { (first, second) } else { (second, first) });
@@ -259,14 +303,8 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(
-        run: &Run<'_>,
-        shapes: &Shapes,
-        reach: &[Vec<bool>],
-        always: &Always,
-        ops: Vec<usize>,
-    ) -> Option<Tree> {
-        let problem = run.problem;
+    fn new(run: &Run<'_>, given: Given<'_>, always: &Always, ops: Vec<usize>) -> Option<Tree> {
+        let Given { problem, shapes, reach } = given;
         let outer = Outer::new(problem, shapes, reach, always, &ops);
         let (mut built, divided) = outer.program(problem, shapes, &ops);
         let options = Options {
@@ -289,13 +327,17 @@ impl Tree {
         let classes = shapes.devices.len();
         let taken_in = |division: &Vec<(usize, u32)>| {
             let mut taken = vec![0; classes];
-            division.iter().for_each(|&(slot, n)| taken[shapes.slots[slot].class] += n * shapes.slots[slot].size);
+            division
+                .iter()
+                .for_each(|&(slot, n)| taken[shapes.slots[slot].class] += n * shapes.slots[slot].size);
             taken
         };
         let taken = ops.iter().map(|&op| shapes.divisions[op].iter().map(taken_in).collect()).collect();
         let only_of = |&op: &usize| -> Vec<Option<DeviceId>> {
             let of_class = |class: usize| {
-                let mut all = problem.devices_for(OpId::new(op)).filter(|&d| problem.hardware.class_of(d).index() == class);
+                let mut all = problem
+                    .devices_for(OpId::new(op))
+                    .filter(|&d| problem.hardware.class_of(d).index() == class);
                 all.next().filter(|_| all.next().is_none())
             };
             (0..classes).map(of_class).collect()
@@ -303,12 +345,14 @@ impl Tree {
         let work_of = |place: usize, class: usize| -> Vec<(Column, f64)> {
             let each = shapes.divisions[ops[place]].iter().zip(&divided[place]).map(|(division, &column)| {
                 let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
-                let times = here.map(|&(slot, n)| f64::from(n) * time_of(problem, ops[place], shapes.slots[slot]));
+                let times =
+                    here.map(|&(slot, n)| f64::from(n) * time_of(problem, ops[place], shapes.slots[slot]));
                 (column, times.sum::<f64>() / built.unit)
             });
             each.filter(|(_, time)| *time > 0.0).collect()
         };
-        let work = (0..ops.len()).map(|place| (0..classes).map(|class| work_of(place, class)).collect()).collect();
+        let work =
+            (0..ops.len()).map(|place| (0..classes).map(|class| work_of(place, class)).collect()).collect();
         let mut tree = Tree {
             only: ops.iter().map(only_of).collect(),
             work,
@@ -323,7 +367,7 @@ impl Tree {
             nodes: Vec::new(),
         };
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-        let root = tree.solve(problem, shapes, reach, Known::default(), left)?;
+        let root = tree.solve(given, Known::default(), left)?;
         tree.nodes.push(root);
         Some(tree)
     }
@@ -332,15 +376,19 @@ impl Tree {
         self.ops.contains(&op)
     }
 
+    /// The open end of the least value.
+    fn least(&self) -> Option<usize> {
+        let open = (0..self.nodes.len()).filter(|&node| self.nodes[node].split.is_none());
+        open.min_by(|&a, &b| self.nodes[a].value.total_cmp(&self.nodes[b].value))
+    }
+
     /// The open end of the least value, if there is a question left for it.
     fn next(&self) -> Option<usize> {
-        let open = (0..self.nodes.len()).filter(|&node| self.nodes[node].split.is_none());
-        let least = open.min_by(|&a, &b| self.nodes[a].value.total_cmp(&self.nodes[b].value))?;
-        (!self.nodes[least].questions.is_empty()).then_some(least)
+        self.least().filter(|&least| !self.nodes[least].questions.is_empty())
     }
 
     /// Asks a question at the least open end; none if there was no time.
-    fn branch(&mut self, problem: &Problem, shapes: &Shapes, reach: &[Vec<bool>], time: Duration) -> Option<()> {
+    fn branch(&mut self, given: Given<'_>, time: Duration) -> Option<()> {
         let at = self.next()?;
         let began = std::time::Instant::now();
         let before = self.nodes[at].value;
@@ -349,8 +397,8 @@ impl Tree {
             let mut children = Vec::new();
             for holds in [true, false] {
                 let left = time.saturating_sub(began.elapsed());
-                let known = self.nodes[at].known.with(question, holds, shapes.inputs);
-                children.push(self.solve(problem, shapes, reach, known, left)?);
+                let known = self.nodes[at].known.with(question, holds, given.shapes.inputs);
+                children.push(self.solve(given, known, left)?);
             }
             let gain = |child: &Node| (child.value - before).max(1e-6 * before.abs()).min(before.abs());
             let score = gain(&children[0]) * gain(&children[1]);
@@ -375,14 +423,8 @@ impl Tree {
     }
 
     /// Solves the program where something is known; none if there was no time.
-    fn solve(
-        &mut self,
-        problem: &Problem,
-        shapes: &Shapes,
-        reach: &[Vec<bool>],
-        known: Known,
-        left: Duration,
-    ) -> Option<Node> {
+    fn solve(&mut self, given: Given<'_>, known: Known, left: Duration) -> Option<Node> {
+        let Given { problem, shapes, reach } = given;
         let mut occurs = true;
         for (place, &op) in self.ops.iter().enumerate() {
             let mut any = false;
@@ -397,14 +439,20 @@ impl Tree {
             }
             occurs &= any;
         }
-        let mut node =
-            Node { known, value: f64::INFINITY, rows: Rows::default(), questions: Vec::new(), split: None };
+        let mut node = Node {
+            known,
+            value: f64::INFINITY,
+            rows: Rows::default(),
+            questions: Vec::new(),
+            split: None,
+        };
         if !occurs {
             return Some(node);
         }
         let whole: Vec<Option<DeviceId>> =
             (0..self.ops.len()).map(|place| self.whole_on(&node.known, shapes.inputs, place)).collect();
-        let is_whole = |op: usize| self.ops.iter().position(|&o| o == op).is_some_and(|place| whole[place].is_some());
+        let is_whole =
+            |op: usize| self.ops.iter().position(|&o| o == op).is_some_and(|place| whole[place].is_some());
         for (number, (row, holds)) in self.sometimes.iter_mut().enumerate() {
             let now = match *row {
                 Sometimes::Between(from, to, _) => is_whole(from) && is_whole(to),
@@ -456,7 +504,9 @@ impl Tree {
         terms.extend([(self.built.starts[to], 1.0), (self.built.starts[from], -1.0)]);
         if let Sometimes::Between(_, _, class) = row {
             let devices = shapes.devices[class].max(1) as f64;
-            for (place, _) in self.ops.iter().enumerate().filter(|(_, op)| reach[from][**op] && reach[**op][to]) {
+            for (place, _) in
+                self.ops.iter().enumerate().filter(|(_, op)| reach[from][**op] && reach[**op][to])
+            {
                 terms.extend(self.work[place][class].iter().map(|&(column, time)| (column, -time / devices)));
             }
         }
@@ -509,7 +559,8 @@ impl Tree {
             for class in 0..classes {
                 for &(_, taken) in &used {
                     let least = taken[class];
-                    let above: f64 = used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
+                    let above: f64 =
+                        used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
                     let even = above.min(1.0 - above);
                     if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
                         best = Some((even, Question::Takes { op, class, least }));
@@ -538,7 +589,11 @@ impl Tree {
                 let unpinned = [a, b].into_iter().filter(|end| whole[end.0].is_none());
                 if reach[from][to] {
                     for class in 0..classes {
-                        let between = self.ops.iter().enumerate().filter(|(_, op)| reach[from][**op] && reach[**op][to]);
+                        let between = self
+                            .ops
+                            .iter()
+                            .enumerate()
+                            .filter(|(_, op)| reach[from][**op] && reach[**op][to]);
                         let work = between.flat_map(|(place, _)| &self.work[place][class]);
                         let work: f64 = work.map(|&(column, time)| time * values[column.index()]).sum();
                         let lacking = work / shapes.devices[class].max(1) as f64 - (b.3 - a.4);
@@ -581,7 +636,9 @@ impl Tree {
             match node.split {
                 Some((question, [holds, fails])) => {
                     walk.push(match question {
-                        Question::Takes { op, class, least } => Case::Split { op: OpId::new(op), class, least },
+                        Question::Takes { op, class, least } => {
+                            Case::Split { op: OpId::new(op), class, least }
+                        }
                         Question::IsFirst { first, second } => {
                             Case::Order { first: OpId::new(first), second: OpId::new(second) }
                         }
@@ -671,10 +728,7 @@ impl Outer {
                 }
             }
         }
-        let mut weights = vec![0.0; shapes.devices.len()];
-        for (device, &weight) in problem.hardware.devices().zip(&always.weights) {
-            weights[problem.hardware.class_of(device).index()] = weight as f64 / PARTS;
-        }
+        let weights = always.class_weights(problem, shapes);
         let passing = ops.iter().map(|&op| outside[op][1] + (all[op][0] - all[op][1]).max(0.0));
         let passing: Vec<f64> = passing.collect();
         let starts = ops.iter().zip(&passing).map(|(&op, passing)| passing - outside[op][0]).collect();
@@ -687,23 +741,29 @@ impl Outer {
         }
     }
 
+    /// What each division of an op costs, in picoseconds.
+    fn costs(&self, problem: &Problem, shapes: &Shapes, place: usize, op: usize) -> Vec<f64> {
+        let cost = |&(number, n): &(usize, u32)| {
+            let slot = shapes.slots[number];
+            let time = time_of(problem, op, slot);
+            let each =
+                (self.passing[place] + self.within[place][slot.class]) * time + self.paid[place][number];
+            let share = f64::from(slot.size) / f64::from(shapes.inputs);
+            f64::from(n) * (self.weights[slot.class] * time + share * each)
+        };
+        shapes.divisions[op].iter().map(|division| division.iter().map(cost).sum()).collect()
+    }
+
     /// The part's program: what it costs, given edges within it. Windows are not there yet.
     fn program(&self, problem: &Problem, shapes: &Shapes, ops: &[usize]) -> (Built, Vec<Vec<Column>>) {
-        let (unit, inputs) = (shapes.unit(problem), f64::from(shapes.inputs));
+        let unit = shapes.unit(problem);
         let classes = shapes.devices.len();
         let mut program = Program::new();
         let none = program.column(0.0, 0.0, 0.0);
         let count = shapes.divisions.len();
         let (mut divided, mut starts) = (vec![Vec::new(); count], vec![none; count]);
         for (place, &op) in ops.iter().enumerate() {
-            for division in &shapes.divisions[op] {
-                let cost = |&(number, n): &(usize, u32)| {
-                    let slot = shapes.slots[number];
-                    let time = time_of(problem, op, slot);
-                    let each = (self.passing[place] + self.within[place][slot.class]) * time + self.paid[place][number];
-                    f64::from(n) * (self.weights[slot.class] * time + f64::from(slot.size) / inputs * each)
-                };
-                let cost: f64 = division.iter().map(cost).sum();
+            for cost in self.costs(problem, shapes, place, op) {
                 divided[op].push(program.column(0.0, f64::INFINITY, cost / unit));
             }
             let terms: Vec<(Column, f64)> = divided[op].iter().map(|&column| (column, 1.0)).collect();
@@ -712,7 +772,11 @@ impl Outer {
         }
         let means = |place: usize| {
             let (op, class) = (place / classes, place % classes);
-            if divided[op].is_empty() { Vec::new() } else { shapes.means(problem, unit, op, class, &divided[op]) }
+            if divided[op].is_empty() {
+                Vec::new()
+            } else {
+                shapes.means(problem, unit, op, class, &divided[op])
+            }
         };
         let means: Vec<_> = (0..count * classes).map(means).collect();
         let mut built = Built {
