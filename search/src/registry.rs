@@ -52,6 +52,10 @@ pub trait Bound: Sync {
     fn runs(&self) -> Runs {
         Runs::Always
     }
+    /// Whether it proves more with a better plan at hand. Else, if it runs last, it may as well run before planners go on.
+    fn is_helped_by_plans(&self) -> bool {
+        true
+    }
     /// Proves what it can.
     fn bound(&self, run: &mut Run<'_>);
 }

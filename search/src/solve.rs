@@ -9,6 +9,9 @@ use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
 use crate::run::Run;
 use crate::{makespan, period};
 
+/// The share of the time by whose end bounds are through that no better plan helps.
+const AHEAD: f64 = 0.35;
+
 /// By what devices and nodes that can be exchanged are told apart: inputs, ops, or time on them.
 pub const SYMMETRIES: [&str; 3] = ["batches", "tasks", "time"];
 
@@ -120,15 +123,20 @@ pub fn solve(
                 }
                 planners = later;
             }
-            let bounding = until(bound_until);
-            let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
-            let mut run = run.taking_plans(keep);
-            for (bound, is_exhausted) in last_bounds.iter().zip(&mut exhausted).filter(|_| plan_until < 1.0) {
-                if !*is_exhausted && !run.budget.is_spent() && !run.is_solved() {
-                    *is_exhausted = run.exhausts(*bound);
+            let mut is_solved = false;
+            for number in (0..last_bounds.len()).filter(|_| plan_until < 1.0) {
+                // Bounds that a better plan does not help have all their time at once, so that planners go on undisturbed.
+                let left = last_bounds.iter().zip(&exhausted).filter(|(_, is_exhausted)| !**is_exhausted);
+                let is_ahead = !request.bound_only && left.map(|(b, _)| b).all(|b| !b.is_helped_by_plans());
+                let bounding = until(if is_ahead { bound_until.max(AHEAD) } else { bound_until });
+                let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
+                let mut run = run.taking_plans(keep);
+                if !exhausted[number] && !run.budget.is_spent() && !run.is_solved() {
+                    exhausted[number] = run.exhausts(last_bounds[number]) || is_ahead;
                 }
+                is_solved = run.is_solved();
             }
-            if run.is_solved() || budget.is_spent() {
+            if is_solved || budget.is_spent() {
                 break;
             }
         }

@@ -132,7 +132,8 @@ fn cases_prove_more() {
     let request = Request { bounds: Some(bounds), ..Request::default() };
     let solved = solve(&problem, &request, &budget(30), &mut |_| {}).expect("it is for batches");
     let proofs = &solved.outcome.certificates;
-    let best = |name: &str| proofs.iter().filter(|known| known.bound == name).max_by_key(|known| known.value_ps);
+    let best =
+        |name: &str| proofs.iter().filter(|known| known.bound == name).max_by_key(|known| known.value_ps);
     let program = best("division-lp").expect("a proof by the linear program");
     let cases = best("division-cases").expect("a proof by cases");
     assert!(cases.value_ps.0 as f64 > program.value_ps.0 as f64 * 1.01, "{cases:?}");

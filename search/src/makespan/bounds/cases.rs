@@ -13,6 +13,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::relaxations::cases::{Case, Part};
 use divvy_core::makespan::relaxations::divisions::{Flow, Turn, Ways, Window};
 use divvy_core::problem::Problem;
+use divvy_core::units::Time;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use super::divisions::{Between, Built, PARTS, Shapes, time_of, united, whole_times};
@@ -22,13 +23,13 @@ use crate::run::Run;
 /// Ops of a part, at least and at most, where the network can be cut so.
 const PART_OPS: [usize; 2] = [8, 20];
 /// How many questions are tried before one is asked.
-const QUESTIONS: usize = 4;
+const QUESTIONS: usize = 2;
 /// Shares below this are none.
 const LEAST_SHARE: f64 = 1e-4;
 /// Ops in each other's way for less than this, in thousandths of the network's work, are not.
 const LEAST_LACK: f64 = 1e-5;
-/// The share of the time left that it takes; the rest is for planners.
-const TIME_SHARE: f64 = 0.6;
+/// Where `division-lp` proves less than this part of what others did, cases will not make up for it.
+const LEAST_PROMISE: f64 = 0.97;
 /// How often each part is branched in before what is proved is worked out in integers.
 const BRANCHES_PER_LOOK: usize = 10;
 
@@ -51,13 +52,19 @@ impl Bound for DivisionCases {
         Runs::Last
     }
 
+    fn is_helped_by_plans(&self) -> bool {
+        false
+    }
+
     fn bound(&self, run: &mut Run<'_>) {
         let problem = run.problem;
         let Ok(shapes) = Shapes::new(problem) else { return run.exhaust() };
-        let Some(known) = Always::new(run) else { return };
-        let used = run.budget.start.elapsed();
-        let time = run.budget.time.saturating_sub(used).mul_f64(TIME_SHARE);
-        let mut effort = Effort { until: used + time, nodes: run.budget.nodes, branched: 0 };
+        let Some((value, known)) = Always::new(run) else { return };
+        let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+        if (value.0 as f64) < proven * LEAST_PROMISE {
+            return run.exhaust();
+        }
+        let mut effort = Effort { nodes: run.budget.nodes, branched: 0 };
         let reach = shapes.reach();
         let given = Given { problem, shapes: &shapes, reach: &reach };
         let mut forest = Forest { given, trees: Vec::new() };
@@ -79,7 +86,6 @@ impl Bound for DivisionCases {
 
 /// How long branching goes on.
 struct Effort {
-    until: Duration,
     nodes: Option<u64>,
     branched: u64,
 }
@@ -87,12 +93,12 @@ struct Effort {
 impl Effort {
     fn is_over(&self, run: &Run<'_>) -> bool {
         let spent = self.nodes.is_some_and(|nodes| self.branched >= nodes);
-        spent || run.budget.is_spent() || self.left(run).is_zero()
+        spent || run.budget.is_spent()
     }
+}
 
-    fn left(&self, run: &Run<'_>) -> Duration {
-        self.until.saturating_sub(run.budget.start.elapsed())
-    }
+fn left(run: &Run<'_>) -> Duration {
+    run.budget.time.saturating_sub(run.budget.start.elapsed())
 }
 
 /// What all parts have in common.
@@ -119,7 +125,7 @@ impl Forest<'_> {
         for _ in 0..BRANCHES_PER_LOOK {
             for tree in &mut self.trees {
                 if !effort.is_over(run) {
-                    let branched = tree.branch(self.given, effort.left(run));
+                    let branched = tree.branch(self.given, left(run));
                     effort.branched += u64::from(branched.is_some());
                 }
             }
@@ -135,7 +141,7 @@ struct Always {
 }
 
 impl Always {
-    fn new(run: &Run<'_>) -> Option<Always> {
+    fn new(run: &Run<'_>) -> Option<(Time, Always)> {
         let known = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
             Evidence::Divisions { weights, flows, windows } => Some((
                 known.value_ps,
@@ -143,7 +149,7 @@ impl Always {
             )),
             _ => None,
         });
-        known.max_by_key(|known| known.0).map(|known| known.1)
+        known.max_by_key(|known| known.0)
     }
 
     /// The weight of each class.
@@ -308,7 +314,7 @@ impl Tree {
         let outer = Outer::new(problem, shapes, reach, always, &ops);
         let (mut built, divided) = outer.program(problem, shapes, &ops);
         let options = Options {
-            time: run.budget.time.saturating_sub(run.budget.start.elapsed()),
+            time: left(run),
             threads: run.budget.threads,
             seed: run.budget.seed,
             absolute_gap: 0.0,
@@ -366,8 +372,7 @@ impl Tree {
             sometimes: Vec::new(),
             nodes: Vec::new(),
         };
-        let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-        let root = tree.solve(given, Known::default(), left)?;
+        let root = tree.solve(given, Known::default(), left(run))?;
         tree.nodes.push(root);
         Some(tree)
     }
@@ -439,13 +444,8 @@ impl Tree {
             }
             occurs &= any;
         }
-        let mut node = Node {
-            known,
-            value: f64::INFINITY,
-            rows: Rows::default(),
-            questions: Vec::new(),
-            split: None,
-        };
+        let mut node =
+            Node { known, value: f64::INFINITY, rows: Rows::default(), questions: Vec::new(), split: None };
         if !occurs {
             return Some(node);
         }

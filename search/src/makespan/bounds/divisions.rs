@@ -75,6 +75,10 @@ impl Bound for DivisionLp {
         Runs::Last
     }
 
+    fn is_helped_by_plans(&self) -> bool {
+        false
+    }
+
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(shapes) = Shapes::new(run.problem) else { return };
         // The last of them goes on to windows.
