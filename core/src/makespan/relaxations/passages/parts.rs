@@ -2,8 +2,9 @@
 //!
 //! A batch of so many groups that not all of them fit beside a part of the earlier op has an input of that part, so it starts
 //! after the part has ended. In the same way it ends before a part of the later op starts. A device runs all such batches
-//! one after the other, and so a mean of the work of devices passes between the two parts. Such works are added up along
-//! every branch, beside the moments, one for each size from which on batches count.
+//! one after the other, and so a mean of the work of devices passes between the two parts, if there is any such batch: the
+//! parts may have no input in common. Such works are added up along every branch, beside the moments, one for each size from
+//! which on batches count.
 //!
 //! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
 
@@ -316,7 +317,10 @@ impl Search<'_, '_> {
         for (works, shares) in lists.zip(&link.weights) {
             for there in used(to) {
                 for here in used(from) {
-                    moments[there] = moments[there].max(entry.ends[here] + works[sizes.of[here][there]]);
+                    // Without such a batch the one part need not wait for the other.
+                    let work = works[sizes.of[here][there]];
+                    let passed = if work > 0 { entry.ends[here] + work } else { 0 };
+                    moments[there] = moments[there].max(passed);
                 }
             }
             moments[LATEST] = moments[LATEST].max(first_end + crew.time(works[0], shares));
