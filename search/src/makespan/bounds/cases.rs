@@ -1,10 +1,11 @@
 //! `division-cases`: `division-lp`, with the divisions of ops told apart in parts of the network.
 //!
-//! A linear program may divide an op in two ways at once, half of each. Here the network is cut where few results pass. What
-//! the dual of `division-lp` says of the work of devices and of results that pass between parts is kept; then each part is a small program of its own
-//! whose values add up, and in each cases are told apart by branch and bound: whether a class of devices takes at least so
-//! many inputs of an op, or fewer. Of a few such questions the one is taken that raises the program's values most. A tree that is
-//! not finished proves something as well: the least of its open ends. `core/src/makespan/relaxations/cases.rs` says why it holds.
+//! A linear program may divide an op in two ways at once, half of each. Here the network is cut where few results pass. What the
+//! dual of `division-lp` says of the work of devices and of results that pass between parts is kept. Each part is then a small
+//! program of its own, whose values add up, and in each cases are told apart by branch and bound: whether a class of devices
+//! takes at least so many inputs of an op, or fewer; and where two ops are single batches of one device and in each other's
+//! way, which is the first. Of a few such questions the one is asked that raises the program's values most. A tree that is not
+//! finished proves something as well: the least of its open ends. `core/src/makespan/relaxations/cases.rs` says why it holds.
 
 use std::time::Duration;
 
@@ -59,6 +60,9 @@ impl Bound for DivisionCases {
     fn bound(&self, run: &mut Run<'_>) {
         let problem = run.problem;
         let Ok(shapes) = Shapes::new(problem) else { return run.exhaust() };
+        if !shapes.has_windows() {
+            return run.exhaust();
+        }
         let Some((value, known)) = Always::new(run) else { return };
         let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
         if (value.0 as f64) < proven * LEAST_PROMISE {
@@ -73,12 +77,11 @@ impl Bound for DivisionCases {
             forest.trees.push(tree);
         }
         run.prove(self.name(), known.evidence(&forest.trees));
-        while !effort.is_over(run) && !run.is_solved() && forest.is_open() {
-            forest.grow(run, &mut effort);
+        while !run.is_solved() && forest.grow(run, &mut effort) {
             run.prove(self.name(), known.evidence(&forest.trees));
         }
         run.count(effort.branched);
-        if !forest.is_open() {
+        if !effort.is_over(run) {
             run.exhaust();
         }
     }
@@ -116,12 +119,9 @@ struct Forest<'a> {
 }
 
 impl Forest<'_> {
-    fn is_open(&self) -> bool {
-        self.trees.iter().any(|tree| tree.next().is_some())
-    }
-
-    /// Branches in each part some times, unless nothing is left to ask.
-    fn grow(&mut self, run: &Run<'_>, effort: &mut Effort) {
+    /// Branches in each part some times; false if nothing is left to ask, or no time.
+    fn grow(&mut self, run: &Run<'_>, effort: &mut Effort) -> bool {
+        let before = effort.branched;
         for _ in 0..BRANCHES_PER_LOOK {
             for tree in &mut self.trees {
                 if !effort.is_over(run) {
@@ -130,6 +130,7 @@ impl Forest<'_> {
                 }
             }
         }
+        effort.branched > before
     }
 }
 

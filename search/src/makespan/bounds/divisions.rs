@@ -256,7 +256,7 @@ impl Shapes {
     }
 
     /// Whether there are few enough ops to look at the work between any two.
-    fn has_windows(&self) -> bool {
+    pub(super) fn has_windows(&self) -> bool {
         self.divisions.len() <= MOST_OPS_WITH_WINDOWS
     }
 

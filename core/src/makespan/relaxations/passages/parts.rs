@@ -419,7 +419,14 @@ impl Search<'_, '_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Course, Stage};
     use super::*;
+    use crate::costs::{ClassCosts, Cost, Origin, Profile};
+    use crate::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
+    use crate::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
+    use crate::ids::OpId;
+    use crate::problem::{ConstraintsSpec, Objective, Problem};
+    use crate::units::Time;
 
     #[test]
     fn a_batch_counts_where_it_cannot_but_share_inputs_with_both_parts() {
@@ -430,6 +437,55 @@ mod tests {
         let sizes = Sizes::new(&[1, 0, 3], &[0, 1, 3], 4);
         assert_eq!(sizes.least[sizes.of[0][1]], 4);
         assert_eq!(sizes.least[sizes.of[2][2]], 2);
+    }
+
+    /// Two inputs through a → b → c, each on a device of its own: one is soon at c and long there, the other the other way round.
+    #[test]
+    fn inputs_that_are_never_together_do_not_wait_for_each_other() {
+        let tensor = |maker: u32| TensorSpec {
+            name: format!("t{maker}"),
+            bytes: 1,
+            producer: Some(maker),
+            consumers: (maker + 1..=2).take(1).collect(),
+            output: maker == 2,
+        };
+        let graph = GraphSpec {
+            name: "chain".into(),
+            ops: ["a", "b", "c"].map(|name| OpSpec { name: name.into(), ..OpSpec::default() }).into(),
+            tensors: (0..3).map(tensor).collect(),
+            ..GraphSpec::default()
+        };
+        let names = ["one", "other"].map(String::from);
+        let costs = |(name, times): (&String, [u64; 3])| {
+            let cost = |time: u64| Some(Cost { time: Time(time), origin: Origin::Measured });
+            ClassCosts { class: name.clone(), batch_sizes: vec![1], costs: vec![times.map(cost).into()] }
+        };
+        let classes = names.iter().zip([[1, 1, 10], [10, 1, 1]]).map(costs).collect();
+        let profile = Profile { classes, whole_model: Vec::new() };
+        let hardware = HardwareSpec {
+            name: "two devices".into(),
+            classes: names.iter().map(|n| ClassSpec { name: n.clone(), ..ClassSpec::default() }).collect(),
+            devices: names
+                .iter()
+                .map(|name| DeviceSpec { name: name.clone(), class: name.clone(), ..DeviceSpec::default() })
+                .collect(),
+            links: vec![LinkSpec { between: names.clone(), bandwidth: 1 << 40, ..LinkSpec::default() }],
+            ..HardwareSpec::default()
+        };
+        let objective = Objective::Batch { inputs: 2 };
+        let graph = Graph::new(graph).unwrap();
+        let constraints = ConstraintsSpec::default();
+        let problem = Problem::new(graph, &profile, hardware, &[], objective, &constraints).unwrap();
+        let stage = |op: u32, branches: Vec<Vec<OpId>>, weights: Vec<Vec<u64>>| Stage {
+            op: OpId(op),
+            branches,
+            shares: Vec::new(),
+            weights,
+        };
+        let stages = vec![stage(0, Vec::new(), Vec::new()), stage(2, vec![vec![OpId(1)]], vec![vec![1, 1]])];
+        let course = Course { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
+        let proven = Passages::new(&problem).unwrap().proven(&course, &mut || false);
+        assert_eq!(proven, Ok(Time(12)));
     }
 
     /// There is room for the works of all sizes.
