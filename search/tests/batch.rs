@@ -94,16 +94,19 @@ fn criteria_of_symmetry_go_by_name() {
     assert!(improved > 30);
 }
 
-/// A network of two modules is proved further with the work of devices between ops, and the check agrees.
-#[test]
-fn work_between_ops_proves_more() {
+fn two_modules() -> Problem {
     let options = RwnnOptions { modules: 2, batches: true, ..RwnnOptions::default() };
     let spec = rwnn(&options).expect("valid options");
     let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
     let graph = Graph::new(spec.graph).expect("a valid graph");
     let objective = Objective::Batch { inputs: 16 };
-    let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
-        .expect("a valid problem");
+    Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).expect("a valid problem")
+}
+
+/// A network of two modules is proved further with the work of devices between ops, and the check agrees.
+#[test]
+fn work_between_ops_proves_more() {
+    let problem = two_modules();
     let request = Request { bounds: Some(vec!["division-lp".to_owned()]), ..Request::default() };
     let solved = solve(&problem, &request, &budget(500), &mut |_| {}).expect("it is for batches");
     let proofs = &solved.outcome.certificates;
@@ -121,13 +124,7 @@ fn work_between_ops_proves_more() {
 /// Telling divisions apart proves more than the linear program, and the check agrees to the picosecond.
 #[test]
 fn cases_prove_more() {
-    let options = RwnnOptions { modules: 2, batches: true, ..RwnnOptions::default() };
-    let spec = rwnn(&options).expect("valid options");
-    let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
-    let graph = Graph::new(spec.graph).expect("a valid graph");
-    let objective = Objective::Batch { inputs: 16 };
-    let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
-        .expect("a valid problem");
+    let problem = two_modules();
     let bounds = ["division-lp", "division-cases"].map(str::to_owned).to_vec();
     let request = Request { bounds: Some(bounds), ..Request::default() };
     let solved = solve(&problem, &request, &budget(30), &mut |_| {}).expect("it is for batches");
