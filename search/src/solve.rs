@@ -132,8 +132,9 @@ pub fn solve(
                 let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
                 let mut run = run.taking_plans(keep);
                 if !exhausted[number] && !run.budget.is_spent() && !run.is_solved() {
-                    exhausted[number] = run.exhausts(last_bounds[number]) || is_ahead;
+                    exhausted[number] = run.exhausts(last_bounds[number]);
                 }
+                exhausted[number] |= is_ahead;
                 is_solved = run.is_solved();
             }
             if is_solved || budget.is_spent() {
