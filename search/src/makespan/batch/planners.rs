@@ -331,15 +331,19 @@ impl Planner for Divisions {
             let is_last = part + 1 == own + ROUNDS;
             let seed = seed.wrapping_add(1000 * part as u64);
             let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
+            let (mut progress, mut temperature) = (f64::NAN, 0.0);
             loop {
                 if !walk.goes_on() {
                     return walk.end();
                 }
-                let share = ((walk.progress() - begin) / length).max(0.0);
-                if share >= 1.0 && !is_last {
-                    break;
+                if walk.progress() != progress {
+                    progress = walk.progress();
+                    let share = ((progress - begin) / length).max(0.0);
+                    if share >= 1.0 && !is_last {
+                        break;
+                    }
+                    temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
                 }
-                let temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
                 if climb.step(temperature) {
                     walk.note(climb.schedule());
                 }

@@ -10,7 +10,7 @@ use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
-use super::tables::{Division, Piece, Tables};
+use super::tables::{Division, Piece, Tables, count};
 
 /// A batch: an op and which piece of its unit's division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -119,7 +119,7 @@ impl Schedule {
                 let delay = if from.device == piece.device {
                     0
                 } else {
-                    tables.delay(edge.size, from.device as usize, device, common.count_ones() as usize)
+                    tables.delay(edge.size, from.device as usize, device, count(common))
                 };
                 latest = latest.max(ends[number] + delay);
             }

@@ -8,7 +8,7 @@
 use divvy_core::makespan::dense::NEVER;
 
 use super::schedule::{Item, Schedule, UNKNOWN};
-use super::tables::Tables;
+use super::tables::{Tables, count};
 
 /// What is known of a schedule, to judge changes of it.
 pub(crate) struct Known {
@@ -16,6 +16,8 @@ pub(crate) struct Known {
     places: Vec<u32>,
     /// The places of each device's batches.
     lanes: Vec<Vec<u32>>,
+    /// For each place, which of its device's batches is there.
+    ranks: Vec<u32>,
     /// From the start of each batch to the end of everything.
     rests: Vec<u64>,
     /// Batches whose times must be worked out again, and how many there are.
@@ -30,6 +32,7 @@ impl Known {
         let mut known = Known {
             places: vec![0; size],
             lanes: vec![Vec::new(); tables.devices],
+            ranks: Vec::new(),
             rests: vec![0; size],
             stale: vec![false; size],
             stale_count: 0,
@@ -47,9 +50,12 @@ impl Known {
         for lane in &mut self.lanes {
             lane.truncate(lane.partition_point(|&place| (place as usize) < from));
         }
+        self.ranks.truncate(from);
         for (place, &item) in schedule.list.iter().enumerate().skip(from) {
             self.places[schedule.index(item)] = place as u32;
-            self.lanes[schedule.piece(tables, item).device as usize].push(place as u32);
+            let lane = &mut self.lanes[schedule.piece(tables, item).device as usize];
+            self.ranks.push(lane.len() as u32);
+            lane.push(place as u32);
         }
     }
 
@@ -61,7 +67,12 @@ impl Known {
             let of_device =
                 |(item, _): &(&Item, u32)| schedule.piece(tables, **item).device as usize == device;
             let places = stretch.items.iter().zip(from..).filter(of_device).map(|(_, place)| place);
+            let before = lane.len();
             lane.splice(first..last, places);
+            let changed = if lane.len() == before { last } else { lane.len() };
+            for (rank, &place) in lane.iter().enumerate().take(changed).skip(first) {
+                self.ranks[place as usize] = rank as u32;
+            }
         }
         for (&item, place) in stretch.items.iter().zip(from..) {
             self.places[schedule.index(item)] = place;
@@ -74,14 +85,14 @@ impl Known {
         let piece = schedule.piece(tables, item);
         let (op, device) = (item.op as usize, piece.device as usize);
         let mut tail = tables.way_out(op, device, piece.count());
-        if let Some(next) = self.first_from(device, place + 1) {
+        if let Some(next) = self.along_lane(device, place, 1, false) {
             tail = tail.max(self.rest(schedule, schedule.list[next]));
         }
         for edge in &tables.outputs[op] {
             let reader = edge.op as usize;
             let division = &schedule.pieces[tables.unit_of[reader] as usize];
             for (number, to) in division.iter().enumerate() {
-                let common = (to.groups & piece.groups).count_ones() as usize;
+                let common = count(to.groups & piece.groups);
                 if common > 0 {
                     let delay = tables.delay(edge.size, device, to.device as usize, common);
                     tail = tail.max(delay + self.rests[reader * schedule.stride + number]);
@@ -167,7 +178,8 @@ impl Known {
             let rest = self.work_out_rest(tables, schedule, place);
             if std::mem::replace(&mut self.rests[index], rest) != rest {
                 self.mark_producers(tables, schedule, item, place);
-                if let Some(last) = self.last_before(schedule.piece(tables, item).device as usize, place) {
+                let device = schedule.piece(tables, item).device as usize;
+                if let Some(last) = self.along_lane(device, place, 1, true) {
                     self.mark(schedule.index(schedule.list[last]));
                 }
             }
@@ -202,10 +214,10 @@ impl Known {
         schedule.start(tables, item) + self.rest(schedule, item) == schedule.value()
     }
 
-    /// A place of the same device, so many of its batches further or back.
+    /// From a place of a device another one, so many of its batches further or back.
     pub(crate) fn along_lane(&self, device: usize, place: usize, far: usize, is_back: bool) -> Option<usize> {
         let lane = &self.lanes[device];
-        let here = lane.partition_point(|&other| (other as usize) < place);
+        let here = self.ranks[place] as usize;
         let there = if is_back { here.checked_sub(far)? } else { here + far };
         lane.get(there).map(|&place| place as usize)
     }
@@ -311,7 +323,7 @@ impl Schedule {
                 let division = &self.pieces[tables.unit_of[reader] as usize];
                 for (number, to) in division.iter().enumerate() {
                     let index = reader * self.stride + number;
-                    let common = (to.groups & piece.groups).count_ones() as usize;
+                    let common = count(to.groups & piece.groups);
                     if common == 0 || (known.places[index] as usize) < stretch.until {
                         continue;
                     }
@@ -332,13 +344,12 @@ impl Schedule {
 
     /// Finds when a device is free before a stretch, and what it does behind it.
     fn look_around(&self, known: &Known, stretch: &mut Stretch, device: usize) {
-        stretch.free[device] = self.free_at(known, device, stretch.from);
-        let next = known.first_from(device, stretch.until);
-        stretch.behind[device] = next.map_or(0, |next| known.rest(self, self.list[next]));
-    }
-
-    fn free_at(&self, known: &Known, device: usize, place: usize) -> u64 {
-        known.last_before(device, place).map_or(0, |last| self.end(self.list[last]))
+        let lane = &known.lanes[device];
+        let first = lane.partition_point(|&place| (place as usize) < stretch.from);
+        let item = |place: &u32| self.list[*place as usize];
+        stretch.free[device] = lane[..first].last().map_or(0, |last| self.end(item(last)));
+        let next = lane[first..].iter().find(|&&place| place as usize >= stretch.until);
+        stretch.behind[device] = next.map_or(0, |next| known.rest(self, item(next)));
     }
 
     /// Takes back what [`Schedule::try_stretch`] worked out; divisions may be the former ones again or not yet.
@@ -400,13 +411,14 @@ impl Schedule {
             let piece = self.piece(tables, item);
             let (op, device) = (item.op as usize, piece.device as usize);
             let arrival = self.arrival(tables, op, piece).unwrap_or(NEVER);
-            let start = arrival.max(self.free_at(known, device, place));
+            let before = known.along_lane(device, place, 1, true);
+            let start = arrival.max(before.map_or(0, |before| self.end(self.list[before])));
             let end = start + tables.time(op, device, piece.count());
             let before = std::mem::replace(&mut self.ends[index], end);
             if before != end {
                 stretch.ends.push((index, before));
                 known.mark_readers(tables, self, item, place + 1);
-                if let Some(next) = known.first_from(device, place + 1) {
+                if let Some(next) = known.along_lane(device, place, 1, false) {
                     known.mark(self.index(self.list[next]));
                 }
             }

@@ -31,8 +31,24 @@ pub(crate) struct Piece {
 impl Piece {
     /// How many groups.
     pub(crate) fn count(self) -> usize {
-        self.groups.count_ones() as usize
+        count(self.groups)
     }
+}
+
+/// How many bits there are in each number of a byte.
+const BITS: [u8; 256] = {
+    let mut bits = [0; 256];
+    let mut number = 0;
+    while number < 256 {
+        bits[number] = number.count_ones() as u8;
+        number += 1;
+    }
+    bits
+};
+
+/// How many groups. Few are looked up: not every processor has an instruction to count them.
+pub(crate) fn count(groups: u64) -> usize {
+    if groups < 256 { usize::from(BITS[groups as usize]) } else { groups.count_ones() as usize }
 }
 
 /// The tables.
