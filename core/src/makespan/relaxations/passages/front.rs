@@ -14,6 +14,12 @@ pub(super) const SPENT: usize = MOST_DEVICES + 1;
 /// Keeps what is not worse than another in every respect, and no more than so many: if there are more, those that are alike
 /// become one, which in each respect is as good as the best of them.
 pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: usize) {
+    if width == 1 {
+        // What is worse than another does not count where all become one.
+        let first = front.pop();
+        let one = first.map(|first| front.drain(..).fold(first, |one, next| best_of(&one, &next)));
+        return front.extend(one);
+    }
     keep_best(front);
     if front.len() <= width {
         return;
@@ -29,11 +35,24 @@ pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: u
         groups.push(Group::new(front, middle, to));
     }
     let best = |group: &Group| {
-        let all = &front[group.from..group.to];
-        std::array::from_fn(|place| all.iter().map(|moments| moments[place]).min().unwrap_or(0))
+        let all = front[group.from..group.to].iter().copied();
+        all.reduce(|a, b| best_of(&a, &b))
     };
-    *front = groups.iter().map(best).collect();
+    *front = groups.iter().filter_map(best).collect();
     keep_best(front);
+}
+
+/// As good as the better one in each respect.
+pub(super) fn best_of<const PLACES: usize>(a: &[u64; PLACES], b: &[u64; PLACES]) -> [u64; PLACES] {
+    std::array::from_fn(|place| a[place].min(b[place]))
+}
+
+/// Puts something new to others, or makes one of them and it where there is to be but one.
+pub(super) fn put<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, new: [u64; PLACES], width: usize) {
+    match front.first_mut() {
+        Some(one) if width == 1 => *one = best_of(one, &new),
+        _ => front.push(new),
+    }
 }
 
 /// Moments next to each other in a list, which may become one.

@@ -51,7 +51,8 @@ impl Moves {
     }
 }
 
-const PAIRS: usize = MOST_DEVICES * MOST_DEVICES;
+/// Pairs of devices.
+pub(super) const PAIRS: usize = MOST_DEVICES * MOST_DEVICES;
 
 fn between(from: &Sharing, to: &Sharing) -> Vec<Vec<Handed>> {
     let mut whole = Vec::new();

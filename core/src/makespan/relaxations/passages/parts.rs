@@ -8,9 +8,9 @@
 //!
 //! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
 
-use super::front::{LATEST, Moments, SPENT, thin};
+use super::front::{LATEST, Moments, SPENT, put, thin};
 use super::heads::Heads;
-use super::moves::{MOST_DEVICES, Sharing};
+use super::moves::{MOST_DEVICES, PAIRS, Sharing};
 use super::search::{Fronts, Search};
 use super::tails::{LeastWorks, Tail};
 use super::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages, Shares};
@@ -347,16 +347,22 @@ impl Search<'_, '_> {
         for (place, delays) in branch.delays.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| &branch.nodes[before]);
             let tail = inner.get(place).unwrap_or(&goal.tail);
+            let is_last = place == branch.nodes.len();
+            let is_open = |there: &usize| {
+                let groups = &passages.moves.sharings[*there];
+                tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| crew.has[device]))
+            };
+            let open: Vec<usize> = (0..count).filter(is_open).collect();
+            let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
             let mut next: Vec<Vec<State>> = vec![Vec::new(); count];
             for (here, front) in fronts.iter().enumerate().filter(|(_, front)| !front.is_empty()) {
                 let spent = before.map_or(Some([0; PLACES]), |node| self.spent(node, here, link, sizes));
                 let Some(spent) = spent else { continue };
-                let is_in_time = |state: &&State| {
+                let is_in_time = |ended: &State| {
                     let works: State = std::array::from_fn(|place| match place {
                         0..MOST_DEVICES => 0,
-                        _ => state[place] + spent[place] + done[place],
+                        _ => ended[place] + done[place],
                     });
-                    let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
                     if entry.spent + works[WORK] + rest >= entry.limit {
                         return false;
                     }
@@ -364,28 +370,31 @@ impl Search<'_, '_> {
                     let moments = passages.settled(goal.sharing, &link.node, moments);
                     passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
                 };
-                let front: Vec<State> = front.iter().filter(is_in_time).copied().collect();
-                let is_last = place == branch.nodes.len();
-                let is_open = |there: &usize| {
-                    let groups = &passages.moves.sharings[*there];
-                    tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| crew.has[device]))
-                };
-                for there in (0..count).filter(is_open) {
+                let ended = |state: &State| -> State { std::array::from_fn(|place| state[place] + spent[place]) };
+                let front: Vec<State> = front.iter().map(ended).filter(is_in_time).collect();
+                if front.is_empty() {
+                    continue;
+                }
+                for &there in &open {
                     for handed in passages.moves.between(here, there) {
-                        if handed.iter().any(|part| delays.of(part) == NEVER) {
+                        let mut ways = [(0, 0, 0); PAIRS];
+                        for (way, part) in ways.iter_mut().zip(handed) {
+                            *way = (part.from, part.to, delays.of(part));
+                        }
+                        let ways = &ways[..handed.len()];
+                        if ways.iter().any(|way| way.2 == NEVER) {
                             continue;
                         }
-                        for state in &front {
+                        for ended in &front {
                             self.count()?;
                             let mut moments = Moments::default();
-                            for part in handed {
-                                let arrival = state[part.from] + spent[part.from] + delays.of(part);
-                                moments[part.to] = moments[part.to].max(arrival);
+                            for &(from, to, delay) in ways {
+                                moments[to] = moments[to].max(ended[from] + delay);
                             }
                             if passages.finish(there, &moments, tail, entry.is_whole) < entry.limit {
-                                let mut new: State = std::array::from_fn(|place| state[place] + spent[place]);
+                                let mut new = *ended;
                                 new[..MOST_DEVICES].copy_from_slice(&moments[..MOST_DEVICES]);
-                                next[there].push(new);
+                                put(&mut next[there], new, self.branch_width());
                             }
                         }
                     }
