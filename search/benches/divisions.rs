@@ -31,7 +31,8 @@ fn problem(channels: u32) -> Problem {
 #[divan::bench(args = [1, 2, 4], sample_count = 2)]
 fn moves(bencher: Bencher<'_, '_>, channels: u32) {
     let problem = problem(channels);
-    let request = Request { planner: Some("divisions".to_owned()), bounds: Some(Vec::new()), ..Request::default() };
+    let request =
+        Request { planner: Some("divisions".to_owned()), bounds: Some(Vec::new()), ..Request::default() };
     bencher.counter(MOVES).bench_local(|| {
         let budget = Budget { nodes: Some(MOVES), ..Budget::new(Duration::from_secs(20)) };
         black_box(solve(&problem, &request, &budget, &mut |_| {})).expect("a planner of that name");

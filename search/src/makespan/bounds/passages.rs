@@ -23,7 +23,7 @@ use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
 /// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
-const WIDTHS: [u32; 6] = [4, 16, 64, 256, 1024, 2048];
+const WIDTHS: [u32; 7] = [4, 8, 16, 64, 256, 1024, 2048];
 /// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
 const TIME_SHARES: [f64; 2] = [0.12, 0.85];
 /// The shares of the time left that the first try of a way may take, and a later one.
@@ -31,23 +31,27 @@ const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
 /// The share that a try may take before shares are moved: of a way that was behind before, of any, of one that was ahead; and the
 /// place of its width. Where work does not count along the chain, few lists can take longer than many: what is kept for several
 /// of them is given up later.
-const GLANCES: [f64; 3] = [0.1, 0.25, 0.5];
-const GLANCE_WIDTH: usize = 2;
+const GLANCES: [f64; 3] = [0.02, 0.25, 0.5];
+const GLANCE_WIDTH: usize = 3;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
 /// A way that proves less than this part of what another did will not overtake it.
-const LEAST_PROMISE: f64 = 0.98;
-/// A way is given up when it did not end with its limit halved as many times.
-const MOST_CAUTION: u32 = 3;
+const LEAST_PROMISE: f64 = 0.99;
+/// When a way did not end its limit is halved as many times; if it does not end then, it is given up.
+const CAUTION: u32 = 3;
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
-/// How the limit rises from the bound known to the best plan, in parts of the way; the last is all of it.
-const RISES: [u64; 4] = [1, 2, 4, 8];
+/// The limit rises from the bound known to the best plan in so many strides, which grow; when they miss they become shorter, but
+/// not below this part of the first.
+const STRIDES: u64 = 16;
+const SHORTEST: u64 = 16;
 /// A try that takes less than so many times as long as the one before is as quick.
 const AS_QUICK: f64 = 1.5;
 /// Few tries are fewer than this.
 const FEW_TRIES: u32 = 10;
+/// A try with the next width takes at least so many times as long as the last one.
+const WIDER_TAKES: u32 = 4;
 /// By what a device's share is multiplied or divided.
 const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
@@ -96,6 +100,7 @@ impl Bound for Passages {
             argument: &argument,
             shares: network.shares(run),
             until: all,
+            last_took: Duration::ZERO,
             count: 0,
             at_most: Time(network.alone),
         };
@@ -122,7 +127,10 @@ impl Bound for Passages {
         }
         loop {
             let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-            let goes_on = |way: &&mut Way| way.width().is_some() && way.promises(proven);
+            let left = tries.until.saturating_sub(run.budget.start.elapsed());
+            let goes_on = |way: &&mut Way| {
+                way.width().is_some() && way.promises(proven) && way.took * WIDER_TAKES <= left
+            };
             let next = ways.iter_mut().filter(goes_on).min_by_key(|way| (way.caution, way.took));
             let Some(way) = next else { break };
             let is_first = way.reached.is_none();
@@ -130,10 +138,10 @@ impl Bound for Passages {
             let share = if is_first && is_behind(way) { glance(way) } else { most };
             if !self.widen(run, &mut tries, way, share) {
                 // What did not end will not with more to follow, but perhaps up to a lower limit.
-                way.caution += 1;
-                if way.reached.is_none() || way.caution > MOST_CAUTION {
+                if way.reached.is_none() || way.caution > 0 {
                     way.next = WIDTHS.len();
                 }
+                way.caution = CAUTION;
             }
         }
     }
@@ -151,8 +159,7 @@ impl Passages {
         if has_ended {
             // Where the run must not depend on the clock, widths rise in turns.
             let turn = Duration::from_nanos(way.next as u64);
-            let took = run.budget.start.elapsed() - began;
-            way.took = if run.budget.nodes.is_some() { turn } else { took };
+            way.took = if run.budget.nodes.is_some() { turn } else { tries.last_took };
             way.next += 1;
         }
         has_ended
@@ -181,44 +188,64 @@ impl Passages {
         }
     }
 
-    /// Raises the limit while all below it is refuted; what was reached, none if nothing.
+    /// Raises the limit while more is refuted, in strides that grow, then in shorter ones; what was reached, none if nothing.
     fn rise(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way, width: u32) -> Option<Time> {
         let most = run.outcome().value().unwrap_or(tries.at_most).0.min(MOST_TIME);
-        let known = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
+        let mut refuted = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
+        let first = (((most - refuted) / STRIDES) >> way.caution).max(1);
+        let (mut short, mut stride, mut misses) = (first, first, 0);
         let mut reached = None;
-        let (mut rises, mut took_before) = (0, Duration::MAX);
-        while let Some(rise) = RISES.get(rises) {
-            if tries.is_over(run) || run.is_solved() {
-                break;
-            }
-            tries.count += 1;
+        let mut took_before = Duration::MAX;
+        while short > first / SHORTEST && !tries.is_over(run) && !run.is_solved() {
+            let limit = refuted.saturating_add(stride).min(most);
             let began = run.budget.start.elapsed();
-            let limit_ps = Time(known + (((most - known) * rise / RISES[RISES.len() - 1]) >> way.caution));
-            let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
-            let mut stages = way.stages.clone();
-            // The work that counts along the chain counts between two ops of it too.
-            for stage in stages.iter_mut().filter(|stage| way.is_counted && !stage.weights.is_empty()) {
-                stage.weights.push(shares.clone());
-            }
-            let course = Course { stages, limit_ps, width, shares };
-            let mut stop = || tries.is_over(run);
-            let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop);
-            let Some(proven) = proven else { break };
-            let value = proven.value();
-            reached = reached.max(Some(value));
-            run.take(proven);
-            if value < limit_ps {
-                break;
-            }
-            // Where a higher limit takes no longer, and few will be tried, it rises to the end at once.
+            let Some(value) = self.follow(run, tries, way, width, Time(limit)) else { break };
             let took = run.budget.start.elapsed() - began;
-            let is_as_quick = took_before != Duration::MAX && took < took_before.mul_f64(AS_QUICK);
-            let is_long = took * FEW_TRIES > tries.until.saturating_sub(began);
-            let can_leap = is_as_quick && is_long && run.budget.nodes.is_none();
-            rises = if can_leap { (rises + 1).max(RISES.len() - 1) } else { rises + 1 };
+            tries.last_took = took;
+            reached = reached.max(Some(value));
+            if value.0 >= limit {
+                // Where a higher limit takes no longer, and few will be tried, it rises to the end at once.
+                let is_as_quick = took_before != Duration::MAX && took < took_before.mul_f64(AS_QUICK);
+                let is_long = took * FEW_TRIES > tries.until.saturating_sub(began);
+                let can_leap = misses == 0 && is_as_quick && is_long && run.budget.nodes.is_none();
+                stride = if can_leap { most } else { stride.saturating_mul(2) };
+            } else if value.0 > refuted {
+                stride = short;
+            } else {
+                misses += 1;
+                // What is kept depends on chance, so that more is sometimes proved up to a higher limit.
+                let is_first = misses % 2 == 1;
+                short = if is_first { short } else { short / 2 };
+                stride = if is_first { 2 * short } else { short };
+            }
+            refuted = refuted.max(value.0);
             took_before = took;
         }
         reached
+    }
+
+    /// What a way proves up to a limit; none if there was no time.
+    fn follow(
+        &self,
+        run: &mut Run<'_>,
+        tries: &mut Tries<'_>,
+        way: &Way,
+        width: u32,
+        limit: Time,
+    ) -> Option<Time> {
+        tries.count += 1;
+        let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
+        let mut stages = way.stages.clone();
+        // The work that counts along the chain counts between two ops of it too.
+        for stage in stages.iter_mut().filter(|stage| way.is_counted && !stage.weights.is_empty()) {
+            stage.weights.push(shares.clone());
+        }
+        let course = Course { stages, limit_ps: limit, width, shares };
+        let mut stop = || tries.is_over(run);
+        let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop)?;
+        let value = proven.value();
+        run.take(proven);
+        Some(value)
     }
 }
 
@@ -238,6 +265,8 @@ struct Tries<'a> {
     shares: Vec<f64>,
     /// How long they go on.
     until: Duration,
+    /// How long the last one took.
+    last_took: Duration,
     count: u64,
     /// Where no plan is known, no more is tried for.
     at_most: Time,
@@ -258,7 +287,7 @@ struct Way {
     is_counted: bool,
     /// The place of the next width.
     next: usize,
-    /// How long the last one took.
+    /// How long a try with the last one took.
     took: Duration,
     /// The most that it proved.
     reached: Option<Time>,

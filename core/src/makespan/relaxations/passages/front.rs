@@ -110,4 +110,16 @@ mod tests {
             assert!(all.iter().all(covered));
         }
     }
+
+    #[test]
+    fn what_is_put_to_one_becomes_one_with_it() {
+        let [a, b]: [Moments; 2] = [[1, 5, 2, 0, 7], [3, 4, 2, 0, 6]];
+        let mut front = Vec::new();
+        [a, b].into_iter().for_each(|new| put(&mut front, new, 1));
+        let mut united = vec![a, b];
+        thin(&mut united, 1);
+        assert_eq!([&front, &united], [&[[1, 4, 2, 0, 6]]; 2]);
+        put(&mut front, a, 2);
+        assert_eq!(front.len(), 2);
+    }
 }

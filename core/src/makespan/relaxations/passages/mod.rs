@@ -79,7 +79,7 @@ pub struct Course {
     pub stages: Vec<Stage>,
     /// What ends no earlier is dropped.
     pub limit_ps: Time,
-    /// The most lists of moments that are kept for a sharing; in branches, a quarter of it.
+    /// The most lists of moments that are kept for a sharing; in branches a quarter of it, and one for estimates.
     pub width: u32,
     /// How much the work of each device counts from one stage to the next and on; empty: not at all.
     pub shares: Vec<u64>,

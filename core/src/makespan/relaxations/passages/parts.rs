@@ -21,7 +21,7 @@ const PLACES: usize = MOST_DEVICES + MOST_LISTS * MOST_SIZES + 1;
 /// The place of the work by the shares of the course.
 const WORK: usize = PLACES - 1;
 
-/// How many times the limit of a part rises, at most, from nothing to all that is left.
+/// The limit of a part rises by one such part of all that is left, then by more each time.
 const RISES_OF_ALL: u64 = 400;
 
 /// Moments as in [`Moments`], then works.
@@ -181,6 +181,8 @@ impl Search<'_, '_> {
         works: &LeastWorks,
     ) -> Result<(), String> {
         let passages = self.passages;
+        // Estimates need not be as long as they could be, and there are many of them.
+        let branch_width = std::mem::replace(&mut self.branch_width, 1);
         // So late that nothing which begins with other parts comes near.
         let late = MOST_TIME / passages.inputs;
         for (sharing, groups) in passages.moves.sharings.iter().enumerate() {
@@ -198,7 +200,7 @@ impl Search<'_, '_> {
                 ends[device] = late;
                 // Below a low limit little is left to look at, so it rises until something is.
                 let mut known = *way - times[device];
-                let rise = (most / RISES_OF_ALL).max(1);
+                let mut rise = (most / RISES_OF_ALL).max(1);
                 while known < most {
                     let limit = late + (known + rise).min(most);
                     let spent = if is_whole { late } else { 0 };
@@ -214,6 +216,7 @@ impl Search<'_, '_> {
                     if least < limit {
                         break;
                     }
+                    rise += rise / 2;
                 }
                 *way = times[device] + known;
                 // All inputs are on the same way.
@@ -221,6 +224,7 @@ impl Search<'_, '_> {
                 tail.sums[sharing] = tail.sums[sharing].max(sum.unwrap_or(0));
             }
         }
+        self.branch_width = branch_width;
         Ok(())
     }
 
@@ -300,7 +304,7 @@ impl Search<'_, '_> {
                     united.push(both);
                 }
             }
-            thin(&mut united, self.branch_width());
+            thin(&mut united, self.branch_width);
             all = united;
         }
         Ok(all.iter().map(|state| self.arrived(&crossing, state)).collect())
@@ -352,7 +356,16 @@ impl Search<'_, '_> {
                 let groups = &passages.moves.sharings[*there];
                 tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| crew.has[device]))
             };
-            let open: Vec<usize> = (0..count).filter(is_open).collect();
+            // With what follows each at least, the shortest first.
+            let mut open: Vec<(u64, usize)> = (0..count)
+                .filter(is_open)
+                .map(|there| {
+                    let ways = used(&passages.moves.sharings[there]).map(|device| tail.ways[there][device]);
+                    let mean = if entry.is_whole { tail.sums[there] / passages.inputs } else { 0 };
+                    (ways.max().unwrap_or(0).max(mean), there)
+                })
+                .collect();
+            open.sort_unstable();
             let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
             let mut next: Vec<Vec<State>> = vec![Vec::new(); count];
             for (here, front) in fronts.iter().enumerate().filter(|(_, front)| !front.is_empty()) {
@@ -370,12 +383,15 @@ impl Search<'_, '_> {
                     let moments = passages.settled(goal.sharing, &link.node, moments);
                     passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
                 };
-                let ended = |state: &State| -> State { std::array::from_fn(|place| state[place] + spent[place]) };
+                let ended =
+                    |state: &State| -> State { std::array::from_fn(|place| state[place] + spent[place]) };
                 let front: Vec<State> = front.iter().map(ended).filter(is_in_time).collect();
-                if front.is_empty() {
-                    continue;
-                }
-                for &there in &open {
+                // Every batch of the next op has inputs of one of these, so none starts before the first of them ends.
+                let ends =
+                    front.iter().flat_map(|ended| used(&passages.moves.sharings[here]).map(|d| ended[d]));
+                let Some(first_end) = ends.min() else { continue };
+                let is_near = |(rest, _): &&(u64, usize)| first_end + rest < entry.limit;
+                for &(_, there) in open.iter().take_while(is_near) {
                     for handed in passages.moves.between(here, there) {
                         let mut ways = [(0, 0, 0); PAIRS];
                         for (way, part) in ways.iter_mut().zip(handed) {
@@ -394,13 +410,13 @@ impl Search<'_, '_> {
                             if passages.finish(there, &moments, tail, entry.is_whole) < entry.limit {
                                 let mut new = *ended;
                                 new[..MOST_DEVICES].copy_from_slice(&moments[..MOST_DEVICES]);
-                                put(&mut next[there], new, self.branch_width());
+                                put(&mut next[there], new, self.branch_width);
                             }
                         }
                     }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width()));
+            next.iter_mut().for_each(|front| thin(front, self.branch_width));
             fronts = next;
         }
         Ok(std::mem::take(&mut fronts[goal.sharing]))

@@ -13,6 +13,8 @@ pub(super) struct Search<'p, 's> {
     pub(super) passages: &'p Passages<'p>,
     pub(super) limit: u64,
     pub(super) width: usize,
+    /// The same within branches.
+    pub(super) branch_width: usize,
     steps: u64,
     stop: &'s mut dyn FnMut() -> bool,
 }
@@ -45,7 +47,7 @@ impl<'p, 's> Search<'p, 's> {
         width: usize,
         stop: &'s mut dyn FnMut() -> bool,
     ) -> Search<'p, 's> {
-        Search { passages, limit, width, steps: 0, stop }
+        Search { passages, limit, width, branch_width: width.div_ceil(4), steps: 0, stop }
     }
 
     /// From the moments of an op to those of the next one of the chain.
@@ -108,7 +110,7 @@ impl<'p, 's> Search<'p, 's> {
                         united[there].push(both);
                     }
                 }
-                thin(&mut united[there], self.branch_width());
+                thin(&mut united[there], self.branch_width);
             }
             all = Some(united);
         }
@@ -145,7 +147,7 @@ impl<'p, 's> Search<'p, 's> {
                     }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width()));
+            next.iter_mut().for_each(|front| thin(front, self.branch_width));
             fronts = next;
         }
         Ok(fronts)
@@ -178,10 +180,6 @@ impl<'p, 's> Search<'p, 's> {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn branch_width(&self) -> usize {
-        self.width.div_ceil(4)
     }
 
     /// Keeps moments of an op for each batch that may be the one which starts last.
