@@ -196,7 +196,7 @@ impl Passages {
         let (mut short, mut stride, mut misses) = (first, first, 0);
         let mut reached = None;
         let mut took_before = Duration::MAX;
-        while short > first / SHORTEST && !tries.is_over(run) && !run.is_solved() {
+        while refuted < most && short > first / SHORTEST && !tries.is_over(run) && !run.is_solved() {
             let limit = refuted.saturating_add(stride).min(most);
             let began = run.budget.start.elapsed();
             let Some(value) = self.follow(run, tries, way, width, Time(limit)) else { break };
@@ -209,7 +209,7 @@ impl Passages {
                 let is_long = took * FEW_TRIES > tries.until.saturating_sub(began);
                 let can_leap = misses == 0 && is_as_quick && is_long && run.budget.nodes.is_none();
                 stride = if can_leap { most } else { stride.saturating_mul(2) };
-            } else if value.0 > refuted {
+            } else if value.0 > refuted + short / 4 {
                 stride = short;
             } else {
                 misses += 1;
