@@ -8,8 +8,8 @@
 //! of `division-area` says, moved by factors for one device at a time. Which of these *ways* proves most depends on the
 //! network, so all are tried, first the quick ones; then of those that are not far behind always the one whose last try took the
 //! least time keeps more lists of moments than before.
-//! The limit rises towards the best plan's finish as long as everything up to it is refuted: what is dropped early makes the
-//! search quick.
+//! What is dropped early makes the search quick, so the limit rises step by step from the bound known towards the best plan's
+//! finish, further while everything up to it is refuted, and then in shorter steps.
 
 use std::time::Duration;
 
