@@ -52,9 +52,10 @@ pub trait Bound: Sync {
     fn runs(&self) -> Runs {
         Runs::Always
     }
-    /// Whether it proves more with a better plan at hand. Else, if it runs last, it may as well run before planners go on.
-    fn is_helped_by_plans(&self) -> bool {
-        true
+    /// If it runs last and a better plan hardly helps it: the share of the time by whose end it is through, so that planners
+    /// then go on undisturbed.
+    fn ahead(&self) -> Option<f64> {
+        None
     }
     /// Proves what it can.
     fn bound(&self, run: &mut Run<'_>);

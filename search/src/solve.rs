@@ -9,9 +9,6 @@ use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
 use crate::run::Run;
 use crate::{makespan, period};
 
-/// The share of the time by whose end bounds are through that no better plan helps.
-const AHEAD: f64 = 0.35;
-
 /// By what devices and nodes that can be exchanged are told apart: inputs, ops, or time on them.
 pub const SYMMETRIES: [&str; 3] = ["batches", "tasks", "time"];
 
@@ -94,9 +91,11 @@ pub fn solve(
         let mut stop = StopReason::Finished;
         let mut planners = chosen_planners.as_slice();
         let mut exhausted = vec![false; last_bounds.len()];
+        // Whether all that is left to prove was given its time.
+        let mut are_through = false;
         for (turn, &(plan_until, bound_until)) in turns.iter().enumerate() {
             // Where bounds have proved all they can, the planner is not interrupted again.
-            let is_over = turn > 0 && exhausted.iter().all(|is_exhausted| *is_exhausted);
+            let is_over = turn > 0 && (are_through || exhausted.iter().all(|is_exhausted| *is_exhausted));
             let plan_until = if is_over { 1.0 } else { plan_until };
             // The first go is short, so it is the second that has the seed which was asked for.
             let seed = (turn + turns.len() - 1) % turns.len();
@@ -125,16 +124,18 @@ pub fn solve(
             }
             let mut is_solved = false;
             for number in (0..last_bounds.len()).filter(|_| plan_until < 1.0) {
-                // Bounds that a better plan does not help have all their time at once, so that planners go on undisturbed.
+                // Where a better plan helps no bound that is left, all have their time at once, so that planners go on
+                // undisturbed.
                 let left = last_bounds.iter().zip(&exhausted).filter(|(_, is_exhausted)| !**is_exhausted);
-                let is_ahead = !request.bound_only && left.map(|(b, _)| b).all(|b| !b.is_helped_by_plans());
-                let bounding = until(if is_ahead { bound_until.max(AHEAD) } else { bound_until });
+                let shares: Option<Vec<f64>> = left.map(|(bound, _)| bound.ahead()).collect();
+                let ahead = shares.filter(|_| !request.bound_only);
+                are_through = ahead.is_some();
+                let bounding = until(ahead.into_iter().flatten().fold(bound_until, f64::max));
                 let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
                 let mut run = run.taking_plans(keep);
                 if !exhausted[number] && !run.budget.is_spent() && !run.is_solved() {
                     exhausted[number] = run.exhausts(last_bounds[number]);
                 }
-                exhausted[number] |= is_ahead;
                 is_solved = run.is_solved();
             }
             if is_solved || budget.is_spent() {

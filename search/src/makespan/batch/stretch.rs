@@ -8,7 +8,7 @@
 use divvy_core::makespan::dense::NEVER;
 
 use super::schedule::{Item, Schedule, UNKNOWN};
-use super::tables::{Tables, count};
+use super::tables::{Piece, Tables, count};
 
 /// What is known of a schedule, to judge changes of it.
 pub(crate) struct Known {
@@ -194,6 +194,35 @@ impl Known {
     /// From the start of a batch to the end of everything.
     pub(crate) fn rest(&self, schedule: &Schedule, item: Item) -> u64 {
         self.rests[schedule.index(item)]
+    }
+
+    /// The places of a device's batches.
+    pub(crate) fn lane(&self, device: usize) -> &[u32] {
+        &self.lanes[device]
+    }
+
+    /// From the end of a batch to the end of everything by way of its readers, as far as it is known.
+    pub(crate) fn longest_behind(
+        &self,
+        tables: &Tables,
+        schedule: &Schedule,
+        op: usize,
+        piece: Piece,
+    ) -> u64 {
+        let device = piece.device as usize;
+        let mut longest = tables.way_out(op, device, piece.count());
+        for edge in &tables.outputs[op] {
+            let reader = edge.op as usize;
+            let division = &schedule.pieces[tables.unit_of[reader] as usize];
+            for (number, to) in division.iter().enumerate() {
+                let common = count(to.groups & piece.groups);
+                if common > 0 {
+                    let delay = tables.delay(edge.size, device, to.device as usize, common);
+                    longest = longest.max(delay + self.rests[reader * schedule.stride + number]);
+                }
+            }
+        }
+        longest
     }
 
     /// The place of the last batch of a device before a place.

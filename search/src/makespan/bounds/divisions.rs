@@ -33,6 +33,8 @@ const WINDOWS_PER_OP: usize = 3;
 const LEAST_PROMISE: f64 = 0.97;
 /// Violations below this part of the end do not count.
 const LEAST_VIOLATION: f64 = 1e-6;
+/// The share of all time by whose end these programs are through.
+pub(super) const AHEAD: f64 = 0.35;
 /// Dual factors are counted in this many parts.
 pub(super) const PARTS: f64 = (1u64 << 30) as f64;
 
@@ -75,8 +77,8 @@ impl Bound for DivisionLp {
         Runs::Last
     }
 
-    fn is_helped_by_plans(&self) -> bool {
-        false
+    fn ahead(&self) -> Option<f64> {
+        Some(AHEAD)
     }
 
     fn bound(&self, run: &mut Run<'_>) {

@@ -26,6 +26,10 @@ use crate::run::Run;
 const WIDTHS: [u32; 7] = [4, 8, 16, 64, 256, 1024, 2048];
 /// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
 const TIME_SHARES: [f64; 2] = [0.12, 0.85];
+/// The share of all time by whose end it is through. A better plan only lowers how far its limit can rise.
+const AHEAD: f64 = 0.5;
+/// The share of the time left that goes to a first look, where nothing is known.
+const FIRST_LOOK: f64 = 0.12;
 /// The shares of the time left that the first try of a way may take, and a later one.
 const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
 /// The share that a try may take before shares are moved: of a way that was behind before, of any, of one that was ahead; and the
@@ -83,6 +87,10 @@ impl Bound for Passages {
         Runs::Last
     }
 
+    fn ahead(&self) -> Option<f64> {
+        Some(AHEAD)
+    }
+
     fn bound(&self, run: &mut Run<'_>) {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
@@ -93,11 +101,22 @@ impl Bound for Passages {
         {
             return run.exhaust();
         }
+        // Where nothing is known, a short time tells which way to spend the rest on.
+        if is_best_counted(run).is_none() && run.budget.nodes.is_none() {
+            self.try_ways(run, &argument, &network, FIRST_LOOK);
+        }
+        self.try_ways(run, &argument, &network, 1.0);
+    }
+}
+
+impl Passages {
+    /// Tries all ways, for a share of the time left.
+    fn try_ways(&self, run: &mut Run<'_>, argument: &Argument<'_>, network: &Network, share: f64) {
         let used = run.budget.start.elapsed();
-        let left = run.budget.time.saturating_sub(used);
+        let left = run.budget.time.saturating_sub(used).mul_f64(share);
         let [moved, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
         let mut tries = Tries {
-            argument: &argument,
+            argument,
             shares: network.shares(run),
             until: all,
             last_took: Duration::ZERO,
@@ -145,9 +164,7 @@ impl Bound for Passages {
             }
         }
     }
-}
 
-impl Passages {
     /// Follows a way with the next width, for a share of the time left; false if it did not end.
     fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way, share: f64) -> bool {
         let Some(width) = way.width() else { return false };

@@ -20,7 +20,7 @@ use divvy_core::units::Time;
 use divvy_solver::{Column, Options, Solver, Status};
 
 use self::outer::Outer;
-use super::divisions::{Between, Built, PARTS, Shapes, time_of, united, whole_times};
+use super::divisions::{AHEAD, Between, Built, PARTS, Shapes, time_of, united, whole_times};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -56,8 +56,8 @@ impl Bound for DivisionCases {
         Runs::Last
     }
 
-    fn is_helped_by_plans(&self) -> bool {
-        false
+    fn ahead(&self) -> Option<f64> {
+        Some(AHEAD)
     }
 
     fn bound(&self, run: &mut Run<'_>) {

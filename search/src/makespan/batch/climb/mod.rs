@@ -3,11 +3,12 @@
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
 //! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes work of one unit
 //! from a device and gives it work of another in return, since where all devices are busy, no unit alone can go to another; or
-//! it takes one batch to another place in the list. Half of all moves begin at a batch of a longest path, since without such a
-//! batch no move can shorten the schedule. A move is judged by the stretch of the list that it changes ([`super::stretch`]). A
-//! result that is worse by δ is kept with probability exp(−δ/T). What counts is the finish, plus a share of what the divisions
-//! cost at the prices of a bound's dual: many moves leave the finish as it is, and of those the ones that save work make room
-//! for others. Memory limits are never left.
+//! it takes one batch to another place in the list. A batch of a unit that is divided anew takes the place of an old one, or
+//! goes between those two batches of its device where the longest path through it is shortest. Half of all moves begin at a
+//! batch of a longest path, since without such a batch no move can shorten the schedule. A move is judged by the stretch of
+//! the list that it changes ([`super::stretch`]). A result that is worse by δ is kept with probability exp(−δ/T). What counts
+//! is the finish, plus a share of what the divisions cost at the prices of a bound's dual: many moves leave the finish as it
+//! is, and of those the ones that save work make room for others. Memory limits are never left.
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
@@ -26,7 +27,11 @@ const ORDER_SHARE: f64 = 0.4;
 /// The share of moves that put a stretch of the list in the order of urgency.
 const SORT_SHARE: f64 = 0.05;
 /// How much of what a division costs at a bound's prices counts beside the finish.
-const POTENTIAL_SHARE: f64 = 0.3;
+const POTENTIAL_SHARE: f64 = 0.45;
+/// The share of divisions of which a batch goes where its device can run it best; else it takes the place of an old one.
+const INSERT_SHARE: f64 = 0.4;
+/// How many places are tried for it: before the first at which the device is free when it arrives, and from there on.
+const PLACES_TRIED: (usize, usize) = (2, 6);
 /// How likely a division is handed on to a neighbour, and to one more.
 const HAND_ON: f64 = 0.35;
 /// The share of changed orders that go by the order of one device.
@@ -128,6 +133,9 @@ impl<'a> Climb<'a> {
                     return false;
                 }
                 self.place_changed();
+                if self.rng.chance(INSERT_SHARE) {
+                    self.insert_one();
+                }
             }
             self.try_stretch(limit)
         });
@@ -373,6 +381,52 @@ impl<'a> Climb<'a> {
         }
     }
 
+    /// Takes a batch of a divided unit to where the longest path through it is shortest, as far as the present schedule tells;
+    /// none if that is not known, and it stays where it is.
+    fn insert_one(&mut self) -> Option<()> {
+        let tables = self.tables;
+        let unit = self.rng.pick(&self.changed).0;
+        let op = *self.rng.pick(&tables.members[unit]);
+        let item = Item { op, piece: self.rng.below(self.current.pieces[unit].len()) as u32 };
+        let (current, known, list) = (&self.current, &self.known, &self.current.list);
+        let piece = current.piece(tables, item);
+        let arrival = current.arrival(tables, op as usize, piece)?;
+        let behind = known.longest_behind(tables, current, op as usize, piece);
+        // Between two batches of other ops on the device.
+        let lane = known.lane(piece.device as usize);
+        let is_other = |place: &&u32| list[**place as usize].op != op;
+        let is_free = lane.partition_point(|&place| current.end(list[place as usize]) <= arrival);
+        let (back, forth) = PLACES_TRIED;
+        let from = is_free.saturating_sub(back);
+        let mut last = lane[..from].iter().rfind(is_other);
+        let mut best: Option<(u64, Option<&u32>, Option<&u32>)> = None;
+        for number in from..(is_free + forth).min(lane.len() + 1) {
+            let next = lane[number..].iter().find(is_other);
+            let free = last.map_or(0, |&place| current.end(list[place as usize]));
+            let rest = next.map_or(0, |&place| known.rest(current, list[place as usize]));
+            let length = arrival.max(free) + behind.max(rest);
+            if best.is_none_or(|(least, ..)| length < least) {
+                best = Some((length, last, next));
+            }
+            last = lane.get(number).filter(is_other).or(last);
+        }
+        let (_, last, next) = best?;
+        let beside = *next.or(last)? as usize;
+        let stretch = &mut self.stretch;
+        if beside < stretch.from {
+            stretch.items.splice(..0, list[beside..stretch.from].iter().copied());
+            stretch.from = beside;
+        } else if beside >= stretch.until {
+            stretch.items.extend_from_slice(&list[stretch.until..=beside]);
+            stretch.until = beside + 1;
+        }
+        let place = |item: Item| stretch.items.iter().position(|&other| other == item);
+        let (here, there) = (place(item)?, place(list[beside])?);
+        stretch.items.remove(here);
+        stretch.items.insert(there - usize::from(here < there) + usize::from(next.is_none()), item);
+        Some(())
+    }
+
     /// A random unit that a unit reads from or is read by.
     fn neighbour(&mut self, unit: usize) -> Option<usize> {
         let op = *self.rng.pick(&self.tables.members[unit]) as usize;
@@ -512,113 +566,4 @@ fn some_bit(bits: u64, rng: &mut Rng) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use divvy_core::generate::{RwnnOptions, rwnn};
-    use divvy_core::graph::Graph;
-    use divvy_core::outcome::Outcome;
-    use divvy_core::problem::{Objective, OwnHardware, Problem};
-
-    fn random_problem(seed: u64) -> Problem {
-        let (modules, nodes) = (1 + seed as u32 % 3, 3 + seed as u32 % 7);
-        let communication_factor = [0.1, 1.0, 5.0][seed as usize % 3];
-        let options = RwnnOptions {
-            modules,
-            nodes,
-            communication_factor,
-            seed,
-            batches: true,
-            ..RwnnOptions::default()
-        };
-        let mut spec = rwnn(&options).expect("valid options");
-        let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
-        if seed % 2 == 1 {
-            let device = |number: usize| Some(hardware.devices[number % hardware.devices.len()].name.clone());
-            spec.constraints.input_at = device(seed as usize / 2);
-            spec.constraints.output_at = device(seed as usize / 3);
-        }
-        let graph = Graph::new(spec.graph).expect("a valid graph");
-        let objective = Objective::Batch { inputs: 16 };
-        Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints)
-            .expect("a valid problem")
-    }
-
-    /// What a change makes of the finish, and whether it is kept, is what the whole schedule worked out anew says, and
-    /// all that is known after it is as if found anew.
-    #[test]
-    fn a_stretch_tells_what_the_whole_schedule_tells() {
-        let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
-        for seed in 0..40 {
-            let problem = random_problem(seed);
-            let tables = Tables::new(&problem).expect("a batch problem");
-            let memory = Memory::new(&problem, &tables);
-            let potential = Potential::new(&problem, &tables, &Outcome::default());
-            let whole = |unit: usize| {
-                let device = tables.choices[unit][seed as usize % tables.choices[unit].len()].device;
-                smallvec![Piece { device, groups: tables.all_groups() }]
-            };
-            let pieces = (0..tables.members.len()).map(whole).collect();
-            let start = Schedule::new(&tables, pieces, &tables.order);
-            let mut climb = Climb::new(&tables, &memory, &potential, &start, seed).expect("memory holds");
-            for step in 0..1000 {
-                let Some(is_divided) = climb.propose_move() else {
-                    climb.settle(false);
-                    continue;
-                };
-                if is_divided {
-                    climb.place_changed();
-                }
-                let former = climb.current.clone();
-                let mut full = climb.current.clone();
-                full.list
-                    .splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
-                full.evaluate(&tables, 0, u64::MAX - 1);
-                let slack = climb.rng.below(former.value() as usize / 10) as u64;
-                let limit = match step % 3 {
-                    0 => former.value() + slack / 10,
-                    1 => former.value() - slack,
-                    _ => full.value() - u64::from(climb.rng.chance(0.5)),
-                };
-                let too_much = !climb.devices_have_time(limit);
-                assert!(!too_much || full.value() > limit, "seed {seed}, step {step}");
-                overloaded += u32::from(too_much);
-                let known_before = climb.current.list.clone();
-                let is_kept = climb.try_stretch(limit);
-                assert_eq!(is_kept, full.value() <= limit, "seed {seed}, step {step}");
-                late += u32::from(!climb.places_are_known);
-                tried += 1;
-                let expected = if is_kept { &full } else { &former };
-                assert_eq!(climb.current.value(), expected.value(), "seed {seed}, step {step}");
-                assert_eq!(climb.current.list, expected.list, "seed {seed}, step {step}");
-                for &item in &expected.list {
-                    assert_eq!(
-                        climb.current.end(item),
-                        expected.end(item),
-                        "seed {seed}, step {step}: {item:?}"
-                    );
-                }
-                climb.settle(is_kept);
-                let anew =
-                    Climb::new(&tables, &memory, &potential, &climb.current, seed).expect("memory holds");
-                assert_eq!(climb.loads, anew.loads, "seed {seed}, step {step}");
-                assert!(is_kept || climb.current.list == known_before);
-                let anew = Known::new(&tables, &climb.current);
-                for (place, &item) in climb.current.list.iter().enumerate() {
-                    assert_eq!(climb.known.place(&climb.current, item), place, "seed {seed}, step {step}");
-                    let (rest, right) =
-                        (climb.known.rest(&climb.current, item), anew.rest(&climb.current, item));
-                    assert_eq!(rest, right, "seed {seed}, step {step}: {item:?}");
-                }
-                let same_lanes = (0..tables.devices).all(|device| {
-                    (0..=climb.current.list.len()).all(|place| {
-                        climb.known.last_before(device, place) == anew.last_before(device, place)
-                    })
-                });
-                assert!(same_lanes, "seed {seed}, step {step}");
-                kept += u32::from(is_kept);
-            }
-        }
-        assert!(tried > 10_000 && kept > 3_000 && late > 10, "{tried} tried, {kept} kept, {late} late");
-        assert!(overloaded > 100, "{overloaded}");
-    }
-}
+mod tests;

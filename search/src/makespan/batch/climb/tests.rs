@@ -1,0 +1,136 @@
+//! Tests on random networks of modules.
+
+use super::*;
+use divvy_core::generate::{RwnnOptions, rwnn};
+use divvy_core::graph::Graph;
+use divvy_core::outcome::Outcome;
+use divvy_core::problem::{Objective, OwnHardware, Problem};
+
+fn random_problem(seed: u64) -> Problem {
+    let (modules, nodes) = (1 + seed as u32 % 3, 3 + seed as u32 % 7);
+    let communication_factor = [0.1, 1.0, 5.0][seed as usize % 3];
+    let options =
+        RwnnOptions { modules, nodes, communication_factor, seed, batches: true, ..RwnnOptions::default() };
+    let mut spec = rwnn(&options).expect("valid options");
+    let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("its own hardware") };
+    if seed % 2 == 1 {
+        let device = |number: usize| Some(hardware.devices[number % hardware.devices.len()].name.clone());
+        spec.constraints.input_at = device(seed as usize / 2);
+        spec.constraints.output_at = device(seed as usize / 3);
+    }
+    let graph = Graph::new(spec.graph).expect("a valid graph");
+    let objective = Objective::Batch { inputs: 16 };
+    Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).expect("a valid problem")
+}
+
+/// Every unit whole on one device.
+fn some_start(tables: &Tables, seed: u64) -> Schedule {
+    let whole = |unit: usize| {
+        let device = tables.choices[unit][seed as usize % tables.choices[unit].len()].device;
+        smallvec![Piece { device, groups: tables.all_groups() }]
+    };
+    let pieces = (0..tables.members.len()).map(whole).collect();
+    Schedule::new(tables, pieces, &tables.order)
+}
+
+/// What a change makes of the finish, and whether it is kept, is what the whole schedule worked out anew says, and
+/// all that is known after it is as if found anew.
+#[test]
+fn a_stretch_tells_what_the_whole_schedule_tells() {
+    let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
+    for seed in 0..40 {
+        let problem = random_problem(seed);
+        let tables = Tables::new(&problem).expect("a batch problem");
+        let memory = Memory::new(&problem, &tables);
+        let potential = Potential::new(&problem, &tables, &Outcome::default());
+        let mut climb =
+            Climb::new(&tables, &memory, &potential, &some_start(&tables, seed), seed).expect("memory holds");
+        for step in 0..1000 {
+            let Some(is_divided) = climb.propose_move() else {
+                climb.settle(false);
+                continue;
+            };
+            if is_divided {
+                climb.place_changed();
+                if step % 2 == 0 {
+                    climb.insert_one();
+                }
+            }
+            let former = climb.current.clone();
+            let mut full = climb.current.clone();
+            full.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
+            full.evaluate(&tables, 0, u64::MAX - 1);
+            let slack = climb.rng.below(former.value() as usize / 10) as u64;
+            let limit = match step % 3 {
+                0 => former.value() + slack / 10,
+                1 => former.value() - slack,
+                _ => full.value() - u64::from(climb.rng.chance(0.5)),
+            };
+            let too_much = !climb.devices_have_time(limit);
+            assert!(!too_much || full.value() > limit, "seed {seed}, step {step}");
+            overloaded += u32::from(too_much);
+            let known_before = climb.current.list.clone();
+            let is_kept = climb.try_stretch(limit);
+            assert_eq!(is_kept, full.value() <= limit, "seed {seed}, step {step}");
+            late += u32::from(!climb.places_are_known);
+            tried += 1;
+            let expected = if is_kept { &full } else { &former };
+            assert_eq!(climb.current.value(), expected.value(), "seed {seed}, step {step}");
+            assert_eq!(climb.current.list, expected.list, "seed {seed}, step {step}");
+            for &item in &expected.list {
+                assert_eq!(climb.current.end(item), expected.end(item), "seed {seed}, step {step}: {item:?}");
+            }
+            climb.settle(is_kept);
+            let anew = Climb::new(&tables, &memory, &potential, &climb.current, seed).expect("memory holds");
+            assert_eq!(climb.loads, anew.loads, "seed {seed}, step {step}");
+            assert!(is_kept || climb.current.list == known_before);
+            let anew = Known::new(&tables, &climb.current);
+            for (place, &item) in climb.current.list.iter().enumerate() {
+                assert_eq!(climb.known.place(&climb.current, item), place, "seed {seed}, step {step}");
+                let (rest, right) = (climb.known.rest(&climb.current, item), anew.rest(&climb.current, item));
+                assert_eq!(rest, right, "seed {seed}, step {step}: {item:?}");
+            }
+            let same_lanes = (0..tables.devices).all(|device| {
+                (0..=climb.current.list.len())
+                    .all(|place| climb.known.last_before(device, place) == anew.last_before(device, place))
+            });
+            assert!(same_lanes, "seed {seed}, step {step}");
+            kept += u32::from(is_kept);
+        }
+    }
+    assert!(tried > 10_000 && kept > 3_000 && late > 10, "{tried} tried, {kept} kept, {late} late");
+    assert!(overloaded > 100, "{overloaded}");
+}
+
+/// Batches that are inserted let everything end earlier than those that take the place of old ones, more often than not.
+#[test]
+fn batches_go_where_their_devices_can_run_them() {
+    let (mut better, mut worse) = (0, 0);
+    for seed in 0..40 {
+        let problem = random_problem(seed);
+        let tables = Tables::new(&problem).expect("a batch problem");
+        let memory = Memory::new(&problem, &tables);
+        let potential = Potential::new(&problem, &tables, &Outcome::default());
+        let mut climb =
+            Climb::new(&tables, &memory, &potential, &some_start(&tables, seed), seed).expect("memory holds");
+        let value = |climb: &Climb<'_>| {
+            let mut full = climb.current.clone();
+            full.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
+            full.evaluate(&tables, 0, u64::MAX - 1);
+            full.value()
+        };
+        for _ in 0..500 {
+            climb.step(climb.current.value() as f64 / 100.0);
+            if climb.propose_move() == Some(true) {
+                climb.place_changed();
+                let replaced = value(&climb);
+                climb.insert_one();
+                let inserted = value(&climb);
+                better += u32::from(inserted < replaced);
+                worse += u32::from(inserted > replaced);
+            }
+            climb.settle(false);
+        }
+    }
+    assert!(better > 200 && better > 2 * worse, "{better} are better, {worse} worse");
+}
