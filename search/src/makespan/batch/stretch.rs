@@ -84,10 +84,22 @@ impl Known {
         let item = schedule.list[place];
         let piece = schedule.piece(tables, item);
         let (op, device) = (item.op as usize, piece.device as usize);
-        let mut tail = tables.way_out(op, device, piece.count());
-        if let Some(next) = self.along_lane(device, place, 1, false) {
-            tail = tail.max(self.rest(schedule, schedule.list[next]));
-        }
+        let next = self.along_lane(device, place, 1, false);
+        let next = next.map_or(0, |next| self.rest(schedule, schedule.list[next]));
+        let behind = self.longest_behind(tables, schedule, op, piece);
+        behind.max(next) + tables.time(op, device, piece.count())
+    }
+
+    /// From the end of a batch to the end of everything by way of its readers, as far as it is known.
+    pub(crate) fn longest_behind(
+        &self,
+        tables: &Tables,
+        schedule: &Schedule,
+        op: usize,
+        piece: Piece,
+    ) -> u64 {
+        let device = piece.device as usize;
+        let mut longest = tables.way_out(op, device, piece.count());
         for edge in &tables.outputs[op] {
             let reader = edge.op as usize;
             let division = &schedule.pieces[tables.unit_of[reader] as usize];
@@ -95,11 +107,11 @@ impl Known {
                 let common = count(to.groups & piece.groups);
                 if common > 0 {
                     let delay = tables.delay(edge.size, device, to.device as usize, common);
-                    tail = tail.max(delay + self.rests[reader * schedule.stride + number]);
+                    longest = longest.max(delay + self.rests[reader * schedule.stride + number]);
                 }
             }
         }
-        tail + tables.time(op, device, piece.count())
+        longest
     }
 
     fn mark(&mut self, index: usize) {
@@ -199,30 +211,6 @@ impl Known {
     /// The places of a device's batches.
     pub(crate) fn lane(&self, device: usize) -> &[u32] {
         &self.lanes[device]
-    }
-
-    /// From the end of a batch to the end of everything by way of its readers, as far as it is known.
-    pub(crate) fn longest_behind(
-        &self,
-        tables: &Tables,
-        schedule: &Schedule,
-        op: usize,
-        piece: Piece,
-    ) -> u64 {
-        let device = piece.device as usize;
-        let mut longest = tables.way_out(op, device, piece.count());
-        for edge in &tables.outputs[op] {
-            let reader = edge.op as usize;
-            let division = &schedule.pieces[tables.unit_of[reader] as usize];
-            for (number, to) in division.iter().enumerate() {
-                let common = count(to.groups & piece.groups);
-                if common > 0 {
-                    let delay = tables.delay(edge.size, device, to.device as usize, common);
-                    longest = longest.max(delay + self.rests[reader * schedule.stride + number]);
-                }
-            }
-        }
-        longest
     }
 
     /// The place of the last batch of a device before a place.

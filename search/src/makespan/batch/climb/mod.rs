@@ -27,7 +27,7 @@ const ORDER_SHARE: f64 = 0.4;
 /// The share of moves that put a stretch of the list in the order of urgency.
 const SORT_SHARE: f64 = 0.05;
 /// How much of what a division costs at a bound's prices counts beside the finish.
-const POTENTIAL_SHARE: f64 = 0.45;
+const POTENTIAL_SHARE: f64 = 0.3;
 /// The share of divisions of which a batch goes where its device can run it best; else it takes the place of an old one.
 const INSERT_SHARE: f64 = 0.4;
 /// How many places are tried for it: before the first at which the device is free when it arrives, and from there on.

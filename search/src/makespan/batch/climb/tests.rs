@@ -33,6 +33,14 @@ fn some_start(tables: &Tables, seed: u64) -> Schedule {
     Schedule::new(tables, pieces, &tables.order)
 }
 
+/// The whole schedule with the move at hand.
+fn worked_out(climb: &Climb<'_>) -> Schedule {
+    let mut whole = climb.current.clone();
+    whole.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
+    whole.evaluate(climb.tables, 0, u64::MAX - 1);
+    whole
+}
+
 /// What a change makes of the finish, and whether it is kept, is what the whole schedule worked out anew says, and
 /// all that is known after it is as if found anew.
 #[test]
@@ -57,9 +65,7 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
                 }
             }
             let former = climb.current.clone();
-            let mut full = climb.current.clone();
-            full.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
-            full.evaluate(&tables, 0, u64::MAX - 1);
+            let full = worked_out(&climb);
             let slack = climb.rng.below(former.value() as usize / 10) as u64;
             let limit = match step % 3 {
                 0 => former.value() + slack / 10,
@@ -113,19 +119,13 @@ fn batches_go_where_their_devices_can_run_them() {
         let potential = Potential::new(&problem, &tables, &Outcome::default());
         let mut climb =
             Climb::new(&tables, &memory, &potential, &some_start(&tables, seed), seed).expect("memory holds");
-        let value = |climb: &Climb<'_>| {
-            let mut full = climb.current.clone();
-            full.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
-            full.evaluate(&tables, 0, u64::MAX - 1);
-            full.value()
-        };
         for _ in 0..500 {
             climb.step(climb.current.value() as f64 / 100.0);
             if climb.propose_move() == Some(true) {
                 climb.place_changed();
-                let replaced = value(&climb);
+                let replaced = worked_out(&climb).value();
                 climb.insert_one();
-                let inserted = value(&climb);
+                let inserted = worked_out(&climb).value();
                 better += u32::from(inserted < replaced);
                 worse += u32::from(inserted > replaced);
             }
