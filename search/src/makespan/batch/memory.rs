@@ -9,11 +9,17 @@ use divvy_core::problem::{MemoryRule, Problem};
 
 use super::tables::{Division, Piece, Tables};
 
+/// The parts of a limit in which an excess is counted, and the most of them.
+const PARTS: f64 = (1u64 << 30) as f64;
+const MOST_PARTS: f64 = (1u64 << 40) as f64;
+
 /// Memory in use on every device.
 #[derive(Clone)]
 pub(crate) struct Memory {
     limits: Vec<u64>,
     used: Vec<u64>,
+    /// How much devices hold beyond their limits, in parts of a limit.
+    over: u64,
     is_limited: bool,
     /// Bytes of weights that each unit alone reads.
     weights: Vec<u64>,
@@ -35,6 +41,7 @@ impl Memory {
         let limits: Vec<u64> = problem.hardware.devices().map(limit).collect();
         let mut memory = Memory {
             used: vec![0; limits.len()],
+            over: 0,
             is_limited: limits.iter().any(|&limit| limit < u64::MAX),
             limits,
             weights: vec![0; units],
@@ -92,9 +99,10 @@ impl Memory {
             return;
         }
         for &piece in pieces {
-            self.used[piece.device as usize] += self.added(unit, piece);
+            let device = piece.device as usize;
+            self.set_used(device, self.used[device] + self.added(unit, piece));
             for &param in &self.shared[unit] {
-                self.readers[param as usize * self.limits.len() + piece.device as usize] += 1;
+                self.readers[param as usize * self.limits.len() + device] += 1;
             }
         }
     }
@@ -105,17 +113,24 @@ impl Memory {
             return;
         }
         for &piece in pieces {
+            let device = piece.device as usize;
             for &param in &self.shared[unit] {
-                self.readers[param as usize * self.limits.len() + piece.device as usize] -= 1;
+                self.readers[param as usize * self.limits.len() + device] -= 1;
             }
-            self.used[piece.device as usize] -= self.added(unit, piece);
+            self.set_used(device, self.used[device] - self.added(unit, piece));
         }
     }
 
-    /// Whether the devices of some pieces hold no more than they may.
-    pub(crate) fn holds(&self, pieces: &[Piece]) -> bool {
-        !self.is_limited
-            || pieces.iter().all(|p| self.used[p.device as usize] <= self.limits[p.device as usize])
+    fn set_used(&mut self, device: usize, used: u64) {
+        let limit = self.limits[device];
+        self.over -= parts_over(self.used[device], limit);
+        self.over += parts_over(used, limit);
+        self.used[device] = used;
+    }
+
+    /// How much devices hold beyond their limits, as shares of these.
+    pub(crate) fn excess(&self) -> f64 {
+        self.over as f64 / PARTS
     }
 
     /// Whether empty devices can hold all of some divisions, one for each unit.
@@ -154,6 +169,15 @@ impl Memory {
 
     /// Whether no device holds more than it may.
     pub(crate) fn all_hold(&self) -> bool {
-        self.used.iter().zip(&self.limits).all(|(used, limit)| used <= limit)
+        self.over == 0
     }
+}
+
+/// What is used beyond a limit in parts of it, rounded up.
+fn parts_over(used: u64, limit: u64) -> u64 {
+    if used <= limit {
+        return 0;
+    }
+    let parts = (used - limit) as f64 / limit.max(1) as f64 * PARTS;
+    parts.ceil().min(MOST_PARTS) as u64
 }

@@ -330,7 +330,8 @@ impl Planner for Divisions {
             };
             let is_last = part + 1 == own + ROUNDS;
             let seed = seed.wrapping_add(1000 * part as u64);
-            let Some(mut climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
+            let Some(climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
+            let mut climb = climb.exceeding(part < own);
             let (mut progress, mut temperature) = (f64::NAN, 0.0);
             loop {
                 if !walk.goes_on() {
@@ -344,7 +345,7 @@ impl Planner for Divisions {
                     }
                     temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
                 }
-                if climb.step(temperature) {
+                if climb.step(temperature) && climb.keeps_limits() {
                     walk.note(climb.schedule());
                 }
             }

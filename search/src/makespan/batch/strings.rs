@@ -127,7 +127,7 @@ impl<'a> DivisionString<'a> {
         }
         let sound = |unit: usize| {
             let pieces = &self.trial.pieces[unit];
-            self.tables.is_division(unit, pieces) && self.memory.holds(pieces)
+            self.tables.is_division(unit, pieces) && self.memory.all_hold()
         };
         let kept = self.changed.iter().all(|(unit, _)| sound(*unit)) && self.reschedule(limit);
         let changed = std::mem::take(&mut self.changed);

@@ -8,7 +8,8 @@
 //! batch of a longest path, since without such a batch no move can shorten the schedule. A move is judged by the stretch of
 //! the list that it changes ([`super::stretch`]). A result that is worse by δ is kept with probability exp(−δ/T). What counts
 //! is the finish, plus a share of what the divisions cost at the prices of a bound's dual: many moves leave the finish as it
-//! is, and of those the ones that save work make room for others. Memory limits are never left.
+//! is, and of those the ones that save work make room for others. Memory limits are kept, or may be passed at a price: where
+//! memory is short, one op can only return to a device after another has left it.
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
@@ -23,11 +24,15 @@ use super::tables::{Division, Piece, Tables};
 /// The share of moves that begin at a batch of a longest path.
 const CRITICAL_SHARE: f64 = 0.5;
 /// The share of moves that change the order alone.
-const ORDER_SHARE: f64 = 0.4;
+const ORDER_SHARE: f64 = 0.2;
 /// The share of moves that put a stretch of the list in the order of urgency.
-const SORT_SHARE: f64 = 0.05;
+const SORT_SHARE: f64 = 0.01;
 /// How much of what a division costs at a bound's prices counts beside the finish.
 const POTENTIAL_SHARE: f64 = 0.3;
+/// What memory beyond a limit costs at least, as a share of the finish for the same share of the limit; and by which factor
+/// this rises after as many moves as there are units if a limit is passed, else falls.
+const LEAST_PRICE: f64 = 2.5;
+const PRICE_FACTOR: f64 = 1.003;
 /// The share of divisions of which a batch goes where its device can run it best; else it takes the place of an old one.
 const INSERT_SHARE: f64 = 0.4;
 /// How many places are tried for it: before the first at which the device is free when it arrives, and from there on.
@@ -37,13 +42,13 @@ const HAND_ON: f64 = 0.35;
 /// The share of changed orders that go by the order of one device.
 const LANE_SHARE: f64 = 0.8;
 /// The share of divisions that go to neighbours that were divided alike.
-const ALIKE_SHARE: f64 = 0.3;
+const ALIKE_SHARE: f64 = 0.5;
 /// Moves kept until the list is put in the order of starts again.
 const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
 /// The share of divisions after which another unit is divided in return, and of those the ones that change places.
-const RETURN_SHARE: f64 = 0.3;
+const RETURN_SHARE: f64 = 0.15;
 const SWAP_SHARE: f64 = 0.4;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
@@ -52,6 +57,8 @@ const MOST_UNITS: usize = 6;
 pub(crate) struct Climb<'a> {
     tables: &'a Tables,
     memory: Memory,
+    /// What memory beyond a limit costs, as a share of the finish for the same share of the limit; none if it is not allowed.
+    excess_price: Option<f64>,
     potential: &'a Potential,
     /// Where it is; divisions are those of the move at hand while it is tried.
     current: Schedule,
@@ -64,6 +71,8 @@ pub(crate) struct Climb<'a> {
     marks: Vec<u8>,
     /// For each device, how long its batches take, with the move at hand.
     loads: Vec<u64>,
+    /// How many moves were tried.
+    tried: usize,
     /// How many moves were kept since the list was last put in the order of starts.
     kept_since: u32,
     /// Whether the places of batches were found since the list last changed.
@@ -94,6 +103,8 @@ impl<'a> Climb<'a> {
             tables,
             loads,
             memory,
+            excess_price: None,
+            tried: 0,
             potential,
             current: start.clone(),
             known: Known::new(tables, start),
@@ -104,6 +115,17 @@ impl<'a> Climb<'a> {
             places_are_known: true,
             rng: Rng::new(seed),
         })
+    }
+
+    /// Lets it pass memory limits, or not.
+    pub(crate) fn exceeding(mut self, may_exceed: bool) -> Self {
+        self.excess_price = may_exceed.then_some(LEAST_PRICE);
+        self
+    }
+
+    /// Whether it keeps memory limits where it is.
+    pub(crate) fn keeps_limits(&self) -> bool {
+        self.memory.all_hold()
     }
 
     /// Where it is.
@@ -118,15 +140,22 @@ impl<'a> Climb<'a> {
         }
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
+        self.adapt_price();
+        let excess = self.memory.excess();
         let moved = self.propose_move();
         let kept = moved.is_some_and(|is_divided| {
+            if self.excess_price.is_none() && !self.memory.all_hold() {
+                return false;
+            }
             let dearer: f64 = (self.changed.iter())
                 .map(|(unit, before)| {
                     let after = self.potential.of(self.tables, *unit, &self.current.pieces[*unit]);
                     after - self.potential.of(self.tables, *unit, before)
                 })
                 .sum();
-            let most = self.current.value() as f64 + slack - POTENTIAL_SHARE * dearer;
+            let finish = self.current.value() as f64;
+            let exceeding = self.excess_price.unwrap_or(0.0) * (self.memory.excess() - excess) * finish;
+            let most = finish + slack - POTENTIAL_SHARE * dearer - exceeding;
             let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
             if is_divided {
                 if !self.devices_have_time(limit) {
@@ -141,6 +170,16 @@ impl<'a> Climb<'a> {
         });
         self.settle(kept);
         kept
+    }
+
+    /// Raises the price of memory beyond limits for as long as they are passed.
+    fn adapt_price(&mut self) {
+        self.tried += 1;
+        let is_due = self.tried.is_multiple_of(self.marks.len());
+        if let Some(price) = self.excess_price.as_mut().filter(|_| is_due) {
+            let is_kept = self.memory.all_hold();
+            *price = if is_kept { (*price / PRICE_FACTOR).max(LEAST_PRICE) } else { *price * PRICE_FACTOR };
+        }
     }
 
     /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same. True if they are, so that the
@@ -274,7 +313,7 @@ impl<'a> Climb<'a> {
         if self.rng.chance(ALIKE_SHARE) {
             return self.divide_alike(unit, &division);
         }
-        self.divide(unit, division)?;
+        self.divide(unit, division);
         let mut at = unit;
         while self.changed.len() < MOST_UNITS && self.rng.chance(HAND_ON) {
             let Some(next) = self.neighbour(at) else { break };
@@ -284,7 +323,7 @@ impl<'a> Climb<'a> {
             {
                 break;
             }
-            self.divide(next, division.clone())?;
+            self.divide(next, division.clone());
             at = next;
         }
         Some(())
@@ -305,9 +344,9 @@ impl<'a> Climb<'a> {
             let [ours, theirs] = [unit, other].map(|unit| self.current.pieces[unit].clone());
             let can_swap = self.tables.is_division(unit, &theirs) && self.tables.is_division(other, &ours);
             return (ours != theirs && can_swap).then(|| {
-                self.divide(unit, theirs)?;
-                self.divide(other, ours)
-            })?;
+                self.divide(unit, theirs);
+                self.divide(other, ours);
+            });
         }
         let division = self.propose(unit)?;
         let before = &self.current.pieces[unit];
@@ -323,14 +362,15 @@ impl<'a> Climb<'a> {
             let from = self.current.pieces[other].iter().position(|piece| piece.device == winner)?;
             self.hand_over(other, from, loser)?
         };
-        self.divide(unit, division)?;
-        self.divide(other, in_return)
+        self.divide(unit, division);
+        self.divide(other, in_return);
+        Some(())
     }
 
     /// Divides a unit anew, and with it some of those around it that were divided as it was.
     fn divide_alike(&mut self, unit: usize, division: &[Piece]) -> Option<()> {
         let most = 2 << self.rng.below(4);
-        self.divide(unit, division.into())?;
+        self.divide(unit, division.into());
         let mut next = 0;
         while next < self.changed.len() && self.changed.len() < most {
             let at = self.changed[next].0;
@@ -341,7 +381,7 @@ impl<'a> Climb<'a> {
                     let other = self.tables.unit_of[edge.op as usize] as usize;
                     let is_alike = self.marks[other] == 0 && self.current.pieces[other] == self.changed[0].1;
                     if is_alike && self.changed.len() < most && self.tables.is_division(other, division) {
-                        self.divide(other, division.into())?;
+                        self.divide(other, division.into());
                     }
                 }
             }
@@ -529,17 +569,14 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Gives a unit another division; none if memory does not allow it.
-    fn divide(&mut self, unit: usize, division: Division) -> Option<()> {
+    /// Gives a unit another division.
+    fn divide(&mut self, unit: usize, division: Division) {
         self.count_works(unit, &division);
         let before = std::mem::replace(&mut self.current.pieces[unit], division);
-        let division = &self.current.pieces[unit];
         self.memory.take(unit, &before);
-        self.memory.put(unit, division);
-        let holds = self.memory.holds(division);
+        self.memory.put(unit, &self.current.pieces[unit]);
         self.changed.push((unit, before));
         self.marks[unit] = self.changed.len() as u8;
-        holds.then_some(())
     }
 }
 

@@ -3,8 +3,40 @@
 use super::*;
 use divvy_core::generate::{RwnnOptions, rwnn};
 use divvy_core::graph::Graph;
+use divvy_core::ids::DeviceId;
 use divvy_core::outcome::Outcome;
 use divvy_core::problem::{Objective, OwnHardware, Problem};
+
+/// A problem, with all that a climb needs of it.
+struct Case {
+    tables: Tables,
+    memory: Memory,
+    potential: Potential,
+}
+
+impl Case {
+    fn new(problem: &Problem) -> Case {
+        let tables = Tables::new(problem).expect("a batch problem");
+        let memory = Memory::new(problem, &tables);
+        let potential = Potential::new(problem, &tables, &Outcome::default());
+        Case { tables, memory, potential }
+    }
+
+    fn climb_from(&self, start: &Schedule, seed: u64) -> Climb<'_> {
+        Climb::new(&self.tables, &self.memory, &self.potential, start, seed).expect("memory holds")
+    }
+
+    /// A climb from every unit whole on a device of the same number.
+    fn climb(&self, seed: u64) -> Climb<'_> {
+        let whole = |unit: usize| {
+            let choices = &self.tables.choices[unit];
+            let device = choices[seed as usize % choices.len()].device;
+            smallvec![Piece { device, groups: self.tables.all_groups() }]
+        };
+        let pieces = (0..self.tables.members.len()).map(whole).collect();
+        self.climb_from(&Schedule::new(&self.tables, pieces, &self.tables.order), seed)
+    }
+}
 
 fn random_problem(seed: u64) -> Problem {
     let (modules, nodes) = (1 + seed as u32 % 3, 3 + seed as u32 % 7);
@@ -23,16 +55,6 @@ fn random_problem(seed: u64) -> Problem {
     Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).expect("a valid problem")
 }
 
-/// Every unit whole on one device.
-fn some_start(tables: &Tables, seed: u64) -> Schedule {
-    let whole = |unit: usize| {
-        let device = tables.choices[unit][seed as usize % tables.choices[unit].len()].device;
-        smallvec![Piece { device, groups: tables.all_groups() }]
-    };
-    let pieces = (0..tables.members.len()).map(whole).collect();
-    Schedule::new(tables, pieces, &tables.order)
-}
-
 /// The whole schedule with the move at hand.
 fn worked_out(climb: &Climb<'_>) -> Schedule {
     let mut whole = climb.current.clone();
@@ -47,12 +69,8 @@ fn worked_out(climb: &Climb<'_>) -> Schedule {
 fn a_stretch_tells_what_the_whole_schedule_tells() {
     let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
     for seed in 0..40 {
-        let problem = random_problem(seed);
-        let tables = Tables::new(&problem).expect("a batch problem");
-        let memory = Memory::new(&problem, &tables);
-        let potential = Potential::new(&problem, &tables, &Outcome::default());
-        let mut climb =
-            Climb::new(&tables, &memory, &potential, &some_start(&tables, seed), seed).expect("memory holds");
+        let case = Case::new(&random_problem(seed));
+        let mut climb = case.climb(seed);
         for step in 0..1000 {
             let Some(is_divided) = climb.propose_move() else {
                 climb.settle(false);
@@ -87,16 +105,16 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
                 assert_eq!(climb.current.end(item), expected.end(item), "seed {seed}, step {step}: {item:?}");
             }
             climb.settle(is_kept);
-            let anew = Climb::new(&tables, &memory, &potential, &climb.current, seed).expect("memory holds");
+            let anew = case.climb_from(&climb.current, seed);
             assert_eq!(climb.loads, anew.loads, "seed {seed}, step {step}");
             assert!(is_kept || climb.current.list == known_before);
-            let anew = Known::new(&tables, &climb.current);
+            let anew = Known::new(&case.tables, &climb.current);
             for (place, &item) in climb.current.list.iter().enumerate() {
                 assert_eq!(climb.known.place(&climb.current, item), place, "seed {seed}, step {step}");
                 let (rest, right) = (climb.known.rest(&climb.current, item), anew.rest(&climb.current, item));
                 assert_eq!(rest, right, "seed {seed}, step {step}: {item:?}");
             }
-            let same_lanes = (0..tables.devices).all(|device| {
+            let same_lanes = (0..case.tables.devices).all(|device| {
                 (0..=climb.current.list.len())
                     .all(|place| climb.known.last_before(device, place) == anew.last_before(device, place))
             });
@@ -113,12 +131,8 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
 fn batches_go_where_their_devices_can_run_them() {
     let (mut better, mut worse) = (0, 0);
     for seed in 0..40 {
-        let problem = random_problem(seed);
-        let tables = Tables::new(&problem).expect("a batch problem");
-        let memory = Memory::new(&problem, &tables);
-        let potential = Potential::new(&problem, &tables, &Outcome::default());
-        let mut climb =
-            Climb::new(&tables, &memory, &potential, &some_start(&tables, seed), seed).expect("memory holds");
+        let case = Case::new(&random_problem(seed));
+        let mut climb = case.climb(seed);
         for _ in 0..500 {
             climb.step(climb.current.value() as f64 / 100.0);
             if climb.propose_move() == Some(true) {
@@ -133,4 +147,28 @@ fn batches_go_where_their_devices_can_run_them() {
         }
     }
     assert!(better > 200 && better > 2 * worse, "{better} are better, {worse} worse");
+}
+
+/// A climb that may pass memory limits does so on its way, and comes back; what devices hold is as if counted anew.
+#[test]
+fn limits_are_passed_on_the_way_only() {
+    let mut passed = 0;
+    for (seed, may_exceed) in (0..30).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut problem = random_problem(seed);
+        let needed: u64 = problem.graph.ops().map(|op| problem.graph.activation_bytes(op)).sum();
+        problem.constraints.memory_limits.push((DeviceId::new(0), needed * 16 / 4));
+        let case = Case::new(&problem);
+        // From a device without a limit.
+        let mut climb = case.climb(3 * seed + 1).exceeding(may_exceed);
+        for step in 0..20_000 {
+            climb.step(climb.current.value() as f64 * 1e-2 * 1e-3f64.powf(f64::from(step) / 2e4));
+            assert!(may_exceed || climb.keeps_limits(), "seed {seed}, step {step}");
+            passed += u32::from(!climb.keeps_limits());
+        }
+        assert!(climb.keeps_limits(), "seed {seed}");
+        let mut anew = case.memory.clone();
+        (climb.current.pieces.iter().enumerate()).for_each(|(unit, pieces)| anew.put(unit, pieces));
+        assert_eq!(climb.memory.excess(), anew.excess(), "seed {seed}");
+    }
+    assert!(passed > 5_000, "{passed} steps end beyond a limit");
 }
