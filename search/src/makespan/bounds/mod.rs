@@ -40,7 +40,7 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &divisions::DivisionArea,
     // One pass backward, and the sets of ops that follow each op.
     &frontier::Tails,
-    // A second or two, and quicker with a good plan at hand: `batch`.
+    // One search wider than the other, in half of the time: `batch`.
     &passages::Passages,
     // It takes in rows as long as there is time: `batch`.
     &divisions::DivisionLp,
