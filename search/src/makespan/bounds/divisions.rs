@@ -31,6 +31,8 @@ const MOST_OPS_WITH_WINDOWS: usize = 400;
 const WINDOWS_PER_OP: usize = 3;
 /// Where what was proved before is less than this part of what others proved, more windows will not make up for it.
 const LEAST_PROMISE: f64 = 0.97;
+/// The same before there were any windows.
+const LEAST_FIRST_PROMISE: f64 = 0.93;
 /// Violations below this part of the end do not count.
 const LEAST_VIOLATION: f64 = 1e-6;
 /// The share of all time by whose end these programs are through.
@@ -87,12 +89,10 @@ impl Bound for DivisionLp {
         let details: &[Detail] =
             if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
         let all = run.outcome().certificates.iter().filter(|known| known.bound == self.name());
-        let best = all.max_by_key(|known| known.value_ps);
-        let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-        if best.is_some_and(|known| (known.value_ps.0 as f64) < proven * LEAST_PROMISE) {
+        let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
+        if is_behind(run, self.name(), LEAST_PROMISE) {
             return run.exhaust();
         }
-        let best = best.map(|known| &known.evidence);
         let (mut solved, mut windows) = (0, Vec::new());
         if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
             let carries = flows.iter().any(|flow| !flow.prices.is_empty());
@@ -104,6 +104,9 @@ impl Bound for DivisionLp {
             solved = solved.min(details.len() - 1);
         }
         for &detail in &details[solved.min(details.len())..] {
+            if is_behind(run, self.name(), LEAST_FIRST_PROMISE) {
+                break;
+            }
             let known = (details.last() == Some(&detail)).then(|| std::mem::take(&mut windows));
             if run.budget.is_spent() || prove(run, self.name(), detail, known) != Some(true) {
                 return;
@@ -111,6 +114,13 @@ impl Bound for DivisionLp {
         }
         run.exhaust();
     }
+}
+
+/// Whether a bound has proved less than a part of what is proved by now.
+fn is_behind(run: &Run<'_>, name: &str, part: f64) -> bool {
+    let known = run.outcome().certificates.iter().filter(|known| known.bound == name);
+    let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+    known.map(|known| known.value_ps.0 as f64).reduce(f64::max).is_some_and(|value| value < proven * part)
 }
 
 /// What the program knows of.
