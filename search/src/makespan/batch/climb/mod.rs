@@ -24,15 +24,15 @@ use super::tables::{Division, Piece, Tables};
 /// The share of moves that begin at a batch of a longest path.
 const CRITICAL_SHARE: f64 = 0.5;
 /// The share of moves that change the order alone.
-const ORDER_SHARE: f64 = 0.2;
+const ORDER_SHARE: f64 = 0.4;
 /// The share of moves that put a stretch of the list in the order of urgency.
-const SORT_SHARE: f64 = 0.01;
+const SORT_SHARE: f64 = 0.05;
 /// How much of what a division costs at a bound's prices counts beside the finish.
 const POTENTIAL_SHARE: f64 = 0.3;
 /// What memory beyond a limit costs at least, as a share of the finish for the same share of the limit; and by which factor
 /// this rises after as many moves as there are units if a limit is passed, else falls.
 const LEAST_PRICE: f64 = 2.5;
-const PRICE_FACTOR: f64 = 1.003;
+const PRICE_FACTOR: f64 = 1.01;
 /// The share of divisions of which a batch goes where its device can run it best; else it takes the place of an old one.
 const INSERT_SHARE: f64 = 0.4;
 /// How many places are tried for it: before the first at which the device is free when it arrives, and from there on.
@@ -42,13 +42,13 @@ const HAND_ON: f64 = 0.35;
 /// The share of changed orders that go by the order of one device.
 const LANE_SHARE: f64 = 0.8;
 /// The share of divisions that go to neighbours that were divided alike.
-const ALIKE_SHARE: f64 = 0.5;
+const ALIKE_SHARE: f64 = 0.3;
 /// Moves kept until the list is put in the order of starts again.
 const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
 /// The share of divisions after which another unit is divided in return, and of those the ones that change places.
-const RETURN_SHARE: f64 = 0.15;
+const RETURN_SHARE: f64 = 0.3;
 const SWAP_SHARE: f64 = 0.4;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
