@@ -24,15 +24,14 @@ use super::tables::{Division, Piece, Tables};
 /// The share of moves that begin at a batch of a longest path.
 const CRITICAL_SHARE: f64 = 0.5;
 /// The share of moves that change the order alone.
-const ORDER_SHARE: f64 = 0.4;
+const ORDER_SHARE: f64 = 0.2;
 /// The share of moves that put a stretch of the list in the order of urgency.
-const SORT_SHARE: f64 = 0.05;
+const SORT_SHARE: f64 = 0.01;
 /// How much of what a division costs at a bound's prices counts beside the finish.
 const POTENTIAL_SHARE: f64 = 0.3;
-/// What memory beyond a limit costs at least, as a share of the finish for the same share of the limit; and by which factor
-/// this rises after as many moves as there are units if a limit is passed, else falls.
-const LEAST_PRICE: f64 = 2.5;
-const PRICE_FACTOR: f64 = 1.01;
+/// What memory beyond a limit costs where the temperature is the finish itself, as a share of the finish for the same share of
+/// the limit. It rises with the root of how much colder it is: a limit that could be passed at first is kept at the end.
+const EXCESS_PRICE: f64 = 0.2;
 /// The share of divisions of which a batch goes where its device can run it best; else it takes the place of an old one.
 const INSERT_SHARE: f64 = 0.4;
 /// How many places are tried for it: before the first at which the device is free when it arrives, and from there on.
@@ -42,13 +41,13 @@ const HAND_ON: f64 = 0.35;
 /// The share of changed orders that go by the order of one device.
 const LANE_SHARE: f64 = 0.8;
 /// The share of divisions that go to neighbours that were divided alike.
-const ALIKE_SHARE: f64 = 0.3;
+const ALIKE_SHARE: f64 = 0.5;
 /// Moves kept until the list is put in the order of starts again.
 const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
 /// The share of divisions after which another unit is divided in return, and of those the ones that change places.
-const RETURN_SHARE: f64 = 0.3;
+const RETURN_SHARE: f64 = 0.2;
 const SWAP_SHARE: f64 = 0.4;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
@@ -57,8 +56,8 @@ const MOST_UNITS: usize = 6;
 pub(crate) struct Climb<'a> {
     tables: &'a Tables,
     memory: Memory,
-    /// What memory beyond a limit costs, as a share of the finish for the same share of the limit; none if it is not allowed.
-    excess_price: Option<f64>,
+    /// Whether it may pass memory limits, at a price.
+    may_exceed: bool,
     potential: &'a Potential,
     /// Where it is; divisions are those of the move at hand while it is tried.
     current: Schedule,
@@ -71,8 +70,6 @@ pub(crate) struct Climb<'a> {
     marks: Vec<u8>,
     /// For each device, how long its batches take, with the move at hand.
     loads: Vec<u64>,
-    /// How many moves were tried.
-    tried: usize,
     /// How many moves were kept since the list was last put in the order of starts.
     kept_since: u32,
     /// Whether the places of batches were found since the list last changed.
@@ -103,8 +100,7 @@ impl<'a> Climb<'a> {
             tables,
             loads,
             memory,
-            excess_price: None,
-            tried: 0,
+            may_exceed: false,
             potential,
             current: start.clone(),
             known: Known::new(tables, start),
@@ -119,7 +115,7 @@ impl<'a> Climb<'a> {
 
     /// Lets it pass memory limits, or not.
     pub(crate) fn exceeding(mut self, may_exceed: bool) -> Self {
-        self.excess_price = may_exceed.then_some(LEAST_PRICE);
+        self.may_exceed = may_exceed;
         self
     }
 
@@ -140,11 +136,10 @@ impl<'a> Climb<'a> {
         }
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
-        self.adapt_price();
         let excess = self.memory.excess();
         let moved = self.propose_move();
         let kept = moved.is_some_and(|is_divided| {
-            if self.excess_price.is_none() && !self.memory.all_hold() {
+            if !self.may_exceed && !self.memory.all_hold() {
                 return false;
             }
             let dearer: f64 = (self.changed.iter())
@@ -154,7 +149,8 @@ impl<'a> Climb<'a> {
                 })
                 .sum();
             let finish = self.current.value() as f64;
-            let exceeding = self.excess_price.unwrap_or(0.0) * (self.memory.excess() - excess) * finish;
+            let price = EXCESS_PRICE * (finish / temperature).sqrt();
+            let exceeding = price * (self.memory.excess() - excess) * finish;
             let most = finish + slack - POTENTIAL_SHARE * dearer - exceeding;
             let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
             if is_divided {
@@ -170,16 +166,6 @@ impl<'a> Climb<'a> {
         });
         self.settle(kept);
         kept
-    }
-
-    /// Raises the price of memory beyond limits for as long as they are passed.
-    fn adapt_price(&mut self) {
-        self.tried += 1;
-        let is_due = self.tried.is_multiple_of(self.marks.len());
-        if let Some(price) = self.excess_price.as_mut().filter(|_| is_due) {
-            let is_kept = self.memory.all_hold();
-            *price = if is_kept { (*price / PRICE_FACTOR).max(LEAST_PRICE) } else { *price * PRICE_FACTOR };
-        }
     }
 
     /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same. True if they are, so that the
