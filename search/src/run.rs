@@ -21,6 +21,7 @@ pub struct Run<'a> {
     watch: &'a mut dyn FnMut(&Outcome),
     inner: Option<&'a str>,
     takes_plans: bool,
+    has_planner_waiting: bool,
     paper_bound: bool,
     symmetry: Option<&'a str>,
     is_exhausted: bool,
@@ -43,6 +44,7 @@ impl<'a> Run<'a> {
             watch,
             inner: None,
             takes_plans: false,
+            has_planner_waiting: false,
             paper_bound: false,
             symmetry: None,
             is_exhausted: false,
@@ -79,6 +81,17 @@ impl<'a> Run<'a> {
     /// Whether a bound may offer plans: not beside a planner asked for by name, which must find its own.
     pub fn takes_plans(&self) -> bool {
         self.takes_plans
+    }
+
+    /// The same run of a bound, with a planner that is to go on afterwards where `yes`.
+    #[must_use]
+    pub fn with_planner_waiting(self, yes: bool) -> Run<'a> {
+        Run { has_planner_waiting: yes, ..self }
+    }
+
+    /// Whether a planner goes on when the bound at hand ends, and has the time that it leaves.
+    pub fn has_planner_waiting(&self) -> bool {
+        self.has_planner_waiting
     }
 
     /// Which solver is to solve parts of the problem, where the user says so.

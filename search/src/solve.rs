@@ -132,7 +132,7 @@ pub fn solve(
                 are_through = ahead.is_some();
                 let bounding = until(ahead.into_iter().flatten().fold(bound_until, f64::max));
                 let run = Run::new(problem, &bounding, &mut outcome, watch).with_inner(inner);
-                let mut run = run.taking_plans(keep);
+                let mut run = run.taking_plans(keep).with_planner_waiting(are_through);
                 if !exhausted[number] && !run.budget.is_spent() && !run.is_solved() {
                     exhausted[number] = run.exhausts(last_bounds[number]);
                 }

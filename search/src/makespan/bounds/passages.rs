@@ -6,11 +6,11 @@
 //! chains, the longest first. Within windows the work of devices counts by how fast they are, or the work of the fastest
 //! device alone, for each part of what the ops around a window have. Along the whole chain it does not count, or as the dual
 //! of `division-area` says, moved by factors for one device at a time. Which of these *ways* proves most depends on the
-//! network, so all are tried, first the quick ones; then of those that are not far behind always the one whose last try took the
-//! least time keeps more lists of moments than before.
+//! network: a glance tells whether work should count along the chain, then the way by parts goes on where the quick one ends.
 //! What is dropped early makes the search quick, so the limit rises step by step from the bound known towards the best plan's
-//! finish, further while everything up to it is refuted, and then in shorter steps.
+//! finish, further while everything up to it is refuted, and then in shorter steps. Then more lists of moments are kept.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use divvy_core::certificate::{Evidence, Proven};
@@ -22,40 +22,35 @@ use divvy_core::units::Time;
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
-/// The most lists of moments that are kept for a sharing: while shares are chosen, and afterwards.
+/// The most lists of moments that are kept for a sharing, one after the other.
 const WIDTHS: [u32; 7] = [4, 8, 16, 64, 256, 1024, 2048];
-/// The shares of the time left by whose end shares are moved, and all is over; the rest is for bounds behind it.
-const TIME_SHARES: [f64; 2] = [0.12, 0.85];
+/// The place of the first width where work does not count along the chain. Few lists take longer there than many: what is kept
+/// for several of them is given up later.
+const UNCOUNTED_WIDTH: usize = 3;
+/// The share of the time left by whose end all is over; the rest is for bounds behind it.
+const TIME_SHARE: f64 = 0.85;
 /// The share of all time by whose end it is through. A better plan only lowers how far its limit can rise.
 const AHEAD: f64 = 0.5;
-/// The share of the time left that goes to a first look, where nothing is known.
-const FIRST_LOOK: f64 = 0.12;
-/// The shares of the time left that the first try of a way may take, and a later one.
-const MOST_OF_TIME: [f64; 2] = [0.7, 0.3];
-/// The share that a try may take before shares are moved: of a way that was behind before, of any, of one that was ahead; and the
-/// place of its width. Where work does not count along the chain, few lists can take longer than many: what is kept for several
-/// of them is given up later.
-const GLANCES: [f64; 3] = [0.02, 0.25, 0.5];
-const GLANCE_WIDTH: usize = 3;
+/// The share of its time for a glance at a way.
+const GLANCE: f64 = 0.03;
+/// The share of the time left that a single try may take.
+const MOST_OF_TIME: f64 = 0.4;
+/// Shares are moved until this share of its time is over, where there is time for so many tries.
+const MOVED_UNTIL: f64 = 0.12;
+const LEAST_MOVES: u32 = 10;
 /// Where a plan takes less than this part of what the fastest device takes alone, devices work side by side all the time, and a
 /// chain says little.
 const LEAST_OF_ALONE: f64 = 0.75;
 /// A way that proves less than this part of what another did will not overtake it.
 const LEAST_PROMISE: f64 = 0.99;
-/// When a way did not end its limit is halved as many times; if it does not end then, it is given up.
-const CAUTION: u32 = 3;
 /// A gap below this is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
 /// The limit rises from the bound known to the best plan in so many strides, which grow; when they miss they become shorter, but
 /// not below this part of the first.
 const STRIDES: u64 = 16;
-const SHORTEST: u64 = 16;
-/// A try that takes less than so many times as long as the one before is as quick.
-const AS_QUICK: f64 = 1.5;
-/// Few tries are fewer than this.
-const FEW_TRIES: u32 = 10;
-/// A try with the next width takes at least so many times as long as the last one.
-const WIDER_TAKES: u32 = 4;
+const SHORTEST: u64 = 8;
+/// A try with the next width takes at least so many times as long as the last one, and a few of them are needed.
+const WIDER_TAKES: u32 = 12;
 /// By what a device's share is multiplied or divided.
 const FACTORS: [f64; 3] = [1.5, 1.2, 1.08];
 /// Shares are parts of this.
@@ -101,144 +96,124 @@ impl Bound for Passages {
         {
             return run.exhaust();
         }
-        // Where nothing is known, a short time tells which way to spend the rest on.
-        if is_best_counted(run).is_none() && run.budget.nodes.is_none() {
-            self.try_ways(run, &argument, &network, FIRST_LOOK);
+        let used = run.budget.start.elapsed();
+        let left = run.budget.time.saturating_sub(used);
+        let mut tries = Tries {
+            argument: &argument,
+            shares: network.shares(run),
+            began: used,
+            time: left.mul_f64(TIME_SHARE),
+            count: 0,
+            at_most: Time(network.alone),
+        };
+        let mut kinds = [true, false].map(|is_counted| network.ways(is_counted));
+        for way in kinds.iter_mut().filter_map(|ways| ways.first_mut()) {
+            let until = run.budget.start.elapsed() + tries.time.mul_f64(GLANCE);
+            self.rise(run, &mut tries, way, until, true);
         }
-        self.try_ways(run, &argument, &network, 1.0);
+        kinds.sort_by_key(|ways| Reverse(ways[0].reached));
+        for (place, ways) in kinds.iter_mut().enumerate() {
+            let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+            if place == 0 || ways[0].promises(proven) {
+                self.go_on(run, &mut tries, ways);
+            }
+        }
     }
 }
 
 impl Passages {
-    /// Tries all ways, for a share of the time left.
-    fn try_ways(&self, run: &mut Run<'_>, argument: &Argument<'_>, network: &Network, share: f64) {
-        let used = run.budget.start.elapsed();
-        let left = run.budget.time.saturating_sub(used).mul_f64(share);
-        let [moved, all] = TIME_SHARES.map(|share| used + left.mul_f64(share));
-        let mut tries = Tries {
-            argument,
-            shares: network.shares(run),
-            until: all,
-            last_took: Duration::ZERO,
-            count: 0,
-            at_most: Time(network.alone),
-        };
-        let mut ways = network.ways();
-        // What proved most before is likely to again.
-        let is_counted = is_best_counted(run);
-        let is_behind = |way: &Way| is_counted.is_some_and(|is_counted| is_counted != way.is_counted);
-        let glance = |way: &Way| match is_counted {
-            Some(is_counted) if is_counted == way.is_counted => GLANCES[2],
-            Some(_) => GLANCES[0],
-            None => GLANCES[1],
-        };
-        for way in ways.iter_mut().filter(|way| !way.is_counted) {
-            way.next = GLANCE_WIDTH;
-            let share = glance(way);
-            if !self.widen(run, &mut tries, way, share) && way.reached.is_none() {
-                way.next = if is_behind(way) { WIDTHS.len() } else { 0 };
-            }
+    /// Follows ways in which work counts alike along the chain, the quick one first, as long as there is time.
+    fn go_on(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, ways: &mut [Way]) {
+        let until = tries.end();
+        self.rise(run, tries, &mut ways[0], until, true);
+        if ways[0].is_counted {
+            self.move_shares(run, tries, &ways[0]);
         }
-        if let Some(way) = ways.iter().find(|way| way.is_counted && !way.is_by_parts) {
-            tries.until = moved;
-            self.move_shares(run, &mut tries, way);
-            tries.until = all;
-        }
+        let Some(last) = ways.last_mut() else { return };
         loop {
-            let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-            let left = tries.until.saturating_sub(run.budget.start.elapsed());
-            let goes_on = |way: &&mut Way| {
-                way.width().is_some() && way.promises(proven) && way.took * WIDER_TAKES <= left
-            };
-            let next = ways.iter_mut().filter(goes_on).min_by_key(|way| (way.caution, way.took));
-            let Some(way) = next else { break };
-            let is_first = way.reached.is_none();
-            let most = MOST_OF_TIME[usize::from(!is_first)];
-            let share = if is_first && is_behind(way) { glance(way) } else { most };
-            if !self.widen(run, &mut tries, way, share) {
-                // What did not end will not with more to follow, but perhaps up to a lower limit.
-                if way.reached.is_none() || way.caution > 0 {
-                    way.next = WIDTHS.len();
-                }
-                way.caution = CAUTION;
+            self.rise(run, tries, last, until, false);
+            let left = until.saturating_sub(run.budget.start.elapsed());
+            let is_over = run.budget.nodes.is_none() && last.took * WIDER_TAKES > left;
+            if is_over || tries.is_over(run, until) || run.is_solved() || !last.widen() {
+                break;
             }
         }
-    }
-
-    /// Follows a way with the next width, for a share of the time left; false if it did not end.
-    fn widen(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &mut Way, share: f64) -> bool {
-        let Some(width) = way.width() else { return false };
-        let (began, until) = (run.budget.start.elapsed(), tries.until);
-        tries.until = began + until.saturating_sub(began).mul_f64(share);
-        way.reached = way.reached.max(self.rise(run, tries, way, width));
-        let has_ended = !tries.is_over(run);
-        tries.until = until;
-        if has_ended {
-            // Where the run must not depend on the clock, widths rise in turns.
-            let turn = Duration::from_nanos(way.next as u64);
-            way.took = if run.budget.nodes.is_some() { turn } else { tries.last_took };
-            way.next += 1;
-        }
-        has_ended
     }
 
     /// Moves how much each device counts along the chain for as long as that proves more.
     fn move_shares(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way) {
-        let mut reached = self.rise(run, tries, way, WIDTHS[0]);
+        let until = tries.began + tries.time.mul_f64(MOVED_UNTIL);
+        let left = until.saturating_sub(run.budget.start.elapsed());
+        if way.took * LEAST_MOVES > left {
+            return;
+        }
+        let mut reached = way.reached;
         for factor in FACTORS {
             loop {
                 let before = reached;
                 for (moved, up) in (0..tries.shares.len()).flat_map(|moved| [(moved, true), (moved, false)]) {
                     let known = tries.shares.clone();
                     tries.shares[moved] *= if up { factor } else { 1.0 / factor };
-                    let new = self.rise(run, tries, way, WIDTHS[0]);
-                    if new > reached {
-                        reached = new;
+                    let mut moved = Way { missed: None, reached: None, ..way.clone() };
+                    self.rise(run, tries, &mut moved, until, true);
+                    if moved.reached > reached {
+                        reached = moved.reached;
                     } else {
                         tries.shares = known;
                     }
                 }
-                if reached == before {
+                if reached == before || tries.is_over(run, until) {
                     break;
                 }
             }
         }
     }
 
-    /// Raises the limit while more is refuted, in strides that grow, then in shorter ones; what was reached, none if nothing.
-    fn rise(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way, width: u32) -> Option<Time> {
+    /// Raises the limit while more is refuted, in strides that grow until one misses, then in shorter ones; or to the first miss.
+    fn rise(
+        &self,
+        run: &mut Run<'_>,
+        tries: &mut Tries<'_>,
+        way: &mut Way,
+        until: Duration,
+        to_first_miss: bool,
+    ) {
         let most = run.outcome().value().unwrap_or(tries.at_most).0.min(MOST_TIME);
         let mut refuted = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
-        let first = (((most - refuted) / STRIDES) >> way.caution).max(1);
-        let (mut short, mut stride, mut misses) = (first, first, 0);
-        let mut reached = None;
-        let mut took_before = Duration::MAX;
-        while refuted < most && short > first / SHORTEST && !tries.is_over(run) && !run.is_solved() {
-            let limit = refuted.saturating_add(stride).min(most);
-            let began = run.budget.start.elapsed();
-            let Some(value) = self.follow(run, tries, way, width, Time(limit)) else { break };
-            let took = run.budget.start.elapsed() - began;
-            tries.last_took = took;
-            reached = reached.max(Some(value));
-            if value.0 >= limit {
-                // Where a higher limit takes no longer, and few will be tried, it rises to the end at once.
-                let is_as_quick = took_before != Duration::MAX && took < took_before.mul_f64(AS_QUICK);
-                let is_long = took * FEW_TRIES > tries.until.saturating_sub(began);
-                let can_leap = misses == 0 && is_as_quick && is_long && run.budget.nodes.is_none();
-                stride = if can_leap { most } else { stride.saturating_mul(2) };
-            } else if value.0 > refuted + short / 4 {
-                stride = short;
-            } else {
-                misses += 1;
-                // What is kept depends on chance, so that more is sometimes proved up to a higher limit.
-                let is_first = misses % 2 == 1;
-                short = if is_first { short } else { short / 2 };
-                stride = if is_first { 2 * short } else { short };
+        let first = ((most - refuted) / STRIDES).max(1);
+        let (mut stride, mut has_missed) = (first, false);
+        while refuted < most && !tries.is_over(run, until) && !run.is_solved() {
+            // What missed once is not reached but by halves.
+            let half = way.missed.map_or(most, |missed| missed.saturating_sub(refuted) / 2);
+            let limit = (refuted + stride.min(half)).min(most);
+            if limit <= refuted + first / SHORTEST || (to_first_miss && (has_missed || way.missed.is_some()))
+            {
+                break;
             }
-            refuted = refuted.max(value.0);
-            took_before = took;
+            // A higher limit takes no less time.
+            let began = run.budget.start.elapsed();
+            let share = tries.end().saturating_sub(began).mul_f64(MOST_OF_TIME);
+            if way.took > share && run.budget.nodes.is_none() {
+                break;
+            }
+            let value = self.follow(run, tries, way, Time(limit), until.min(began + share));
+            let took = run.budget.start.elapsed() - began;
+            way.took = value.map_or(way.took, |_| took);
+            way.reached = way.reached.max(value);
+            refuted = refuted.max(value.map_or(0, |value| value.0));
+            let is_far = value.is_some_and(|value| value.0 < limit - stride / 2);
+            if refuted >= limit {
+                stride = if has_missed { stride } else { stride.saturating_mul(2) };
+            } else if is_far && !has_missed && !to_first_miss && limit < most {
+                // What is kept depends on chance, so that more is sometimes proved up to a higher limit.
+                stride = (limit - refuted) + stride / 2;
+            } else {
+                stride = (limit - refuted) / 2;
+                // What had no time may have it later.
+                way.missed = value.map(|_| limit).or(way.missed);
+            }
+            has_missed |= refuted < limit;
         }
-        reached
     }
 
     /// What a way proves up to a limit; none if there was no time.
@@ -247,8 +222,8 @@ impl Passages {
         run: &mut Run<'_>,
         tries: &mut Tries<'_>,
         way: &Way,
-        width: u32,
         limit: Time,
+        until: Duration,
     ) -> Option<Time> {
         tries.count += 1;
         let shares = if way.is_counted { whole_shares(&tries.shares) } else { Vec::new() };
@@ -257,8 +232,8 @@ impl Passages {
         for stage in stages.iter_mut().filter(|stage| way.is_counted && !stage.weights.is_empty()) {
             stage.weights.push(shares.clone());
         }
-        let course = Course { stages, limit_ps: limit, width, shares };
-        let mut stop = || tries.is_over(run);
+        let course = Course { stages, limit_ps: limit, width: WIDTHS[way.width], shares };
+        let mut stop = || tries.is_over(run, until);
         let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop)?;
         let value = proven.value();
         run.take(proven);
@@ -266,61 +241,57 @@ impl Passages {
     }
 }
 
-/// Whether work counts along the chain in what proved most so far; none if nothing proved anything.
-fn is_best_counted(run: &Run<'_>) -> Option<bool> {
-    let all = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
-        Evidence::Passages { shares, .. } => Some((known.value_ps, !shares.is_empty())),
-        _ => None,
-    });
-    all.max_by_key(|(value, _)| *value).map(|(_, is_counted)| is_counted)
-}
-
 /// What tries have in common.
 struct Tries<'a> {
     argument: &'a Argument<'a>,
     /// How much the work of devices counts along the chain, where it does.
     shares: Vec<f64>,
-    /// How long they go on.
-    until: Duration,
-    /// How long the last one took.
-    last_took: Duration,
+    /// When they began, and how long they go on.
+    began: Duration,
+    time: Duration,
     count: u64,
     /// Where no plan is known, no more is tried for.
     at_most: Time,
 }
 
 impl Tries<'_> {
-    fn is_over(&self, run: &Run<'_>) -> bool {
+    fn end(&self) -> Duration {
+        self.began + self.time
+    }
+
+    fn is_over(&self, run: &Run<'_>, until: Duration) -> bool {
         let spent = run.budget.nodes.is_some_and(|nodes| self.count > nodes);
-        spent || run.budget.is_spent() || run.budget.start.elapsed() >= self.until
+        spent || run.budget.is_spent() || run.budget.start.elapsed() >= until
     }
 }
 
 /// How work counts, and how far this was followed.
+#[derive(Clone)]
 struct Way {
     stages: Vec<Stage>,
-    is_by_parts: bool,
     /// Whether it counts along the chain.
     is_counted: bool,
-    /// The place of the next width.
-    next: usize,
-    /// How long a try with the last one took.
+    /// The place of its width.
+    width: usize,
+    /// How long the last try took that ended.
     took: Duration,
     /// The most that it proved.
     reached: Option<Time>,
-    /// How many times the limit is halved that it is tried up to.
-    caution: u32,
+    /// The last limit up to which not everything was refuted with this width.
+    missed: Option<u64>,
 }
 
 impl Way {
-    /// The next width; none if all were tried.
-    fn width(&self) -> Option<u32> {
-        WIDTHS.get(self.next).copied()
+    /// Takes the next width; false if there is none.
+    fn widen(&mut self) -> bool {
+        self.missed = None;
+        self.width += 1;
+        self.width < WIDTHS.len()
     }
 
     /// Whether it may come to prove more than what is proven.
     fn promises(&self, proven: f64) -> bool {
-        self.reached.is_none_or(|reached| reached.0 as f64 >= proven * LEAST_PROMISE)
+        self.reached.is_some_and(|reached| reached.0 as f64 >= proven * LEAST_PROMISE)
     }
 }
 
@@ -435,26 +406,18 @@ impl Network {
         area.unwrap_or_else(|| vec![1.0; self.fastest.len()])
     }
 
-    /// All ways in which work can count.
-    fn ways(&self) -> Vec<Way> {
-        let mut ways = Vec::new();
-        for is_by_parts in
-            [false, true].into_iter().filter(|is_by_parts| !is_by_parts || !self.windows.is_empty())
-        {
-            for is_counted in [is_by_parts, !is_by_parts] {
-                let stages = if is_by_parts { self.stages_by_parts() } else { self.stages() };
-                ways.push(Way {
-                    stages,
-                    is_by_parts,
-                    is_counted,
-                    next: 0,
-                    took: Duration::ZERO,
-                    reached: None,
-                    caution: 0,
-                });
-            }
-        }
-        ways
+    /// The ways in which work can count within windows, the quickest first.
+    fn ways(&self, is_counted: bool) -> Vec<Way> {
+        let ways = [false, true].into_iter().filter(|is_by_parts| !is_by_parts || !self.windows.is_empty());
+        let way = |is_by_parts: bool| Way {
+            stages: if is_by_parts { self.stages_by_parts() } else { self.stages() },
+            is_counted,
+            width: if is_counted { 0 } else { UNCOUNTED_WIDTH },
+            took: Duration::ZERO,
+            reached: None,
+            missed: None,
+        };
+        ways.map(way).collect()
     }
 
     /// The stages, with the work of the fastest device between parts.

@@ -34,6 +34,8 @@ const LEAST_SHARE: f64 = 1e-4;
 const LEAST_LACK: f64 = 1e-5;
 /// Where `division-lp` proves less than this part of what others did, cases will not make up for it.
 const LEAST_PROMISE: f64 = 0.97;
+/// Where a planner waits, it has the time once the second half of the time so far raised the bound by less than this part.
+const LEAST_GAIN: f64 = 5e-4;
 /// How often each part is branched in before what is proved is worked out in integers.
 const BRANCHES_PER_LOOK: usize = 10;
 
@@ -67,7 +69,7 @@ impl Bound for DivisionCases {
             return run.exhaust();
         }
         let Some((value, known)) = Always::new(run) else { return };
-        let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
+        let proven = lower_bound(run);
         if (value.0 as f64) < proven * LEAST_PROMISE {
             return run.exhaust();
         }
@@ -80,11 +82,15 @@ impl Bound for DivisionCases {
             forest.trees.push(tree);
         }
         run.prove(self.name(), known.evidence(&forest.trees));
-        while !run.is_solved() && forest.grow(run, &mut effort) {
+        let mut is_worth_it = true;
+        let mut proven = vec![(run.budget.start.elapsed(), lower_bound(run))];
+        while !run.is_solved() && is_worth_it && forest.grow(run, &mut effort) {
             run.prove(self.name(), known.evidence(&forest.trees));
+            proven.push((run.budget.start.elapsed(), lower_bound(run)));
+            is_worth_it = !run.has_planner_waiting() || effort.nodes.is_some() || rises(&proven);
         }
         run.count(effort.branched);
-        if !effort.is_over(run) {
+        if is_worth_it && !effort.is_over(run) {
             run.exhaust();
         }
     }
@@ -101,6 +107,18 @@ impl Effort {
         let spent = self.nodes.is_some_and(|nodes| self.branched >= nodes);
         spent || run.budget.is_spent()
     }
+}
+
+fn lower_bound(run: &Run<'_>) -> f64 {
+    run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64)
+}
+
+/// Whether what was proved at some moments, the first and the last among them, still rises.
+fn rises(proven: &[(Duration, f64)]) -> bool {
+    let [(began, _), .., (now, last)] = proven else { return true };
+    let half = (*began + *now) / 2;
+    let before = proven.iter().rfind(|(moment, _)| *moment <= half);
+    before.is_none_or(|(_, before)| last - before >= last * LEAST_GAIN)
 }
 
 fn left(run: &Run<'_>) -> Duration {
