@@ -54,8 +54,12 @@ impl Memory {
             return memory;
         }
         let mut numbers: HashMap<ParamId, u32> = HashMap::new();
+        let mut unit_of = vec![0; graph.op_count()];
+        for (op, chain) in tables.chains.iter().enumerate() {
+            chain.iter().for_each(|&link| unit_of[link as usize] = tables.unit_of[op] as usize);
+        }
         for (unit, members) in tables.members.iter().enumerate() {
-            let ops = || members.iter().map(|&op| OpId(op));
+            let ops = || members.iter().flat_map(|&op| &tables.chains[op as usize]).map(|&op| OpId(op));
             if problem.constraints.memory_rule == MemoryRule::All {
                 let held: u64 = ops().map(|op| graph.activation_bytes(op)).sum();
                 memory.activations[unit] = held * u64::from(tables.grain);
@@ -64,7 +68,7 @@ impl Memory {
             params.sort_unstable();
             params.dedup();
             for param in params {
-                let own = |op: &OpId| tables.unit_of[op.index()] as usize == unit;
+                let own = |op: &OpId| unit_of[op.index()] == unit;
                 if graph.readers(param).iter().all(own) {
                     memory.weights[unit] += graph.param_bytes(param);
                     continue;

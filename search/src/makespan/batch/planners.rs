@@ -263,6 +263,11 @@ const WHOLE_SHARE: f64 = 0.15;
 /// Temperatures as shares of the finish: at the beginning of an anneal of its own, of one that goes on from the best, and at
 /// the end of each.
 const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
+/// The same for chains, and where all their ops are by themselves afterwards.
+const CHAIN_TEMPERATURES: (f64, f64) = (2e-3, 1e-4);
+const LINK_TEMPERATURE: f64 = 1.5e-4;
+/// The share of an anneal that is for chains.
+const CHAIN_SHARE: f64 = 0.15;
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
 /// How many anneals of their own there are where time allows as many, and the share of the time they take; then so many go on
@@ -302,59 +307,128 @@ impl Planner for Divisions {
         if starts.is_empty() {
             return StopReason::Finished;
         }
-        let potential = Potential::new(run.problem, &tables, run.outcome());
-        let seed = run.budget.seed;
-        let units = tables.members.len().max(1);
-        let left = run.budget.time.saturating_sub(run.budget.start.elapsed()).as_secs_f64();
-        let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
-        let own = ((OWN_SHARE * work / units as f64) as usize).min(MOST_OWN);
-        let (first, again, cold) = TEMPERATURES;
-        // In less time one, or if there are several starts a colder one from each.
-        let (own, own_share, first) = match (own >= LEAST_OWN, starts.len()) {
-            (true, _) => (own, OWN_SHARE, first),
-            (false, 1) => (1, OWN_SHARE, first),
-            (false, count) => (count, count as f64 / (count + ROUNDS) as f64, again),
-        };
-        let batches = starts[0].list.len();
-        let mut walk = Walk::new(run, &tables, &starts[0]);
-        let crossing = Crossing::new(&tables, batches);
-        let warmth = (USUAL_UNITS / units as f64).max(1.0);
-        let mut known: Vec<Schedule> = Vec::new();
-        for part in 0..own + ROUNDS {
-            let (start, hot, begin, length) = if part < own {
-                let length = own_share / own as f64;
-                (starts[part % starts.len()].clone(), first, length * part as f64, length)
-            } else {
-                let length = (1.0 - own_share) / ROUNDS as f64;
-                (walk.best().clone(), again, own_share + length * (part - own) as f64, length)
-            };
-            let is_last = part + 1 == own + ROUNDS;
-            let seed = seed.wrapping_add(1000 * part as u64);
-            let Some(climb) = Climb::new(&tables, &memory, &potential, &start, seed) else { continue };
-            let mut climb = climb.exceeding(part < own);
-            let (mut progress, mut temperature) = (f64::NAN, 0.0);
-            loop {
-                if !walk.goes_on() {
-                    return walk.end();
-                }
-                if walk.progress() != progress {
-                    progress = walk.progress();
-                    let share = ((progress - begin) / length).max(0.0);
-                    if share >= 1.0 && !is_last {
-                        break;
-                    }
-                    temperature = start.value() as f64 * warmth * hot * (cold / hot).powf(share);
-                }
-                if climb.step(temperature) && climb.keeps_limits() {
-                    walk.note(climb.schedule());
-                }
-            }
-            known.push(climb.schedule().clone());
-            let united = crossing.put_together(&tables, &memory, walk.best(), &known);
-            walk.note(&united);
-        }
-        walk.end()
+        let chained = tables.by_chains();
+        let all = Level::new(run, &tables);
+        let chains = chained.as_ref().map(|chained| Level::new(run, chained));
+        anneal_divisions(run, &all, chains.as_ref(), &starts)
     }
+}
+
+/// What is annealed: all ops, or chains of them.
+struct Level<'t> {
+    tables: &'t Tables,
+    memory: Memory,
+    potential: Potential,
+    /// By what temperatures are multiplied.
+    warmth: f64,
+}
+
+impl<'t> Level<'t> {
+    fn new(run: &Run<'_>, tables: &'t Tables) -> Level<'t> {
+        Level {
+            tables,
+            memory: Memory::new(run.problem, tables),
+            potential: Potential::new(run.problem, tables, run.outcome()),
+            warmth: (USUAL_UNITS / tables.members.len().max(1) as f64).max(1.0),
+        }
+    }
+
+    /// A search from a schedule; none if it breaks a memory limit.
+    fn climb(&self, start: &Schedule, seed: u64) -> Option<Climb<'_>> {
+        Climb::new(self.tables, &self.memory, &self.potential, start, seed)
+    }
+
+    /// Lets a search cool down from one temperature to another while a walk makes its progress, and tells of each schedule
+    /// within memory limits that it comes to; false if the walk is over.
+    fn cool(
+        &self,
+        climb: &mut Climb<'_>,
+        walk: &mut Walk<'_, '_, '_>,
+        (hot, cold): (f64, f64),
+        (begin, end): (f64, f64),
+        mut tell: impl FnMut(&mut Walk<'_, '_, '_>, &Schedule),
+    ) -> bool {
+        let scale = climb.schedule().value() as f64 * self.warmth;
+        let (mut progress, mut temperature) = (f64::NAN, 0.0);
+        while walk.goes_on() {
+            if walk.progress() != progress {
+                progress = walk.progress();
+                let share = ((progress - begin) / (end - begin)).max(0.0);
+                // All that is left belongs to the last one.
+                if share >= 1.0 && end < 1.0 {
+                    return true;
+                }
+                temperature = scale * hot * (cold / hot).powf(share);
+            }
+            if climb.step(temperature) && climb.keeps_limits() {
+                tell(walk, climb.schedule());
+            }
+        }
+        false
+    }
+}
+
+/// Anneals from several starts and then from the best; where there are chains, these before each start.
+fn anneal_divisions(
+    run: &mut Run<'_>,
+    all: &Level<'_>,
+    chains: Option<&Level<'_>>,
+    starts: &[Schedule],
+) -> StopReason {
+    let Level { tables, memory, .. } = all;
+    let seed = run.budget.seed;
+    let units = tables.members.len().max(1);
+    let left = run.budget.time.saturating_sub(run.budget.start.elapsed()).as_secs_f64();
+    let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
+    let own = ((OWN_SHARE * work / units as f64) as usize).min(MOST_OWN);
+    let (first, again, cold) = TEMPERATURES;
+    // In less time one, or if there are several starts a colder one from each. What chains lead to needs little.
+    let (own, own_share, first, again) = match (own >= LEAST_OWN, starts.len()) {
+        _ if chains.is_some() => (LEAST_OWN, OWN_SHARE, LINK_TEMPERATURE, LINK_TEMPERATURE),
+        (true, _) => (own, OWN_SHARE, first, again),
+        (false, 1) => (1, OWN_SHARE, first, again),
+        (false, count) => (count, count as f64 / (count + ROUNDS) as f64, again, again),
+    };
+    let mut walk = Walk::new(run, tables, &starts[0]);
+    let crossing = Crossing::new(tables, starts[0].list.len());
+    let mut known: Vec<Schedule> = Vec::new();
+    for part in 0..own + ROUNDS {
+        let seed = seed.wrapping_add(1000 * part as u64);
+        let is_own = part < own;
+        let (mut start, hot, mut begin, end) = if is_own {
+            let length = own_share / own as f64;
+            (starts[part % starts.len()].clone(), first, length * part as f64, length * (part + 1) as f64)
+        } else {
+            let begin = |part: usize| own_share + (1.0 - own_share) * (part - own) as f64 / ROUNDS as f64;
+            (walk.best().clone(), again, begin(part), begin(part + 1))
+        };
+        if let Some(chains) = chains.filter(|_| is_own) {
+            let taken = start.by_chains(tables, chains.tables);
+            if let Some(climb) = chains.climb(&taken, seed) {
+                let until = begin + CHAIN_SHARE * (end - begin);
+                let mut climb = climb.exceeding(true);
+                if !chains.cool(&mut climb, &mut walk, CHAIN_TEMPERATURES, (begin, until), |_, _| ()) {
+                    break;
+                }
+                if climb.keeps_limits() {
+                    start = climb.schedule().unchained(tables, chains.tables);
+                }
+                begin = until;
+            }
+        }
+        let Some(climb) = all.climb(&start, seed) else { continue };
+        let mut climb = climb.exceeding(is_own);
+        let note = |walk: &mut Walk<'_, '_, '_>, schedule: &Schedule| {
+            walk.note(schedule);
+        };
+        if !all.cool(&mut climb, &mut walk, (hot, cold), (begin, end), note) {
+            break;
+        }
+        known.push(climb.schedule().clone());
+        let united = crossing.put_together(tables, memory, walk.best(), &known);
+        walk.note(&united);
+    }
+    walk.end()
 }
 
 /// Shares of the ops that are divided further than the rest, where memory is limited.

@@ -34,8 +34,9 @@ impl Potential {
                 if slot.class != class || slot.size % tables.grain != 0 {
                     continue;
                 }
-                for op in 0..tables.ops {
-                    let cost = prices.batch(op, device.index(), number).unwrap_or(0);
+                for (op, chain) in tables.chains.iter().enumerate() {
+                    let cost = |&link: &u32| prices.batch(link as usize, device.index(), number).unwrap_or(0);
+                    let cost: i128 = chain.iter().map(cost).sum();
                     let place =
                         (op * classes + class) * (tables.groups + 1) + (slot.size / tables.grain) as usize;
                     potential.costs[place] = cost as f64 / prices.divisor() as f64;

@@ -232,15 +232,55 @@ impl Schedule {
         Some(schedule)
     }
 
+    /// The same schedule with ops of the network taken together; all of a chain are divided as its first one is.
+    pub(crate) fn by_chains(&self, tables: &Tables, chained: &Tables) -> Schedule {
+        let mut chain_of = vec![None; tables.ops];
+        for (number, chain) in chained.chains.iter().enumerate() {
+            chain_of[chain[0] as usize] = Some(number as u32);
+        }
+        let division = |members: &Vec<u32>| {
+            let first = chained.chains[members[0] as usize][0];
+            self.pieces[tables.unit_of[first as usize] as usize].clone()
+        };
+        let pieces = chained.members.iter().map(division).collect();
+        let mut schedule = Schedule::new(chained, pieces, &chained.order);
+        let in_chain = |item: &Item| Some(Item { op: chain_of[item.op as usize]?, piece: item.piece });
+        schedule.list = self.list.iter().filter_map(in_chain).collect();
+        schedule.evaluate(chained, 0, u64::MAX - 1);
+        schedule
+    }
+
+    /// From a schedule of chains the same one of all ops.
+    pub(crate) fn unchained(&self, tables: &Tables, chained: &Tables) -> Schedule {
+        let mut pieces = vec![Division::new(); tables.members.len()];
+        for (op, chain) in chained.chains.iter().enumerate() {
+            let division = &self.pieces[chained.unit_of[op] as usize];
+            chain
+                .iter()
+                .for_each(|&link| pieces[tables.unit_of[link as usize] as usize].clone_from(division));
+        }
+        let mut schedule = Schedule::new(tables, pieces, &tables.order);
+        let links = |item: &Item| {
+            let piece = item.piece;
+            chained.chains[item.op as usize].iter().map(move |&op| Item { op, piece })
+        };
+        schedule.list = self.list.iter().flat_map(links).collect();
+        schedule.evaluate(tables, 0, u64::MAX - 1);
+        debug_assert_eq!(schedule.value(), self.value(), "chains end when their last ops do");
+        schedule
+    }
+
     /// The plan.
     pub(crate) fn to_plan(&self, problem: &Problem, tables: &Tables) -> Plan {
         let mut plan =
             BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
         for &item in &self.list {
             let piece = self.piece(tables, item);
-            plan.order[piece.device as usize].push(plan.batches.len() as u32);
-            let (op, device) = (OpId(item.op), DeviceId(piece.device));
-            plan.batches.push(Batch { op, device, inputs: ranges(piece.groups, tables) });
+            let device = DeviceId(piece.device);
+            for &op in &tables.chains[item.op as usize] {
+                plan.order[device.index()].push(plan.batches.len() as u32);
+                plan.batches.push(Batch { op: OpId(op), device, inputs: ranges(piece.groups, tables) });
+            }
         }
         Plan::Batch(plan)
     }

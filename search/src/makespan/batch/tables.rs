@@ -4,7 +4,8 @@
 //! groups of so many, and a division says on which device each group of a unit's inputs runs. There are at most
 //! [`MOST_GROUPS`] groups; where the sizes would make more, a coarser grain is taken and sizes between are not used.
 //! Ops that must stay together are one unit, so that they are divided alike. Times are picoseconds; between two ops
-//! there is one edge, the largest of the tensors that join them.
+//! there is one edge, the largest of the tensors that join them. Ops that follow each other and nothing else can be taken
+//! together ([`Tables::by_chains`]): what is an op here may be a chain of the network's.
 
 use std::collections::HashMap;
 
@@ -54,6 +55,8 @@ pub(crate) fn count(groups: u64) -> usize {
 /// The tables.
 pub(crate) struct Tables {
     pub(crate) ops: usize,
+    /// For each op, those of the network that it stands for, in their order.
+    pub(crate) chains: Vec<Vec<u32>>,
     pub(crate) devices: usize,
     /// How many groups the inputs are divided into.
     pub(crate) groups: usize,
@@ -81,7 +84,7 @@ pub(crate) struct Tables {
 }
 
 /// What a device can take of a unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) device: u32,
     /// Numbers of groups, ascending.
@@ -121,6 +124,7 @@ impl Tables {
         let (kinds, kind_count, delays) = delays(problem, &sizes, grain, groups);
         let mut tables = Tables {
             ops: graph.op_count(),
+            chains: (0..graph.op_count() as u32).map(|op| vec![op]).collect(),
             devices: problem.hardware.device_count(),
             groups,
             grain,
@@ -145,12 +149,102 @@ impl Tables {
         }
         if problem.constraints.output_at.is_some() {
             tables.way_out = tables.ends(|op, device, inputs| way_out(problem, op, device, inputs));
-            let of_op = tables.way_out.chunks(tables.devices * (tables.groups + 1)).zip(0..);
-            tables.ends_out =
-                of_op.filter(|(ways, _)| ways.iter().any(|&way| way > 0)).map(|(_, op)| op).collect();
+            tables.ends_out = ends_out(&tables.way_out, tables.devices * (tables.groups + 1));
         }
         tables.choices = (0..tables.members.len()).map(|unit| tables.choices_of(problem, unit)).collect();
         Ok(tables)
+    }
+
+    /// The same, with each chain of ops that read from one another alone, can be divided alike and need not be with others
+    /// taken together as one op; none if there are no such chains. A schedule for it is one for the network.
+    pub(crate) fn by_chains(&self) -> Option<Tables> {
+        let per_op = self.devices * (self.groups + 1);
+        let is_alone = |op: u32| self.members[self.unit_of[op as usize] as usize].len() == 1;
+        let has_way = |ways: &[u64], op: u32| {
+            ways.chunks(per_op).nth(op as usize).is_some_and(|ways| ways.iter().any(|&way| way > 0))
+        };
+        // What each op goes on from, if it does nothing else.
+        let before = |op: u32| {
+            let [edge] = self.inputs[op as usize][..] else { return None };
+            let choices = [op, edge.op].map(|op| &self.choices[self.unit_of[op as usize] as usize]);
+            let follows = self.outputs[edge.op as usize].len() == 1
+                && is_alone(op)
+                && is_alone(edge.op)
+                && choices[0] == choices[1]
+                && !has_way(&self.release, op)
+                && !has_way(&self.way_out, edge.op);
+            follows.then_some(edge.op)
+        };
+        let mut number = vec![0u32; self.ops];
+        let mut chains: Vec<Vec<u32>> = Vec::new();
+        let mut order = Vec::new();
+        for &op in &self.order {
+            number[op as usize] = match before(op) {
+                Some(before) => number[before as usize],
+                None => {
+                    order.push(chains.len() as u32);
+                    chains.push(Vec::new());
+                    chains.len() as u32 - 1
+                }
+            };
+            chains[number[op as usize] as usize].push(op);
+        }
+        if chains.len() == self.ops {
+            return None;
+        }
+        let ends = |place: fn(&[u32]) -> Option<&u32>, ways: &[u64]| {
+            let of_op = |chain: &Vec<u32>| {
+                let begin = place(chain).map_or(0, |&op| op as usize * per_op);
+                ways.get(begin..begin + per_op).unwrap_or_default()
+            };
+            chains.iter().flat_map(of_op).copied().collect()
+        };
+        let renamed = |edges: &[Edge]| {
+            edges.iter().map(|edge| Edge { op: number[edge.op as usize], size: edge.size }).collect()
+        };
+        let (mut unit_of, mut members, mut choices) = (vec![0; chains.len()], Vec::new(), Vec::new());
+        for (unit, ops) in self.members.iter().enumerate() {
+            let is_first = |op: &&u32| chains[number[**op as usize] as usize][0] == **op;
+            let ops: Vec<u32> = ops.iter().filter(is_first).map(|&op| number[op as usize]).collect();
+            if !ops.is_empty() {
+                ops.iter().for_each(|&op| unit_of[op as usize] = members.len() as u32);
+                members.push(ops);
+                choices.push(self.choices[unit].clone());
+            }
+        }
+        let mut times = vec![0; chains.len() * self.classes * (self.groups + 1)];
+        for (sums, chain) in times.chunks_mut(self.classes * (self.groups + 1)).zip(&chains) {
+            for &op in chain {
+                let own = &self.times[op as usize * sums.len()..][..sums.len()];
+                sums.iter_mut().zip(own).for_each(|(sum, &time)| *sum = (*sum + time).min(NEVER));
+            }
+        }
+        let way_out: Vec<u64> = ends(<[u32]>::last, &self.way_out);
+        Some(Tables {
+            ops: chains.len(),
+            devices: self.devices,
+            groups: self.groups,
+            grain: self.grain,
+            class_of: self.class_of.clone(),
+            classes: self.classes,
+            times,
+            inputs: chains.iter().map(|chain| renamed(&self.inputs[chain[0] as usize])).collect(),
+            outputs: chains
+                .iter()
+                .map(|chain| renamed(&self.outputs[chain[chain.len() - 1] as usize]))
+                .collect(),
+            order,
+            kinds: self.kinds.clone(),
+            kind_count: self.kind_count,
+            delays: self.delays.clone(),
+            release: ends(<[u32]>::first, &self.release),
+            ends_out: ends_out(&way_out, per_op),
+            way_out,
+            unit_of,
+            members,
+            choices,
+            chains,
+        })
     }
 
     fn ends(&self, way: impl Fn(OpId, DeviceId, u64) -> u64) -> Vec<u64> {
@@ -241,6 +335,12 @@ impl Tables {
         }
         seen == self.all_groups()
     }
+}
+
+/// The ops with a way out of some length, by so many numbers for each op.
+fn ends_out(way_out: &[u64], per_op: usize) -> Vec<u32> {
+    let of_op = way_out.chunks(per_op).zip(0..);
+    of_op.filter(|(ways, _)| ways.iter().any(|&way| way > 0)).map(|(_, op)| op).collect()
 }
 
 fn units(problem: &Problem) -> (Vec<u32>, Vec<Vec<u32>>) {

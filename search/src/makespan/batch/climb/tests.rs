@@ -1,10 +1,12 @@
 //! Tests on random networks of modules.
 
+use std::time::Duration;
+
 use super::*;
 use divvy_core::generate::{RwnnOptions, rwnn};
 use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::Outcome;
+use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::problem::{Objective, OwnHardware, Problem};
 
 /// A problem, with all that a climb needs of it.
@@ -16,7 +18,10 @@ struct Case {
 
 impl Case {
     fn new(problem: &Problem) -> Case {
-        let tables = Tables::new(problem).expect("a batch problem");
+        Case::with(problem, Tables::new(problem).expect("a batch problem"))
+    }
+
+    fn with(problem: &Problem, tables: Tables) -> Case {
         let memory = Memory::new(problem, &tables);
         let potential = Potential::new(problem, &tables, &Outcome::default());
         Case { tables, memory, potential }
@@ -171,4 +176,40 @@ fn limits_are_passed_on_the_way_only() {
         assert_eq!(climb.memory.excess(), anew.excess(), "seed {seed}");
     }
     assert!(passed > 5_000, "{passed} steps end beyond a limit");
+}
+
+/// A schedule of chains is the schedule of all their ops, as the check says too, and is found again from it.
+#[test]
+fn a_schedule_of_chains_is_one_of_all_ops() {
+    let (mut with_chains, mut with_ends) = (0, 0);
+    for seed in 0..60 {
+        let problem = random_problem(seed);
+        let tables = Tables::new(&problem).expect("a batch problem");
+        let Some(chained) = tables.by_chains() else { continue };
+        with_chains += 1;
+        with_ends += u32::from(!chained.ends_out.is_empty());
+        assert!(chained.ops < tables.ops);
+        let mut ops: Vec<u32> = chained.chains.concat();
+        ops.sort_unstable();
+        assert!(ops.into_iter().eq(0..tables.ops as u32), "seed {seed}: every op is in one chain");
+        let case = Case::with(&problem, chained);
+        let mut climb = case.climb(seed);
+        for _ in 0..400 {
+            climb.step(climb.schedule().value() as f64 / 300.0);
+        }
+        let schedule = climb.schedule();
+        let all = schedule.unchained(&tables, &case.tables);
+        assert_eq!(all.value(), schedule.value(), "seed {seed}");
+        let again = all.by_chains(&tables, &case.tables);
+        assert_eq!((&again.pieces, again.value()), (&schedule.pieces, schedule.value()), "seed {seed}");
+        for plan in [schedule.to_plan(&problem, &case.tables), all.to_plan(&problem, &tables)] {
+            let mut outcome = Outcome::default();
+            let budget = Budget::new(Duration::from_secs(1));
+            outcome.offer(&problem, plan, "chains", &budget).expect("a plan that holds");
+            assert_eq!(outcome.value().map(|value| value.0), Some(schedule.value()), "seed {seed}");
+        }
+        let memory = Memory::new(&problem, &tables);
+        assert_eq!(memory.can_hold(&all.pieces), case.memory.can_hold(&schedule.pieces), "seed {seed}");
+    }
+    assert!(with_chains > 20 && with_ends > 5, "{with_chains} with chains, {with_ends} of them with ends");
 }
