@@ -268,6 +268,8 @@ const CHAIN_TEMPERATURES: (f64, f64) = (2e-3, 1e-4);
 const LINK_TEMPERATURE: f64 = 1.5e-4;
 /// The share of an anneal that is for chains.
 const CHAIN_SHARE: f64 = 0.15;
+/// Chains do not count where there are more than this part of the ops: what is divided at large is then settled with all ops.
+const MOST_CHAINS: f64 = 2.0 / 3.0;
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
 /// How many anneals of their own there are where time allows as many, and the share of the time they take; then so many go on
@@ -307,7 +309,8 @@ impl Planner for Divisions {
         if starts.is_empty() {
             return StopReason::Finished;
         }
-        let chained = tables.by_chains();
+        let are_few = |chained: &Tables| chained.ops as f64 <= tables.ops as f64 * MOST_CHAINS;
+        let chained = tables.by_chains().filter(are_few);
         let all = Level::new(run, &tables);
         let chains = chained.as_ref().map(|chained| Level::new(run, chained));
         anneal_divisions(run, &all, chains.as_ref(), &starts)
