@@ -201,7 +201,7 @@ impl Passages {
             way.took = value.map_or(way.took, |_| took);
             way.reached = way.reached.max(value);
             refuted = refuted.max(value.map_or(0, |value| value.0));
-            let is_far = value.is_some_and(|value| value.0 < limit - stride / 2);
+            let is_far = value.is_some_and(|value| value.0 < limit.saturating_sub(stride / 2));
             if refuted >= limit {
                 stride = if has_missed { stride } else { stride.saturating_mul(2) };
             } else if is_far && !has_missed && !to_first_miss && limit < most {
