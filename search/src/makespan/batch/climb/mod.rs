@@ -3,7 +3,8 @@
 //! A move divides a unit anew (whole on a device, as a neighbour is divided, some groups to another device, two groups
 //! exchanged), and often its neighbours with it, or those around it that were divided as it was; or it takes work of one unit
 //! from a device and gives it work of another in return, since where all devices are busy, no unit alone can go to another; or
-//! it takes one batch to another place in the list. A batch of a unit that is divided anew takes the place of an old one, or
+//! it takes one batch to another place in the list. Kinds of divisions that have gained of late are tried more often
+//! ([`mix`]). A batch of a unit that is divided anew takes the place of an old one, or
 //! goes between those two batches of its device where the longest path through it is shortest. Half of all moves begin at a
 //! batch of a longest path, since without such a batch no move can shorten the schedule. A move is judged by the stretch of
 //! the list that it changes ([`super::stretch`]). A result that is worse by δ is kept with probability exp(−δ/T). What counts
@@ -15,11 +16,14 @@ use divvy_core::makespan::dense::NEVER;
 use divvy_core::rng::Rng;
 use smallvec::smallvec;
 
+use self::mix::{Draw, Mix, Way};
 use super::memory::Memory;
 use super::potential::Potential;
 use super::schedule::{Item, Schedule};
 use super::stretch::{Known, Stretch};
 use super::tables::{Division, Piece, Tables};
+
+mod mix;
 
 /// The share of moves that begin at a batch of a longest path.
 const CRITICAL_SHARE: f64 = 0.5;
@@ -40,15 +44,12 @@ const PLACES_TRIED: (usize, usize) = (2, 6);
 const HAND_ON: f64 = 0.35;
 /// The share of changed orders that go by the order of one device.
 const LANE_SHARE: f64 = 0.8;
-/// The share of divisions that go to neighbours that were divided alike.
-const ALIKE_SHARE: f64 = 0.5;
 /// Moves kept until the list is put in the order of starts again.
 const SORT_AFTER: u32 = 300;
 /// How often a batch of a longest path is looked for.
 const MOST_DRAWS: usize = 32;
-/// The share of divisions after which another unit is divided in return, and of those the ones that change places.
-const RETURN_SHARE: f64 = 0.2;
-const SWAP_SHARE: f64 = 0.4;
+/// How many draws there are for one that leads to a move.
+const MOST_TRIES: usize = 3;
 /// The most units that one move divides anew.
 const MOST_UNITS: usize = 6;
 
@@ -74,6 +75,7 @@ pub(crate) struct Climb<'a> {
     kept_since: u32,
     /// Whether the places of batches were found since the list last changed.
     places_are_known: bool,
+    mix: Mix,
     rng: Rng,
 }
 
@@ -109,6 +111,7 @@ impl<'a> Climb<'a> {
             marks: vec![0; start.pieces.len()],
             kept_since: 0,
             places_are_known: true,
+            mix: Mix::new(),
             rng: Rng::new(seed),
         })
     }
@@ -137,6 +140,7 @@ impl<'a> Climb<'a> {
         // Drawn before the evaluation, so that it can be given up early.
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
         let excess = self.memory.excess();
+        let before = self.current.value();
         let moved = self.propose_move();
         let kept = moved.is_some_and(|is_divided| {
             if !self.may_exceed && !self.memory.all_hold() {
@@ -164,12 +168,14 @@ impl<'a> Climb<'a> {
             }
             self.try_stretch(limit)
         });
+        if kept && moved == Some(true) && self.current.value() < before {
+            self.mix.gained();
+        }
         self.settle(kept);
         kept
     }
 
-    /// Draws a move; none if the draw leads to nothing. Divisions may be changed all the same. True if they are, so that the
-    /// stretch is still to be found.
+    /// Draws a move; none if the draw leads to nothing. True if divisions are changed, so that the stretch is still to be found.
     fn propose_move(&mut self) -> Option<bool> {
         let place = self.some_place();
         if self.rng.chance(SORT_SHARE) {
@@ -178,7 +184,8 @@ impl<'a> Climb<'a> {
             self.shift(place).map(|()| false)
         } else {
             let item = self.current.list[place];
-            self.divide_around(self.tables.unit_of[item.op as usize] as usize).map(|()| true)
+            let unit = self.tables.unit_of[item.op as usize] as usize;
+            (0..MOST_TRIES).find_map(|_| self.divide_around(unit)).map(|()| true)
         }
     }
 
@@ -290,15 +297,20 @@ impl<'a> Climb<'a> {
         self.stretch.items.extend_from_slice(&self.current.list[from..until]);
     }
 
-    /// Divides a unit anew, and perhaps some of its neighbours in the same way.
+    /// Divides a unit anew, and perhaps others with it.
     fn divide_around(&mut self, unit: usize) -> Option<()> {
-        if self.rng.chance(RETURN_SHARE) {
-            return self.divide_in_return(unit);
+        let (way, draw) = self.mix.draw(&mut self.rng);
+        match way {
+            Way::Swap => self.swap(unit),
+            Way::Return => self.divide_in_return(unit, draw),
+            Way::HandOn => self.divide_and_hand_on(unit, draw),
+            Way::Alike => self.divide_alike(unit, draw),
         }
-        let division = self.propose(unit)?;
-        if self.rng.chance(ALIKE_SHARE) {
-            return self.divide_alike(unit, &division);
-        }
+    }
+
+    /// Divides a unit anew, and perhaps some of its neighbours in the same way.
+    fn divide_and_hand_on(&mut self, unit: usize, draw: Draw) -> Option<()> {
+        let division = self.propose(unit, draw)?;
         self.divide(unit, division);
         let mut at = unit;
         while self.changed.len() < MOST_UNITS && self.rng.chance(HAND_ON) {
@@ -315,26 +327,32 @@ impl<'a> Climb<'a> {
         Some(())
     }
 
-    /// Divides a unit anew, and another that is near it in the list so that devices have about as much to do as before.
-    fn divide_in_return(&mut self, unit: usize) -> Option<()> {
+    /// Another unit that is near it in the list.
+    fn near(&mut self, unit: usize) -> Option<usize> {
         let op = *self.rng.pick(&self.tables.members[unit]);
         let place = self.known.place(&self.current, Item { op, piece: 0 });
         let most = 2 << self.rng.below(5);
         let far = 1 + self.rng.below(most);
         let there = if self.rng.chance(0.5) { place.checked_sub(far)? } else { place + far };
         let other = self.tables.unit_of[self.current.list.get(there)?.op as usize] as usize;
-        if other == unit {
-            return None;
-        }
-        if self.rng.chance(SWAP_SHARE) {
-            let [ours, theirs] = [unit, other].map(|unit| self.current.pieces[unit].clone());
-            let can_swap = self.tables.is_division(unit, &theirs) && self.tables.is_division(other, &ours);
-            return (ours != theirs && can_swap).then(|| {
-                self.divide(unit, theirs);
-                self.divide(other, ours);
-            });
-        }
-        let division = self.propose(unit)?;
+        (other != unit).then_some(other)
+    }
+
+    /// Divides a unit as another near it, and that one as it was.
+    fn swap(&mut self, unit: usize) -> Option<()> {
+        let other = self.near(unit)?;
+        let [ours, theirs] = [unit, other].map(|unit| self.current.pieces[unit].clone());
+        let can_swap = self.tables.is_division(unit, &theirs) && self.tables.is_division(other, &ours);
+        (ours != theirs && can_swap).then(|| {
+            self.divide(unit, theirs);
+            self.divide(other, ours);
+        })
+    }
+
+    /// Divides a unit anew, and another that is near it so that devices have about as much to do as before.
+    fn divide_in_return(&mut self, unit: usize, draw: Draw) -> Option<()> {
+        let other = self.near(unit)?;
+        let division = self.propose(unit, draw)?;
         let before = &self.current.pieces[unit];
         let gain = |piece: &Piece| groups_on(&division, piece.device) - groups_on(before, piece.device);
         let loser = before.iter().min_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) < 0)?.device;
@@ -354,9 +372,10 @@ impl<'a> Climb<'a> {
     }
 
     /// Divides a unit anew, and with it some of those around it that were divided as it was.
-    fn divide_alike(&mut self, unit: usize, division: &[Piece]) -> Option<()> {
+    fn divide_alike(&mut self, unit: usize, draw: Draw) -> Option<()> {
+        let division = self.propose(unit, draw)?;
         let most = 2 << self.rng.below(4);
-        self.divide(unit, division.into());
+        self.divide(unit, division.clone());
         let mut next = 0;
         while next < self.changed.len() && self.changed.len() < most {
             let at = self.changed[next].0;
@@ -366,8 +385,8 @@ impl<'a> Climb<'a> {
                 for edge in edges {
                     let other = self.tables.unit_of[edge.op as usize] as usize;
                     let is_alike = self.marks[other] == 0 && self.current.pieces[other] == self.changed[0].1;
-                    if is_alike && self.changed.len() < most && self.tables.is_division(other, division) {
-                        self.divide(other, division.into());
+                    if is_alike && self.changed.len() < most && self.tables.is_division(other, &division) {
+                        self.divide(other, division.clone());
                     }
                 }
             }
@@ -477,26 +496,26 @@ impl<'a> Climb<'a> {
     }
 
     /// Another division of a unit; none if the draw leads to nothing.
-    fn propose(&mut self, unit: usize) -> Option<Division> {
+    fn propose(&mut self, unit: usize, draw: Draw) -> Option<Division> {
         let tables = self.tables;
         let present = &self.current.pieces[unit];
-        let division = match self.rng.below(10) {
-            0..=2 => {
+        let division = match draw {
+            Draw::Whole => {
                 let device = self.some_device(unit)?;
                 let whole = smallvec![Piece { device, groups: tables.all_groups() }];
                 tables.is_division(unit, &whole).then_some(whole)?
             }
-            3..=5 => {
+            Draw::Neighbour => {
                 let other = self.neighbour(unit)?;
                 let theirs = &self.current.pieces[other];
                 tables.is_division(unit, theirs).then(|| theirs.clone())?
             }
-            6..=8 => {
+            Draw::HandOver => {
                 let from = self.rng.below(present.len());
                 let to = self.some_device(unit)?;
                 self.hand_over(unit, from, to)?
             }
-            _ => {
+            Draw::Exchange => {
                 let mut division = present.clone();
                 if division.len() < 2 {
                     return None;
