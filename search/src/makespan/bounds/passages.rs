@@ -49,6 +49,8 @@ const SMALL_GAP: f64 = 1e-4;
 /// not below this part of the first.
 const STRIDES: u64 = 16;
 const SHORTEST: u64 = 8;
+/// Where two limits are missed by far, these parts of the way to the higher one are tried.
+const SPREAD: [f64; 3] = [0.75, 0.55, 0.9];
 /// A try with the next width takes at least so many times as long as the last one, and a few of them are needed.
 const WIDER_TAKES: u32 = 12;
 /// By what a device's share is multiplied or divided.
@@ -182,6 +184,7 @@ impl Passages {
         let mut refuted = run.outcome().lower_bound().map_or(0, |bound| bound.0).min(most);
         let first = ((most - refuted) / STRIDES).max(1);
         let (mut stride, mut has_missed) = (first, false);
+        let (mut highest, mut spread) = (0, SPREAD.iter());
         while refuted < most && !tries.is_over(run, until) && !run.is_solved() {
             // What missed once is not reached but by halves.
             let half = way.missed.map_or(most, |missed| missed.saturating_sub(refuted) / 2);
@@ -204,9 +207,15 @@ impl Passages {
             let is_far = value.is_some_and(|value| value.0 < limit.saturating_sub(stride / 2));
             if refuted >= limit {
                 stride = if has_missed { stride } else { stride.saturating_mul(2) };
-            } else if is_far && !has_missed && !to_first_miss && limit < most {
-                // What is kept depends on chance, so that more is sometimes proved up to a higher limit.
-                stride = (limit - refuted) + stride / 2;
+            } else if is_far && !to_first_miss && limit < most {
+                // What is kept depends on chance, so that more is sometimes proved up to a higher limit, or to one between.
+                highest = limit.max(highest);
+                stride = if has_missed {
+                    let Some(part) = spread.next() else { break };
+                    ((highest - refuted) as f64 * part) as u64
+                } else {
+                    (limit - refuted) + stride / 2
+                };
             } else {
                 stride = (limit - refuted) / 2;
                 // What had no time may have it later.
