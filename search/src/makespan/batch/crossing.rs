@@ -3,7 +3,10 @@
 //! The ops in the order of the network, cut at two places where few results pass: what lies between is divided and ordered
 //! as in one schedule, what lies before and behind as in another. Anneals of the same network are good in different parts of
 //! it, so what comes of two is often better than both. Groups of inputs have no names of their own: those of each part are
-//! renamed so that results which pass a cut are on the same devices on both sides of it.
+//! renamed so that results which pass a cut are on the same devices on both sides of it. What is a little worse at first may be
+//! better once it is annealed again, so parts are put in for that as well.
+
+use divvy_core::rng::Rng;
 
 use super::memory::Memory;
 use super::schedule::{Item, Schedule};
@@ -13,6 +16,11 @@ use super::tables::{Division, Piece, Tables};
 const MOST_CUTS: usize = 32;
 /// The most batches that are looked at for all pairs of cuts together.
 const MOST_BATCHES: usize = 200_000;
+/// How many parts are tried before one is put in, how much worse what comes of it may be, and which share of all units it has
+/// to divide anew at least.
+const TRIES: usize = 60;
+const MOST_WORSE: f64 = 0.02;
+const LEAST_CHANGED: f64 = 0.05;
 
 /// Where schedules of a network are cut.
 pub(crate) struct Crossing {
@@ -94,6 +102,37 @@ impl Crossing {
                         since = 0;
                     }
                 }
+            }
+        }
+        best
+    }
+
+    /// A schedule with a random part of some other in it, the best of a few; none if they are all far worse, or hardly differ.
+    pub(crate) fn put_in(
+        &self,
+        tables: &Tables,
+        memory: &Memory,
+        one: &Schedule,
+        others: &[Schedule],
+        rng: &mut Rng,
+    ) -> Option<Schedule> {
+        let mut limit = (one.value() as f64 * (1.0 + MOST_WORSE)) as u64;
+        let least = tables.members.len() as f64 * LEAST_CHANGED;
+        let (mut best, mut trial) = (None, one.clone());
+        for _ in 0..TRIES {
+            let (a, b) = (rng.below(self.cuts.len()), rng.below(self.cuts.len()));
+            let is_all = a.abs_diff(b) == self.cuts.len() - 1;
+            if a == b || is_all || others.is_empty() {
+                continue;
+            }
+            let other = rng.pick(others);
+            let is_sound = self.cross(tables, one, other, a.min(b), a.max(b), limit, &mut trial)
+                && memory.can_hold(&trial.pieces);
+            let changed =
+                trial.pieces.iter().zip(&one.pieces).filter(|(new, old)| !are_alike(new, old)).count();
+            if is_sound && changed as f64 >= least {
+                limit = trial.value();
+                best = Some(trial.clone());
             }
         }
         best
@@ -188,6 +227,14 @@ fn names(tables: &Tables, ops: &[u32], one: &[Division], other: &[Division]) -> 
     names
 }
 
+/// Whether devices have as many groups in one division as in another.
+fn are_alike(one: &[Piece], other: &[Piece]) -> bool {
+    let has_same = |piece: &Piece| {
+        other.iter().any(|other| (other.device, other.count()) == (piece.device, piece.count()))
+    };
+    one.len() == other.len() && one.iter().all(has_same)
+}
+
 fn renamed(division: &[Piece], names: &[usize]) -> Division {
     let rename = |piece: &Piece| {
         let groups = names.iter().enumerate().filter(|(group, _)| piece.groups >> group & 1 == 1);
@@ -205,7 +252,6 @@ mod tests {
 
     use divvy_core::outcome::{Budget, Outcome};
     use divvy_core::problem::{Objective, OwnHardware, Problem};
-    use divvy_core::rng::Rng;
     use smallvec::smallvec;
 
     use super::super::climb::Climb;
@@ -247,6 +293,23 @@ mod tests {
         climb.schedule().clone()
     }
 
+    fn some_schedules(problem: &Problem, tables: &Tables, memory: &Memory, seed: u64) -> Vec<Schedule> {
+        let potential = Potential::new(problem, tables, &Outcome::default());
+        (0..4).map(|n| some_schedule(tables, memory, &potential, 4 * seed + n)).collect()
+    }
+
+    /// Every unit is divided as it may be, and the plan is worth what the schedule says.
+    fn assert_holds(problem: &Problem, tables: &Tables, schedule: &Schedule) {
+        for (unit, pieces) in schedule.pieces.iter().enumerate() {
+            assert!(tables.is_division(unit, pieces), "unit {unit} is divided as {pieces:?}");
+        }
+        let mut outcome = Outcome::default();
+        let budget = Budget::new(Duration::from_secs(1));
+        let plan = schedule.to_plan(problem, tables);
+        outcome.offer(problem, plan, "crossing", &budget).expect("a plan that holds");
+        assert_eq!(outcome.value().map(|value| value.0), Some(schedule.value()));
+    }
+
     /// What is put together is a schedule, and no worse than what it began with.
     #[test]
     fn parts_of_schedules_make_better_ones() {
@@ -255,28 +318,42 @@ mod tests {
             let problem = modules(seed);
             let tables = Tables::new(&problem).expect("a batch problem");
             let memory = Memory::new(&problem, &tables);
-            let potential = Potential::new(&problem, &tables, &Outcome::default());
-            let known: Vec<Schedule> =
-                (0..4).map(|n| some_schedule(&tables, &memory, &potential, 4 * seed + n)).collect();
+            let known = some_schedules(&problem, &tables, &memory, seed);
             let best = known.iter().min_by_key(|schedule| schedule.value()).expect("four schedules");
             let crossing = Crossing::new(&tables, best.list.len());
             assert!(crossing.cuts.len() >= 4, "{} cuts of four modules", crossing.cuts.len());
             let united = crossing.put_together(&tables, &memory, best, &known);
             assert!(united.value() <= best.value(), "seed {seed}: {} after {}", united.value(), best.value());
             better += u32::from(united.value() < best.value());
-            for (unit, pieces) in united.pieces.iter().enumerate() {
-                assert!(
-                    tables.is_division(unit, pieces),
-                    "seed {seed}: unit {unit} is divided as {pieces:?}"
-                );
-            }
-            let mut outcome = Outcome::default();
-            let budget = Budget::new(Duration::from_secs(1));
-            let plan = united.to_plan(&problem, &tables);
-            outcome.offer(&problem, plan, "crossing", &budget).expect("a plan that holds");
-            assert_eq!(outcome.value().map(|value| value.0), Some(united.value()), "seed {seed}");
+            assert_holds(&problem, &tables, &united);
         }
         assert!(better > 30, "{better} of 60 are better than all they were made of");
+    }
+
+    /// What a part is put in is a schedule, differs from what it was, and is not far worse.
+    #[test]
+    fn parts_are_put_in() {
+        let mut count = 0;
+        for seed in 0..60 {
+            let problem = modules(seed);
+            let tables = Tables::new(&problem).expect("a batch problem");
+            let memory = Memory::new(&problem, &tables);
+            let known = some_schedules(&problem, &tables, &memory, seed);
+            let crossing = Crossing::new(&tables, known[0].list.len());
+            let mut rng = Rng::new(seed);
+            let Some(new) = crossing.put_in(&tables, &memory, &known[0], &known[1..], &mut rng) else {
+                continue;
+            };
+            count += 1;
+            assert!(new.value() as f64 <= known[0].value() as f64 * (1.0 + MOST_WORSE), "seed {seed}");
+            assert_ne!(new.pieces, known[0].pieces, "seed {seed}");
+            assert_holds(&problem, &tables, &new);
+            assert!(
+                crossing.put_in(&tables, &memory, &known[0], &known[..1], &mut rng).is_none(),
+                "seed {seed}: itself"
+            );
+        }
+        assert!(count > 20, "{count} of 60 had a part that fits");
     }
 
     /// Groups that are the same but for their names are found, whatever their names.

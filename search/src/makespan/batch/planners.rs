@@ -263,24 +263,27 @@ const WHOLE_SHARE: f64 = 0.15;
 /// Temperatures as shares of the finish: at the beginning of an anneal of its own, of one that goes on from the best, and at
 /// the end of each.
 const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
+/// The same for one that goes on from parts of two.
+const CROSSED_TEMPERATURE: f64 = 3e-4;
 /// The same for chains, and where all their ops are by themselves afterwards.
 const CHAIN_TEMPERATURES: (f64, f64) = (2e-3, 1e-4);
 const LINK_TEMPERATURE: f64 = 1.5e-4;
 /// The share of an anneal that is for chains.
 const CHAIN_SHARE: f64 = 0.15;
 /// Chains do not count where there are more than this part of the ops: what is divided at large is then settled with all ops.
-const MOST_CHAINS: f64 = 2.0 / 3.0;
+const MOST_CHAINS: f64 = 0.55;
 /// With fewer units than this, a unit is a larger share of the finish, and temperatures are higher by as much.
 const USUAL_UNITS: f64 = 150.0;
-/// How many anneals of their own there are where time allows as many, and the share of the time they take; then so many go on
-/// from the best.
+/// How many anneals of their own there are where time allows as many, and the share of the time they take.
 const LEAST_OWN: usize = 4;
-const MOST_OWN: usize = 8;
+const MOST_OWN: usize = 16;
 const OWN_SHARE: f64 = 0.6;
+/// How many go on from the best then, or for each of their own, from parts of two.
 const ROUNDS: usize = 4;
+const ROUNDS_FOR_EACH: f64 = 1.25;
 /// What an anneal of its own takes at least for each unit: seconds, or moves where a run must not depend on the clock.
-const LEAST_SECONDS: f64 = 0.03;
-const LEAST_MOVES: f64 = 30_000.0;
+const LEAST_SECONDS: f64 = 0.012;
+const LEAST_MOVES: f64 = 12_000.0;
 
 struct Divisions;
 
@@ -371,7 +374,59 @@ impl<'t> Level<'t> {
     }
 }
 
-/// Anneals from several starts and then from the best; where there are chains, these before each start.
+/// How time is shared by anneals of their own, from the given starts, and rounds that go on from what these lead to.
+struct Course {
+    own: usize,
+    own_share: f64,
+    rounds: usize,
+    /// Whether a round begins with a part of another schedule in the best one, or with the best one itself.
+    is_crossed: bool,
+    /// Temperatures at the beginning of both, as shares of the finish.
+    first: f64,
+    again: f64,
+}
+
+impl Course {
+    fn new(budget: &Budget, units: usize, has_chains: bool, starts: usize) -> Course {
+        let left = budget.time.saturating_sub(budget.start.elapsed()).as_secs_f64();
+        let work = budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
+        let own = ((OWN_SHARE * work / units.max(1) as f64) as usize).min(MOST_OWN);
+        let (first, again, _) = TEMPERATURES;
+        let one = Course { own: 1, own_share: OWN_SHARE, rounds: ROUNDS, is_crossed: false, first, again };
+        match (own >= LEAST_OWN, starts) {
+            // What chains lead to needs little.
+            _ if has_chains => {
+                Course { own: LEAST_OWN, first: LINK_TEMPERATURE, again: LINK_TEMPERATURE, ..one }
+            }
+            (true, _) => Course {
+                own,
+                rounds: (own as f64 * ROUNDS_FOR_EACH) as usize,
+                is_crossed: true,
+                again: CROSSED_TEMPERATURE,
+                ..one
+            },
+            // In less time one, or if there are several starts a colder one from each.
+            (false, 0 | 1) => one,
+            (false, own) => {
+                Course { own, own_share: own as f64 / (own + ROUNDS) as f64, first: again, ..one }
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.own + self.rounds
+    }
+
+    /// By which share of the time a part of it begins.
+    fn begin(&self, part: usize) -> f64 {
+        match part.checked_sub(self.own) {
+            None => self.own_share * part as f64 / self.own as f64,
+            Some(round) => self.own_share + (1.0 - self.own_share) * round as f64 / self.rounds as f64,
+        }
+    }
+}
+
+/// Anneals from several starts and then from the best, or from parts of two; where there are chains, these before each start.
 fn anneal_divisions(
     run: &mut Run<'_>,
     all: &Level<'_>,
@@ -380,30 +435,21 @@ fn anneal_divisions(
 ) -> StopReason {
     let Level { tables, memory, .. } = all;
     let seed = run.budget.seed;
-    let units = tables.members.len().max(1);
-    let left = run.budget.time.saturating_sub(run.budget.start.elapsed()).as_secs_f64();
-    let work = run.budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
-    let own = ((OWN_SHARE * work / units as f64) as usize).min(MOST_OWN);
-    let (first, again, cold) = TEMPERATURES;
-    // In less time one, or if there are several starts a colder one from each. What chains lead to needs little.
-    let (own, own_share, first, again) = match (own >= LEAST_OWN, starts.len()) {
-        _ if chains.is_some() => (LEAST_OWN, OWN_SHARE, LINK_TEMPERATURE, LINK_TEMPERATURE),
-        (true, _) => (own, OWN_SHARE, first, again),
-        (false, 1) => (1, OWN_SHARE, first, again),
-        (false, count) => (count, count as f64 / (count + ROUNDS) as f64, again, again),
-    };
+    let mut rng = Rng::new(seed);
+    let course = Course::new(run.budget, tables.members.len(), chains.is_some(), starts.len());
     let mut walk = Walk::new(run, tables, &starts[0]);
     let crossing = Crossing::new(tables, starts[0].list.len());
     let mut known: Vec<Schedule> = Vec::new();
-    for part in 0..own + ROUNDS {
+    for part in 0..course.count() {
         let seed = seed.wrapping_add(1000 * part as u64);
-        let is_own = part < own;
-        let (mut start, hot, mut begin, end) = if is_own {
-            let length = own_share / own as f64;
-            (starts[part % starts.len()].clone(), first, length * part as f64, length * (part + 1) as f64)
+        let is_own = part < course.own;
+        let (mut begin, end) = (course.begin(part), course.begin(part + 1));
+        let (mut start, hot) = if is_own {
+            (starts[part % starts.len()].clone(), course.first)
         } else {
-            let begin = |part: usize| own_share + (1.0 - own_share) * (part - own) as f64 / ROUNDS as f64;
-            (walk.best().clone(), again, begin(part), begin(part + 1))
+            let mut crossed = || crossing.put_in(tables, memory, walk.best(), &known, &mut rng);
+            let crossed = if course.is_crossed { crossed() } else { None };
+            (crossed.unwrap_or_else(|| walk.best().clone()), course.again)
         };
         if let Some(chains) = chains.filter(|_| is_own) {
             let taken = start.by_chains(tables, chains.tables);
@@ -424,7 +470,7 @@ fn anneal_divisions(
         let note = |walk: &mut Walk<'_, '_, '_>, schedule: &Schedule| {
             walk.note(schedule);
         };
-        if !all.cool(&mut climb, &mut walk, (hot, cold), (begin, end), note) {
+        if !all.cool(&mut climb, &mut walk, (hot, TEMPERATURES.2), (begin, end), note) {
             break;
         }
         known.push(climb.schedule().clone());
@@ -506,4 +552,39 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
     let least = best.first().map_or(0, |(_, schedule)| schedule.value());
     let is_near = |schedule: &Schedule| schedule.value() as f64 <= least as f64 * (1.0 + MOST_BEHIND);
     best.into_iter().map(|(_, schedule)| schedule).filter(is_near).take(MOST_STARTS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn course(moves: u64, has_chains: bool, starts: usize) -> Course {
+        let budget = Budget { nodes: Some(moves), ..Budget::new(Duration::from_secs(1)) };
+        Course::new(&budget, 100, has_chains, starts)
+    }
+
+    /// One part begins where the last one ends, and the last one ends with the time.
+    #[test]
+    fn courses_share_all_time() {
+        for moves in [0, 1_000_000, 10_000_000, 1_000_000_000] {
+            for (has_chains, starts) in [(false, 1), (false, 3), (true, 1)] {
+                let course = course(moves, has_chains, starts);
+                let begins: Vec<f64> = (0..=course.count()).map(|part| course.begin(part)).collect();
+                assert!(begins.is_sorted_by(|a, b| a < b), "{begins:?}");
+                assert!(begins[0] == 0.0 && (begins[course.count()] - 1.0).abs() < 1e-9, "{begins:?}");
+                assert!((begins[course.own] - course.own_share).abs() < 1e-9, "{begins:?}");
+            }
+        }
+    }
+
+    /// With more time there are more anneals; with little, one from each start.
+    #[test]
+    fn courses_have_more_parts_in_more_time() {
+        assert_eq!(course(0, false, 1).own, 1);
+        assert_eq!(course(0, false, 3).own, 3);
+        assert_eq!(course(1_000_000_000, false, 1).own, MOST_OWN);
+        let some = course(15_000_000, false, 1);
+        assert!(LEAST_OWN < some.own && some.own < MOST_OWN && some.is_crossed, "{}", some.own);
+        assert!(some.rounds > some.own);
+    }
 }
