@@ -116,13 +116,16 @@ impl Crossing {
         others: &[Schedule],
         rng: &mut Rng,
     ) -> Option<Schedule> {
+        if others.is_empty() {
+            return None;
+        }
         let mut limit = (one.value() as f64 * (1.0 + MOST_WORSE)) as u64;
         let least = tables.members.len() as f64 * LEAST_CHANGED;
         let (mut best, mut trial) = (None, one.clone());
         for _ in 0..TRIES {
             let (a, b) = (rng.below(self.cuts.len()), rng.below(self.cuts.len()));
             let is_all = a.abs_diff(b) == self.cuts.len() - 1;
-            if a == b || is_all || others.is_empty() {
+            if a == b || is_all {
                 continue;
             }
             let other = rng.pick(others);

@@ -447,8 +447,8 @@ fn anneal_divisions(
         let (mut start, hot) = if is_own {
             (starts[part % starts.len()].clone(), course.first)
         } else {
-            let mut crossed = || crossing.put_in(tables, memory, walk.best(), &known, &mut rng);
-            let crossed = if course.is_crossed { crossed() } else { None };
+            let others = if course.is_crossed { &known[..] } else { &[] };
+            let crossed = crossing.put_in(tables, memory, walk.best(), others, &mut rng);
             (crossed.unwrap_or_else(|| walk.best().clone()), course.again)
         };
         if let Some(chains) = chains.filter(|_| is_own) {
