@@ -76,18 +76,20 @@ impl Crossing {
         Crossing { places: tables.members.iter().map(first).collect(), cuts }
     }
 
-    /// The best of all that comes of putting parts of other schedules into one, as long as it gets better.
+    /// The best of all that comes of putting parts of other schedules into one, as long as it gets better. The first `tried` of
+    /// the others are known to be no help to it as it is.
     pub(crate) fn put_together(
         &self,
         tables: &Tables,
         memory: &Memory,
         one: &Schedule,
         others: &[Schedule],
+        tried: usize,
     ) -> Schedule {
         let mut best = one.clone();
         let mut trial = one.clone();
-        let mut since = 0;
-        for other in others.iter().cycle() {
+        let mut since = tried;
+        for other in others.iter().cycle().skip(tried) {
             if since == others.len() {
                 break;
             }
@@ -325,10 +327,15 @@ mod tests {
             let best = known.iter().min_by_key(|schedule| schedule.value()).expect("four schedules");
             let crossing = Crossing::new(&tables, best.list.len());
             assert!(crossing.cuts.len() >= 4, "{} cuts of four modules", crossing.cuts.len());
-            let united = crossing.put_together(&tables, &memory, best, &known);
+            let united = crossing.put_together(&tables, &memory, best, &known, 0);
             assert!(united.value() <= best.value(), "seed {seed}: {} after {}", united.value(), best.value());
             better += u32::from(united.value() < best.value());
             assert_holds(&problem, &tables, &united);
+            // None of them is of help any more, so none need be tried again.
+            for tried in [0, known.len()] {
+                let again = crossing.put_together(&tables, &memory, &united, &known, tried);
+                assert_eq!(again.value(), united.value(), "seed {seed}");
+            }
         }
         assert!(better > 30, "{better} of 60 are better than all they were made of");
     }

@@ -440,6 +440,8 @@ fn anneal_divisions(
     let mut walk = Walk::new(run, tables, &starts[0]);
     let crossing = Crossing::new(tables, starts[0].list.len());
     let mut known: Vec<Schedule> = Vec::new();
+    // The best finish to which parts of all those known have nothing to give.
+    let mut settled = None;
     for part in 0..course.count() {
         let seed = seed.wrapping_add(1000 * part as u64);
         let is_own = part < course.own;
@@ -473,9 +475,11 @@ fn anneal_divisions(
         if !all.cool(&mut climb, &mut walk, (hot, TEMPERATURES.2), (begin, end), note) {
             break;
         }
+        let tried = if settled == Some(walk.best().value()) { known.len() } else { 0 };
         known.push(climb.schedule().clone());
-        let united = crossing.put_together(tables, memory, walk.best(), &known);
+        let united = crossing.put_together(tables, memory, walk.best(), &known, tried);
         walk.note(&united);
+        settled = Some(walk.best().value());
     }
     walk.end()
 }
