@@ -191,7 +191,8 @@ fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dy
         return Ok(chosen.collect());
     };
     let find = |name: &String| {
-        let known: Vec<&str> = all.iter().map(|b| b.name()).collect();
+        let fitting = all.iter().filter(|b| b.supports(problem).is_ok());
+        let known: Vec<&str> = fitting.map(|b| b.name()).collect();
         let bound = all.iter().find(|b| b.name() == name);
         let bound = bound.ok_or_else(|| unknown(problem, "bound", name, &known))?;
         bound.supports(problem).map_err(|reason| refused("bound", name, &reason))?;

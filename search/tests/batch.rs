@@ -6,10 +6,12 @@ mod oracle;
 use std::time::Duration;
 
 use divvy_core::certificate::{Evidence, Standing, verify};
+use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::generate::{RwnnOptions, rwnn};
-use divvy_core::graph::Graph;
+use divvy_core::graph::{Graph, GraphSpec, OpSpec};
+use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::outcome::Budget;
-use divvy_core::problem::{Objective, OwnHardware, Problem};
+use divvy_core::problem::{ConstraintsSpec, Objective, OwnHardware, Problem};
 use divvy_core::units::Time;
 use divvy_search::{Request, SYMMETRIES, solve};
 use oracle::random::Kind;
@@ -101,6 +103,81 @@ fn two_modules() -> Problem {
     let graph = Graph::new(spec.graph).expect("a valid graph");
     let objective = Objective::Batch { inputs: 16 };
     Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).expect("a valid problem")
+}
+
+/// Ops that do not depend on each other, on devices that are all alike and joined with each other, in microseconds for each size.
+fn side_by_side(devices: usize, inputs: u32, times: &[(u32, &[u64])]) -> Problem {
+    let ops = (0..times[0].1.len()).map(|op| OpSpec { name: format!("op{op}"), ..OpSpec::default() });
+    let graph = GraphSpec { name: "side by side".into(), ops: ops.collect(), ..GraphSpec::default() };
+    let cost = |&us: &u64| Some(Cost { time: Time(us * 1_000_000), origin: Origin::Measured });
+    let costs = times.iter().map(|(_, of_ops)| of_ops.iter().map(cost).collect()).collect();
+    let batch_sizes = times.iter().map(|(size, _)| *size).collect();
+    let classes = vec![ClassCosts { class: "c".into(), batch_sizes, costs }];
+    let profile = Profile { classes, whole_model: Vec::new() };
+    let device = |n: usize| DeviceSpec { name: format!("d{n}"), class: "c".into(), ..DeviceSpec::default() };
+    let pairs = (0..devices).flat_map(|a| (0..a).map(move |b| [format!("d{a}"), format!("d{b}")]));
+    let link = |between| LinkSpec { between, bandwidth: 1_000_000_000, ..LinkSpec::default() };
+    let hardware = HardwareSpec {
+        name: "alike".into(),
+        classes: vec![ClassSpec { name: "c".into(), ..ClassSpec::default() }],
+        devices: (0..devices).map(device).collect(),
+        links: pairs.map(link).collect(),
+        ..HardwareSpec::default()
+    };
+    let graph = Graph::new(graph).expect("a valid graph");
+    let objective = Objective::Batch { inputs };
+    Problem::new(graph, &profile, hardware, &[], objective, &ConstraintsSpec::default())
+        .expect("a valid problem")
+}
+
+fn by(planner: &str) -> Request {
+    Request { planner: Some(planner.to_owned()), ..Request::default() }
+}
+
+/// One group of inputs alone cannot leave a batch of 16 where 15 is no size; some of them together can.
+#[test]
+fn strings_find_sizes_that_are_supported() {
+    let times: [(u32, &[u64]); 5] =
+        [(1, &[10; 3]), (2, &[11; 3]), (4, &[13; 3]), (8, &[20; 3]), (16, &[36; 3])];
+    let problem = side_by_side(6, 16, &times);
+    for planner in ["ea", "annealing"] {
+        let solved = solve(&problem, &by(planner), &budget(5000), &mut |_| {}).expect("it is for batches");
+        let value = solved.outcome.value().expect("a plan");
+        assert!(
+            value < Time(36_000_000),
+            "{planner}: {value:?} where each op on a device of its own takes 36 us"
+        );
+    }
+}
+
+/// Where few ops are side by side, what proves the plan is not left out.
+#[test]
+fn few_ops_side_by_side_are_proved() {
+    let problem = side_by_side(2, 3, &[(1, &[7, 70]), (2, &[9, 93]), (3, &[11, 116])]);
+    let solved = solve(&problem, &Request::default(), &budget(500), &mut |_| {}).expect("it is for batches");
+    assert_eq!(solved.outcome.value(), Some(Time(93_000_000)));
+    assert_eq!(solved.outcome.lower_bound(), Some(Time(93_000_000)));
+}
+
+/// Without time for a solver its planners end at once, and do not pass for whoever made their plan.
+#[test]
+fn programs_without_time_leave_the_plan_they_begin_with() {
+    let problem = two_modules();
+    let known = solve(&problem, &by("b-heft"), &budget(1), &mut |_| {}).expect("it is for batches");
+    for planner in ["milp", "milp-split"] {
+        let budget = Budget::new(Duration::ZERO);
+        let solved = solve(&problem, &by(planner), &budget, &mut |_| {}).expect("it is for batches");
+        assert_eq!(solved.outcome.value(), known.outcome.value(), "{planner}");
+        assert_eq!(solved.outcome.found_by.as_deref(), Some("b-heft"), "{planner}");
+    }
+}
+
+/// By itself it begins with the linear program that it needs.
+#[test]
+fn cases_go_by_themselves() {
+    let request = Request { bounds: Some(vec!["division-cases".to_owned()]), ..by("one-device") };
+    let solved = solve(&two_modules(), &request, &budget(10), &mut |_| {}).expect("it is for batches");
+    assert!(solved.outcome.certificates.iter().any(|known| known.bound == "division-cases"));
 }
 
 /// A network of two modules is proved further with the work of devices between ops, and the check agrees.

@@ -37,6 +37,10 @@ pub enum BasisStatus {
     Nonbasic,
 }
 
+/// With more factors than this, HiGHS does without its feasibility jump: it looks at no clock, and takes half a minute of a program
+/// with two million.
+const MOST_FOR_JUMPS: usize = 300_000;
+
 /// What HiGHS reports while it runs.
 pub(crate) enum Report<'a> {
     /// A solution better than all before: its objective and its values.
@@ -71,6 +75,9 @@ impl Solver {
         let highs = unsafe { c::Highs_create() };
         let mut solver = Solver { highs, columns, rows, is_mixed };
         solver.set_options(options)?;
+        if program.factor_count() > MOST_FOR_JUMPS {
+            solver.set_flag(c"mip_heuristic_run_feasibility_jump", false)?;
+        }
         let integrality: Vec<c::HighsInt> = program.integer.iter().map(|&i| i.into()).collect();
         let body = &program.rows;
         // SAFETY: column arrays have `columns` entries, row arrays `rows`, matrix arrays as many as there are factors.
@@ -107,9 +114,14 @@ impl Solver {
         self.set_real(c"time_limit", options.time.as_secs_f64())?;
         self.set_real(c"mip_rel_gap", 0.0)?;
         self.set_real(c"mip_abs_gap", options.absolute_gap)?;
+        self.set_flag(c"output_flag", false)
+    }
+
+    fn set_flag(&mut self, name: &CStr, value: bool) -> Result<(), SolverError> {
         // SAFETY: a live instance, and a string that ends in a zero.
-        let status = unsafe { c::Highs_setBoolOptionValue(self.highs, c"output_flag".as_ptr(), 0) };
-        done("Highs_setBoolOptionValue", status)
+        done("Highs_setBoolOptionValue", unsafe {
+            c::Highs_setBoolOptionValue(self.highs, name.as_ptr(), value.into())
+        })
     }
 
     fn set_whole(&mut self, name: &CStr, value: c::HighsInt) -> Result<(), SolverError> {

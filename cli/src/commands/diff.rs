@@ -6,6 +6,7 @@
 
 pub(super) mod moves;
 
+use divvy_core::costs::ClassCosts;
 use divvy_core::problem::Problem;
 use divvy_core::units::{Time, show_number};
 use divvy_io::file;
@@ -107,7 +108,7 @@ fn differences(before: &Problem, after: &Problem) -> Vec<String> {
     } else if before.hardware.spec() != after.hardware.spec() {
         found.push(format!("`{}` is not described alike", before.hardware.name()));
     }
-    if before.hardware.spec() == after.hardware.spec() && before.costs() != after.costs() {
+    if before.hardware.spec() == after.hardware.spec() && times_differ(before.costs(), after.costs()) {
         found.push("op times differ".to_owned());
     }
     if before.constraints.spec() != after.constraints.spec() {
@@ -119,10 +120,18 @@ fn differences(before: &Problem, after: &Problem) -> Vec<String> {
     found
 }
 
+/// Whether op times differ at a batch size that both have: with fewer inputs, some sizes are of no use.
+fn times_differ(before: &[ClassCosts], after: &[ClassCosts]) -> bool {
+    let differs = |(one, other): (&ClassCosts, &ClassCosts)| {
+        one.batch_sizes.iter().any(|&size| other.at(size).is_some_and(|costs| one.at(size) != Some(costs)))
+    };
+    before.len() != after.len() || before.iter().zip(after).any(differs)
+}
+
 /// Whether both values are of one kind, so that one can be better than the other.
 fn comparable(before: &Checked, after: &Checked) -> bool {
-    std::mem::discriminant(&before.file.problem.objective)
-        == std::mem::discriminant(&after.file.problem.objective)
+    let [one, other] = [before, after].map(|plan| plan.file.problem.objective);
+    std::mem::discriminant(&one) == std::mem::discriminant(&other) && one.inputs() == other.inputs()
 }
 
 fn in_json(before: &Checked, after: &Checked, differs: &[String], moves: &Moves) -> Value {
@@ -188,5 +197,40 @@ fn gain(before: &Checked, after: &Checked) -> String {
         std::cmp::Ordering::Equal => "none: both have the same value".to_owned(),
         std::cmp::Ordering::Greater => format!("{} times faster, {} less", factor(one, other), one - other),
         std::cmp::Ordering::Less => format!("{} times slower, {} more", factor(other, one), other - one),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use divvy_core::problem::Objective;
+
+    fn batch(inputs: u32) -> Checked {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plans/valid/batch.json");
+        let mut plan = Checked::read(path).unwrap_or_else(|_| panic!("{path} is valid"));
+        plan.file.problem.objective = Objective::Batch { inputs };
+        plan
+    }
+
+    /// A smaller job that takes less time is no faster.
+    #[test]
+    fn batches_of_different_inputs_are_not_compared() {
+        assert!(comparable(&batch(4), &batch(4)));
+        assert!(!comparable(&batch(4), &batch(2)));
+    }
+
+    #[test]
+    fn times_differ_where_both_have_them() {
+        let problem = batch(4).file.problem;
+        let all = problem.costs();
+        let first = |class: &ClassCosts| ClassCosts {
+            class: class.class.clone(),
+            batch_sizes: class.batch_sizes[..1].to_vec(),
+            costs: class.costs[..1].to_vec(),
+        };
+        let mut some: Vec<ClassCosts> = all.iter().map(first).collect();
+        assert!(!times_differ(all, &some));
+        some[0].costs[0][0] = None;
+        assert!(times_differ(all, &some));
     }
 }

@@ -25,6 +25,10 @@ const MOST_SHOWN: usize = 12;
 
 pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     let start = Instant::now();
+    if args.problem.objective.is_some_and(|asked| asked != ObjectiveName::Stream) {
+        let fix = "leave --objective out, or plan with `divvy plan`";
+        return Err(Failure::option("--objective", "`pareto` is for streams", fix));
+    }
     for path in args.svg.iter().chain(&args.output) {
         file::check_writable(path)?;
     }

@@ -281,8 +281,10 @@ impl Problem {
             latency.saturating_add(carried).saturating_mul(2 * times + 2).saturating_mul(ways.passes)
         };
         let tensors = graph.tensors().map(|t| sent(graph.tensor_bytes(t), graph.consumers(t).len() as u128));
-        let params =
-            graph.params().map(|p| sent(graph.param_bytes(p), graph.readers(p).len() as u128 + devices));
+        // With `batch`, weights are where they are needed from the beginning.
+        let moves_weights = !matches!(self.objective, Objective::Batch { .. });
+        let params = graph.params().filter(|_| moves_weights);
+        let params = params.map(|p| sent(graph.param_bytes(p), graph.readers(p).len() as u128 + devices));
         let reads = graph.ops().filter_map(|op| graph.op(op).in_place_bytes).map(|bytes| sent(bytes, 0));
         let contended = match self.objective {
             Objective::ColdStart { contention: Contention::Paper, .. } => 2 * devices.max(2),

@@ -142,6 +142,12 @@ fn rwnn_differs() -> Vec<String> {
     ]
 }
 
+/// What the programs for batches begin with.
+fn milp_begins() -> String {
+    "MILP and MILP-SPLIT begin with bHEFT's plan: where they show its figure, HiGHS found nothing better in the time."
+        .to_owned()
+}
+
 fn solver_differs() -> String {
     "Solver: theirs is not named; ours is HiGHS, which is open source. Limits and machine are below, and decide what MILP \
      and MILP-SPLIT reach. SA and (1+1) EA use all their time."

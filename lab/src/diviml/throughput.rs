@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use divvy_core::generate::{RandomModel, RwnnOptions, Wiring};
 
-use super::{rwnn_differs, solver_differs};
+use super::{milp_begins, rwnn_differs, solver_differs};
 use crate::cells::{Cell, Figures, Work};
 use crate::charts::quality_over_time;
 use crate::instances::Instance;
@@ -275,6 +275,7 @@ impl Experiment for Throughput {
             tables.push(theirs);
         }
         let mut differs = (self.differs)();
+        differs.push(milp_begins());
         differs.push(
             "SA and (1+1) EA: a string of devices, one for each op and quarter of the inputs. The paper's text gives one device for \
              each op, which would leave no op divided."

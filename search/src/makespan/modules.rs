@@ -6,7 +6,8 @@
 //! ops in one (c+1)-edge-connected component stay together; components in a cycle are united; the rest are put
 //! in a topological order and cut wherever c edges or fewer cross.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::makespan::dense::Dense;
 
@@ -229,16 +230,19 @@ fn narrow_cut(set: &[usize], edges: &[(usize, usize)], k: usize) -> Option<(Vec<
             *weight.entry(group[b]).or_default().entry(group[a]).or_default() += 1;
         }
         let mut tied: BTreeMap<usize, usize> = names.iter().map(|&name| (name, 0)).collect();
+        // The same by how many edges tie them to those before, the first of several last.
+        let mut ranked: BTreeSet<(usize, Reverse<usize>)> =
+            names.iter().map(|&name| (0, Reverse(name))).collect();
         let mut before: Option<usize> = None;
         let mut contract: Vec<(usize, usize)> = Vec::new();
         let mut last = (names[0], 0);
-        while let Some((&next, &ties)) =
-            tied.iter().max_by_key(|(name, ties)| (**ties, std::cmp::Reverse(**name)))
-        {
+        while let Some((ties, Reverse(next))) = ranked.pop_last() {
             tied.remove(&next);
             for (neighbour, edges) in weight.get(&next).into_iter().flatten() {
                 if let Some(ties) = tied.get_mut(neighbour) {
+                    ranked.remove(&(*ties, Reverse(*neighbour)));
                     *ties += edges;
+                    ranked.insert((*ties, Reverse(*neighbour)));
                 }
             }
             if let Some(before) = before.filter(|_| ties >= k) {

@@ -1,6 +1,6 @@
 //! What moved between two plans: op by op, gathered by module, and what it did to each device.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::graph::Graph;
 use divvy_core::ids::OpId;
@@ -29,6 +29,8 @@ pub(in crate::commands) struct Moves {
     sizes: BTreeMap<String, usize>,
     /// Whether some device runs its ops in another order, though none moved.
     reordered: bool,
+    /// Ops of which devices have as many inputs as before, but others.
+    exchanged: usize,
 }
 
 impl Moves {
@@ -55,7 +57,10 @@ impl Moves {
         let same_kind = before.plan.objective_name() == after.plan.objective_name()
             && before.problem.graph.spec() == after.problem.graph.spec();
         let reordered = moved.is_empty() && same_kind && before.plan != after.plan;
-        Moves { moved, sizes, reordered }
+        let [was, is] = [before, after].map(inputs);
+        let exchanged = was.iter().filter(|batch| !is.contains(batch)).map(|batch| &batch.0);
+        let exchanged = if reordered { exchanged.collect::<BTreeSet<_>>().len() } else { 0 };
+        Moves { moved, sizes, reordered, exchanged }
     }
 
     pub(in crate::commands) fn json(&self) -> Value {
@@ -70,8 +75,12 @@ impl Moves {
 
     pub(in crate::commands) fn lines(&self, ops: usize, top: usize) -> Vec<String> {
         if self.moved.is_empty() {
-            let order = if self.reordered { ", but the order or the transfers differ" } else { "" };
-            return vec![format!("no op moved{order}")];
+            let differs = match self.exchanged {
+                0 if self.reordered => ", but the order or the transfers differ".to_owned(),
+                0 => String::new(),
+                n => format!(", but devices have other inputs of {}", counted(n, "op")),
+            };
+            return vec![format!("no op moved{differs}")];
         }
         let mut lines =
             vec![format!("{} of {} moved", show_count(self.moved.len() as u128), counted(ops, "op"))];
@@ -129,6 +138,20 @@ impl Moves {
         }
         lines
     }
+}
+
+/// Which inputs of which op are on which device.
+fn inputs(file: &PlanFile) -> BTreeSet<(String, String, Vec<[u32; 2]>)> {
+    let Plan::Batch(plan) = &file.plan else { return BTreeSet::new() };
+    let (graph, hardware) = (&file.problem.graph, &file.problem.hardware);
+    let batches = plan.batches.iter().map(|batch| {
+        (
+            graph.op_name(batch.op).to_owned(),
+            hardware.device_name(batch.device).to_owned(),
+            batch.inputs.clone(),
+        )
+    });
+    batches.collect()
 }
 
 /// For each op where it runs, in words, and how long it takes.
@@ -225,6 +248,8 @@ pub(super) fn device_lines(before: &PlanFile, was: &Verdict, after: &PlanFile, i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use divvy_core::ids::DeviceId;
+    use divvy_core::plan::Batch;
     use divvy_io::file::load;
 
     fn plan(name: &str) -> PlanFile {
@@ -252,5 +277,25 @@ mod tests {
         let (one, is) = (&moves.moved[0], before.problem.hardware.device_name(other));
         assert_eq!((one.from.as_str(), one.to.as_str()), (was.as_str(), is));
         assert_eq!(Some(one.times[1]), before.problem.time(OpId(0), other));
+    }
+
+    /// Two halves that change places are not where they were, though every device has as many inputs.
+    #[test]
+    fn inputs_that_change_places_are_told() {
+        let (mut before, mut after) = (plan("batch.json"), plan("batch.json"));
+        let halves = |[first, second]: [u32; 2]| {
+            [(first, [[0, 1]]), (second, [[2, 3]])].map(|(device, inputs)| Batch {
+                op: OpId(3),
+                device: DeviceId(device),
+                inputs: inputs.to_vec(),
+            })
+        };
+        for (file, devices) in [(&mut before, [0, 1]), (&mut after, [1, 0])] {
+            let Plan::Batch(plan) = &mut file.plan else { panic!("batches") };
+            plan.batches.truncate(3);
+            plan.batches.extend(halves(devices));
+        }
+        let moves = Moves::between(&before, &after);
+        assert_eq!(moves.lines(4, 10), ["no op moved, but devices have other inputs of 1 op"]);
     }
 }

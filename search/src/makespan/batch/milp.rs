@@ -29,12 +29,15 @@ const MOST_DEVICES: usize = 6;
 /// Ops of a module where the network shows none.
 const PLAIN_MODULE: usize = 12;
 
-fn heft(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Option<Schedule> {
+/// b-HEFT's schedule, offered in its own name on behalf of another planner.
+fn heft(run: &mut Run<'_>, planner: &str, tables: &Tables, memory: &Memory) -> Option<Schedule> {
     let order = by_rank(tables);
     let listing =
         Listing { order: &order, measure: Measure::Finish, inserts: true, sizes: None, early: None };
     let known = schedule(tables, memory, &listing, run.budget).filter(|known| known.value() < NEVER)?;
+    run.set_planner("b-heft");
     let offered = run.offer(known.to_plan(run.problem, tables));
+    run.set_planner(planner);
     debug_assert!(offered.is_ok(), "{offered:?}");
     Some(known)
 }
@@ -132,7 +135,7 @@ impl Planner for Milp {
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
         let memory = Memory::new(run.problem, &tables);
-        let known = heft(run, &tables, &memory);
+        let known = heft(run, self.name(), &tables, &memory);
         // Where no plan is known, every batch one after the other, each as far as can be.
         let longest: u64 = (0..tables.ops).map(|op| longest(&tables, op)).fold(0, u64::saturating_add);
         let horizon = known.as_ref().map_or(longest, Schedule::value);
@@ -219,7 +222,7 @@ impl Planner for MilpSplit {
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
         let empty = Memory::new(run.problem, &tables);
-        let Some(known) = heft(run, &tables, &empty) else { return StopReason::Finished };
+        let Some(known) = heft(run, self.name(), &tables, &empty) else { return StopReason::Finished };
         let dense = whole::problem(run.problem).and_then(|whole| Dense::new(&whole).ok());
         let plain = || tables.order.chunks(PLAIN_MODULE).map(<[u32]>::to_vec).collect();
         let modules: Vec<Vec<u32>> = dense.map_or_else(plain, |dense| Modules::find(&dense).modules);
@@ -233,15 +236,18 @@ impl Planner for MilpSplit {
             list: Vec::new(),
         };
         for (number, module) in modules.iter().enumerate() {
+            if run.budget.is_spent() {
+                // The rest stays as it is known.
+                let rest: Vec<u32> = modules[number..].iter().flatten().copied().collect();
+                built.take(&tables, &as_known(&tables, &rest, &network.known));
+                break;
+            }
             let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
             let share = left / (modules.len() - number) as u32;
             let best = built.best_of_module(run, &network, module, share);
             match best {
                 Some(found) => built.take(&tables, &found),
                 None => return stop(run),
-            }
-            if run.budget.is_cancelled() {
-                return StopReason::Cancelled;
             }
         }
         let pieces: Option<Vec<Division>> = built.pieces.into_iter().collect();
@@ -429,6 +435,8 @@ fn as_known(tables: &Tables, module: &[u32], known: &Schedule) -> Found {
     units.sort_unstable();
     units.dedup();
     let pieces = units.into_iter().map(|unit| (unit, known.pieces[unit].clone())).collect();
-    let items = known.list.iter().copied().filter(|item| module.contains(&item.op)).collect();
+    let mut is_part = vec![false; tables.ops];
+    module.iter().for_each(|&op| is_part[op as usize] = true);
+    let items = known.list.iter().copied().filter(|item| is_part[item.op as usize]).collect();
     Found { pieces, items }
 }

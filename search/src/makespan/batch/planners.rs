@@ -201,7 +201,7 @@ fn mean_worsening(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, 
         }
         let change = string.change(rng.below(string.len()), rng);
         let pieces = &string.schedule().pieces[change.unit];
-        let here = pieces.iter().find(|piece| piece.groups >> change.group & 1 == 1).map(|p| p.device);
+        let here = pieces.iter().find(|piece| piece.groups & change.groups != 0).map(|p| p.device);
         if string.try_changes(&[change], NEVER - 1) {
             walk.note(string.schedule());
             if string.schedule().value() > start {

@@ -15,7 +15,7 @@
 //! Ops that were scheduled before are fixed: their ends release what reads them, and devices are free when they are.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divvy_core::makespan::dense::NEVER;
 use divvy_solver::{Column, Event, Options, Program, solve_watched};
@@ -103,7 +103,12 @@ pub(crate) fn solve(
     time: Duration,
     hear: &mut dyn FnMut(Option<Found>, f64) -> ControlFlow<()>,
 ) {
+    let began = Instant::now();
     let Some(formulation) = Formulation::new(part, horizon) else { return };
+    let time = time.saturating_sub(began.elapsed());
+    if time.is_zero() || run.budget.is_spent() {
+        return;
+    }
     let options = Options {
         time,
         threads: run.budget.threads,

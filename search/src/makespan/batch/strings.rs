@@ -16,11 +16,11 @@ use super::schedule::{Item, Schedule};
 use super::tables::{Division, Piece, Tables};
 use crate::run::Run;
 
-/// A gene and the device it changes to.
+/// A gene, or some of one batch, and the device it changes to.
 #[derive(Clone, Copy)]
 pub(crate) struct Change {
     pub(crate) unit: usize,
-    pub(crate) group: u32,
+    pub(crate) groups: u64,
     pub(crate) device: u32,
 }
 
@@ -92,34 +92,55 @@ impl<'a> DivisionString<'a> {
         &self.current
     }
 
-    /// A gene's change to another device, each of them as likely.
+    /// A gene's change to another device, each of them as likely. Where that would leave batches of sizes that are not
+    /// supported, some other genes of its batch change with it, if there is a number of them for which it does not.
     pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> Change {
         let unit = self.genes[gene / self.tables.groups] as usize;
         let group = (gene % self.tables.groups) as u32;
         let choices = &self.tables.choices[unit];
-        let here = self.current.pieces[unit].iter().find(|piece| piece.groups >> group & 1 == 1);
+        let pieces = &self.current.pieces[unit];
+        let here = pieces.iter().find(|piece| piece.groups >> group & 1 == 1);
         let other = choices[rng.below(choices.len() - 1)].device;
         let is_here = here.is_some_and(|piece| piece.device == other);
         // The one left out of the draw stands in for the present one.
         let device = if is_here { choices[choices.len() - 1].device } else { other };
-        Change { unit, group, device }
+        let there = pieces.iter().find(|piece| piece.device == device).map_or(0, |piece| piece.count());
+        let has = |device: u32, count: usize| {
+            let choice = choices.iter().find(|choice| choice.device == device);
+            choice.is_some_and(|choice| choice.counts.contains(&(count as u32)))
+        };
+        let mut groups = 1u64 << group;
+        if let Some(here) = here {
+            let fits = |&taken: &usize| {
+                has(device, there + taken)
+                    && (taken == here.count() || has(here.device, here.count() - taken))
+            };
+            let amounts: Vec<usize> =
+                if fits(&1) { Vec::new() } else { (2..=here.count()).filter(fits).collect() };
+            if !amounts.is_empty() {
+                let amount = *rng.pick(&amounts);
+                let others = (1..64).map(|ahead| 1u64 << ((group + ahead) % 64));
+                let others = others.filter(|bit| here.groups & bit != 0);
+                groups |= others.take(amount - 1).sum::<u64>();
+            }
+        }
+        Change { unit, groups, device }
     }
 
     /// Makes some changes if the fitness stays within `limit`; else nothing changes.
     pub(crate) fn try_changes(&mut self, changes: &[Change], limit: u64) -> bool {
         for change in changes {
-            let bit = 1u64 << change.group;
             if self.changed.iter().all(|(unit, _)| *unit != change.unit) {
                 let before = self.trial.pieces[change.unit].clone();
                 self.memory.take(change.unit, &before);
                 self.changed.push((change.unit, before));
             }
             let pieces = &mut self.trial.pieces[change.unit];
-            pieces.iter_mut().for_each(|piece| piece.groups &= !bit);
+            pieces.iter_mut().for_each(|piece| piece.groups &= !change.groups);
             pieces.retain(|piece| piece.groups != 0);
             match pieces.iter_mut().find(|piece| piece.device == change.device) {
-                Some(piece) => piece.groups |= bit,
-                None => pieces.push(Piece { device: change.device, groups: bit }),
+                Some(piece) => piece.groups |= change.groups,
+                None => pieces.push(Piece { device: change.device, groups: change.groups }),
             }
         }
         for (unit, _) in &self.changed {

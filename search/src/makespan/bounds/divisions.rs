@@ -16,6 +16,7 @@ use divvy_core::makespan::relaxations::divisions::{Flow, Slot, Ways, Window, slo
 use divvy_core::problem::{Objective, Problem};
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
+use super::FEW_OPS;
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -84,43 +85,49 @@ impl Bound for DivisionLp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(shapes) = Shapes::new(run.problem) else { return };
-        // The last of them goes on to windows.
-        let details: &[Detail] =
-            if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
-        let all = run.outcome().certificates.iter().filter(|known| known.bound == self.name());
-        let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
-        if is_behind(run, self.name(), LEAST_PROMISE) {
-            return run.exhaust();
-        }
-        let (mut solved, mut windows) = (0, Vec::new());
-        if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
-            let carries = flows.iter().any(|flow| !flow.prices.is_empty());
-            solved = if carries || !known.is_empty() { details.len() } else { 1 };
-            windows = shapes.windows(run.problem, known);
-        }
-        // The last one is solved again with the windows known so far: there may have been no time for all of them.
-        if shapes.has_windows() {
-            solved = solved.min(details.len() - 1);
-        }
-        for &detail in &details[solved.min(details.len())..] {
-            if is_behind(run, self.name(), LEAST_FIRST_PROMISE) {
-                break;
-            }
-            let known = (details.last() == Some(&detail)).then(|| std::mem::take(&mut windows));
-            if run.budget.is_spent() || prove(run, self.name(), detail, known) != Some(true) {
-                return;
-            }
-        }
-        run.exhaust();
+        prove_program(run, self.name());
     }
+}
+
+/// Proves what `division-lp` does, in the name of a bound.
+pub(super) fn prove_program(run: &mut Run<'_>, name: &str) {
+    let Ok(shapes) = Shapes::new(run.problem) else { return };
+    // The last of them goes on to windows.
+    let details: &[Detail] =
+        if shapes.can_carry() { &[Detail::Paths, Detail::Delays] } else { &[Detail::Paths] };
+    let all = run.outcome().certificates.iter().filter(|known| known.bound == name);
+    let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
+    if is_behind(run, name, LEAST_PROMISE) {
+        return run.exhaust();
+    }
+    let (mut solved, mut windows) = (0, Vec::new());
+    if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
+        let carries = flows.iter().any(|flow| !flow.prices.is_empty());
+        solved = if carries || !known.is_empty() { details.len() } else { 1 };
+        windows = shapes.windows(run.problem, known);
+    }
+    // The last one is solved again with the windows known so far: there may have been no time for all of them.
+    if shapes.has_windows() {
+        solved = solved.min(details.len() - 1);
+    }
+    for &detail in &details[solved.min(details.len())..] {
+        if is_behind(run, name, LEAST_FIRST_PROMISE) {
+            break;
+        }
+        let known = (details.last() == Some(&detail)).then(|| std::mem::take(&mut windows));
+        if run.budget.is_spent() || prove(run, name, detail, known) != Some(true) {
+            return;
+        }
+    }
+    run.exhaust();
 }
 
 /// Whether a bound has proved less than a part of what is proved by now.
 fn is_behind(run: &Run<'_>, name: &str, part: f64) -> bool {
     let known = run.outcome().certificates.iter().filter(|known| known.bound == name);
     let proven = run.outcome().lower_bound().map_or(0.0, |bound| bound.0 as f64);
-    known.map(|known| known.value_ps.0 as f64).reduce(f64::max).is_some_and(|value| value < proven * part)
+    let value = known.map(|known| known.value_ps.0 as f64).reduce(f64::max);
+    run.problem.graph.op_count() > FEW_OPS && value.is_some_and(|value| value < proven * part)
 }
 
 /// What the program knows of.

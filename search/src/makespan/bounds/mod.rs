@@ -20,6 +20,9 @@ use crate::shared::area::Area;
 use crate::shared::largest_op::LargestOp;
 use crate::shared::pinned::Pinned;
 
+/// With so few ops, nothing that could be of use is left out for want of promise.
+const FEW_OPS: usize = 8;
+
 /// The cheapest first.
 pub(crate) const BOUNDS: &[&dyn Bound] = &[
     // One look at every op.

@@ -20,7 +20,7 @@ use divvy_core::units::Time;
 use divvy_solver::{Column, Options, Solver, Status};
 
 use self::outer::Outer;
-use super::divisions::{AHEAD, Between, Built, PARTS, Shapes, time_of, united, whole_times};
+use super::divisions::{AHEAD, Between, Built, PARTS, Shapes, prove_program, time_of, united, whole_times};
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -67,6 +67,9 @@ impl Bound for DivisionCases {
         let Ok(shapes) = Shapes::new(problem) else { return run.exhaust() };
         if !shapes.has_windows() {
             return run.exhaust();
+        }
+        if Always::new(run).is_none() {
+            prove_program(run, self.name());
         }
         let Some((value, known)) = Always::new(run) else { return };
         let proven = lower_bound(run);
