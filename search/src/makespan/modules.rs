@@ -7,9 +7,11 @@
 //! in a topological order and cut wherever c edges or fewer cross.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use divvy_core::makespan::dense::Dense;
+use divvy_core::makespan::dense::{Dense, Edge};
+
+use crate::shared::circles::circles;
 
 /// Neighbouring modules are united up to this many ops: a solver does that in a moment.
 const SMALLEST: usize = 12;
@@ -83,25 +85,26 @@ fn by_pivots(dense: &Dense, smallest: usize) -> Vec<Vec<u32>> {
 
 /// Whether each op has a path from or to every other op.
 fn pivots(dense: &Dense) -> Vec<bool> {
-    let ops = dense.op_count();
-    // In a topological order an op is a pivot if no edge of the transitive order passes it by: every op before leads to
-    // it, and it leads to every op behind.
-    let reaches = |start: u32, forward: bool| {
-        let mut seen = vec![false; ops];
-        let mut stack = vec![start];
-        let mut count = 0;
-        while let Some(op) = stack.pop() {
-            let edges = if forward { dense.outputs(op as usize) } else { dense.inputs(op as usize) };
-            for edge in edges {
-                if !std::mem::replace(&mut seen[edge.op as usize], true) {
-                    count += 1;
-                    stack.push(edge.op);
-                }
+    // In a topological order, an op leads to all behind it if it is the only one of them that waits for none of them.
+    // The same backwards shows whether all before lead to it.
+    type Edges = fn(&Dense, usize) -> &[Edge];
+    let alone = |order: &mut dyn Iterator<Item = &u32>, from: Edges, to: Edges| {
+        let mut waits: Vec<usize> = (0..dense.op_count()).map(|op| from(dense, op).len()).collect();
+        let mut ready = waits.iter().filter(|waits| **waits == 0).count();
+        let mut alone = vec![false; dense.op_count()];
+        for &op in order {
+            alone[op as usize] = ready == 1;
+            ready -= 1;
+            for edge in to(dense, op as usize) {
+                waits[edge.op as usize] -= 1;
+                ready += usize::from(waits[edge.op as usize] == 0);
             }
         }
-        count
+        alone
     };
-    (0..ops as u32).map(|op| reaches(op, true) + reaches(op, false) == ops - 1).collect()
+    let forward = alone(&mut dense.order().iter(), Dense::inputs, Dense::outputs);
+    let backward = alone(&mut dense.order().iter().rev(), Dense::outputs, Dense::inputs);
+    forward.into_iter().zip(backward).map(|(forward, backward)| forward && backward).collect()
 }
 
 fn positions(dense: &Dense) -> Vec<usize> {
@@ -134,15 +137,17 @@ fn by_channels(dense: &Dense, channels: usize, smallest: usize) -> Vec<Vec<u32>>
     let component = unite_cycles(&connected_components(ops, &edges, channels + 1), &edges);
     let position = positions(dense);
     let cut = |clusters: Vec<Vec<usize>>| {
-        let mut done = vec![false; ops];
+        // How many edges lead out of what is done.
+        let mut crossing = 0;
         let mut modules: Vec<Vec<u32>> = vec![Vec::new()];
         for cluster in clusters {
             let open = modules.last_mut().expect("there is always an open module");
             for &op in &cluster {
-                done[op] = true;
+                crossing += dense.outputs(op).len();
                 open.push(op as u32);
             }
-            if edges.iter().filter(|&&(a, b)| done[a] && !done[b]).count() <= channels {
+            crossing -= cluster.iter().map(|&op| dense.inputs(op).len()).sum::<usize>();
+            if crossing <= channels {
                 modules.push(Vec::new());
             }
         }
@@ -158,23 +163,27 @@ fn by_channels(dense: &Dense, channels: usize, smallest: usize) -> Vec<Vec<u32>>
 
 /// The `k`-edge-connected components of an undirected graph: for each node, the number of its component.
 ///
-/// A maximum-adjacency order of a set of nodes shows pairs that fewer than `k` edges cannot part, which are contracted, and
-/// a cut at its last node. Once all is one node the set is a component; a cut of fewer than `k` edges parts it in two,
-/// each looked at afresh (after Chang et al., SIGMOD 2013).
+/// A maximum-adjacency order of the nodes shows pairs that fewer than `k` edges cannot part, which are contracted, and
+/// places with fewer than `k` edges across, where the graph is parted and each part looked at afresh. Once all is one node,
+/// the part is a component (after Chang et al., SIGMOD 2013).
 fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec<usize> {
     let mut component = vec![0; nodes];
     let mut count = 0;
-    let mut open: Vec<Vec<usize>> = vec![(0..nodes).collect()];
-    while let Some(set) = open.pop() {
-        let (alone, set) = peel(&set, edges, k);
-        for node in alone {
+    let mut open = vec![Part { nodes: (0..nodes).collect(), edges: edges.to_vec() }];
+    while let Some(part) = open.pop() {
+        let loose = part.loose(k);
+        for (&node, _) in part.nodes.iter().zip(&loose).filter(|(_, loose)| **loose) {
             component[node] = count;
             count += 1;
         }
-        match narrow_cut(&set, edges, k) {
-            Some((one, other)) => open.extend([one, other]),
-            None => {
-                set.iter().for_each(|&node| component[node] = count);
+        let firm = loose.iter().map(|loose| (!loose).then_some(0)).collect::<Vec<_>>();
+        for part in part.split(&firm) {
+            let sides = part.narrow_cuts(k).into_iter().map(Some).collect::<Vec<_>>();
+            let mut parts = part.split(&sides);
+            if parts.len() > 1 {
+                open.append(&mut parts);
+            } else {
+                part.nodes.iter().for_each(|&node| component[node] = count);
                 count += 1;
             }
         }
@@ -182,115 +191,118 @@ fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec
     component
 }
 
-/// Nodes with fewer than `k` edges inside a set, taken off one after the other, each a component of its own; and the rest.
-fn peel(set: &[usize], edges: &[(usize, usize)], k: usize) -> (Vec<usize>, Vec<usize>) {
-    let mut degree: BTreeMap<usize, usize> = set.iter().map(|&node| (node, 0)).collect();
-    let mut next: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for &(a, b) in edges.iter().filter(|(a, b)| degree.contains_key(a) && degree.contains_key(b)) {
-        next.entry(a).or_default().push(b);
-        next.entry(b).or_default().push(a);
-    }
-    next.iter().for_each(|(node, next)| *degree.entry(*node).or_default() = next.len());
-    let mut alone = Vec::new();
-    let mut low: Vec<usize> = set.iter().copied().filter(|node| degree[node] < k).collect();
-    while let Some(node) = low.pop() {
-        if degree.remove(&node).is_none() {
-            continue;
-        }
-        alone.push(node);
-        for neighbour in next.get(&node).into_iter().flatten() {
-            if let Some(left) = degree.get_mut(neighbour) {
-                *left -= 1;
-                if *left < k {
-                    low.push(*neighbour);
-                }
-            }
-        }
-    }
-    (alone, degree.into_keys().collect())
+/// Some nodes of an undirected graph, numbered anew from 0, and the edges between them.
+struct Part {
+    nodes: Vec<usize>,
+    edges: Vec<(usize, usize)>,
 }
 
-/// Two halves of a set with fewer than `k` edges between them, if there are such.
-fn narrow_cut(set: &[usize], edges: &[(usize, usize)], k: usize) -> Option<(Vec<usize>, Vec<usize>)> {
-    let here: BTreeMap<usize, usize> = set.iter().enumerate().map(|(i, &node)| (node, i)).collect();
-    let inside: Vec<(usize, usize)> =
-        edges.iter().filter_map(|(a, b)| Some((*here.get(a)?, *here.get(b)?))).collect();
-    // Which contracted node each node is in.
-    let mut group: Vec<usize> = (0..set.len()).collect();
-    loop {
-        let mut names: Vec<usize> = group.clone();
-        names.sort_unstable();
-        names.dedup();
-        if names.len() <= 1 {
-            return None;
+impl Part {
+    /// For each node those it has an edge with, as often as it has one.
+    fn neighbours(&self) -> Vec<Vec<usize>> {
+        let mut neighbours = vec![Vec::new(); self.nodes.len()];
+        for &(a, b) in &self.edges {
+            neighbours[a].push(b);
+            neighbours[b].push(a);
         }
-        let mut weight: BTreeMap<usize, BTreeMap<usize, usize>> = BTreeMap::new();
-        for &(a, b) in inside.iter().filter(|&&(a, b)| group[a] != group[b]) {
-            *weight.entry(group[a]).or_default().entry(group[b]).or_default() += 1;
-            *weight.entry(group[b]).or_default().entry(group[a]).or_default() += 1;
+        neighbours
+    }
+
+    /// The parts that the nodes go to, which are numbered; nodes without a number go to none.
+    fn split(&self, number: &[Option<usize>]) -> Vec<Part> {
+        let count = number.iter().flatten().max().map_or(0, |most| most + 1);
+        let mut parts: Vec<Part> =
+            (0..count).map(|_| Part { nodes: Vec::new(), edges: Vec::new() }).collect();
+        let mut renamed = vec![0; self.nodes.len()];
+        for (node, number) in number.iter().enumerate() {
+            if let Some(number) = *number {
+                renamed[node] = parts[number].nodes.len();
+                parts[number].nodes.push(self.nodes[node]);
+            }
         }
-        let mut tied: BTreeMap<usize, usize> = names.iter().map(|&name| (name, 0)).collect();
-        // The same by how many edges tie them to those before, the first of several last.
-        let mut ranked: BTreeSet<(usize, Reverse<usize>)> =
-            names.iter().map(|&name| (0, Reverse(name))).collect();
-        let mut before: Option<usize> = None;
-        let mut contract: Vec<(usize, usize)> = Vec::new();
-        let mut last = (names[0], 0);
-        while let Some((ties, Reverse(next))) = ranked.pop_last() {
-            tied.remove(&next);
-            for (neighbour, edges) in weight.get(&next).into_iter().flatten() {
-                if let Some(ties) = tied.get_mut(neighbour) {
-                    ranked.remove(&(*ties, Reverse(*neighbour)));
-                    *ties += edges;
-                    ranked.insert((*ties, Reverse(*neighbour)));
+        for &(a, b) in &self.edges {
+            if let (Some(one), Some(other)) = (number[a], number[b])
+                && one == other
+            {
+                parts[one].edges.push((renamed[a], renamed[b]));
+            }
+        }
+        parts
+    }
+
+    /// Nodes with fewer than `k` edges once others of them are taken off: each is a component of its own.
+    fn loose(&self, k: usize) -> Vec<bool> {
+        let neighbours = self.neighbours();
+        let mut degree: Vec<usize> = neighbours.iter().map(Vec::len).collect();
+        let mut loose: Vec<bool> = degree.iter().map(|&degree| degree < k).collect();
+        let mut low: Vec<usize> = (0..self.nodes.len()).filter(|&node| loose[node]).collect();
+        while let Some(node) = low.pop() {
+            for &neighbour in &neighbours[node] {
+                degree[neighbour] -= 1;
+                if degree[neighbour] < k && !std::mem::replace(&mut loose[neighbour], true) {
+                    low.push(neighbour);
                 }
             }
-            if let Some(before) = before.filter(|_| ties >= k) {
-                contract.push((before, next));
+        }
+        loose
+    }
+
+    /// For each node a number from 0, with fewer than `k` edges between those numbered lower and the rest; all alike if no
+    /// cut is so narrow.
+    fn narrow_cuts(&self, k: usize) -> Vec<usize> {
+        // Which contracted node each node is in.
+        let mut group: Vec<usize> = (0..self.nodes.len()).collect();
+        let mut groups = self.nodes.len();
+        loop {
+            let mut neighbours: Vec<Vec<usize>> = vec![Vec::new(); groups];
+            for (a, b) in self.edges.iter().map(|&(a, b)| (group[a], group[b])).filter(|(a, b)| a != b) {
+                neighbours[a].push(b);
+                neighbours[b].push(a);
             }
-            before = Some(next);
-            last = (next, ties);
-        }
-        if last.1 < k {
-            let (one, other): (Vec<usize>, Vec<usize>) =
-                (0..set.len()).partition(|&node| group[node] == last.0);
-            let named = |half: Vec<usize>| half.into_iter().map(|node| set[node]).collect();
-            return Some((named(one), named(other)));
-        }
-        for (a, b) in contract {
-            let (a, b) = (group[a], group[b]);
-            group.iter_mut().filter(|name| **name == b).for_each(|name| *name = a);
+            // How many edges tie each to those before.
+            let mut ties: Vec<usize> = vec![0; groups];
+            let mut waiting: BTreeSet<(usize, Reverse<usize>)> =
+                (0..groups).map(|group| (0, Reverse(group))).collect();
+            let mut is_placed = vec![false; groups];
+            // The side of the cuts that each is on, and the node that it will be contracted into.
+            let (mut side, mut merged) = (vec![0; groups], vec![0; groups]);
+            let (mut sides, mut left, mut across) = (0, 0, 0);
+            let mut first = true;
+            while let Some((tied, Reverse(next))) = waiting.pop_last() {
+                if !first {
+                    sides += usize::from(across < k);
+                    left += usize::from(tied < k);
+                }
+                first = false;
+                (side[next], merged[next]) = (sides, left);
+                is_placed[next] = true;
+                across = across + neighbours[next].len() - 2 * tied;
+                for &neighbour in neighbours[next].iter().filter(|&&neighbour| !is_placed[neighbour]) {
+                    waiting.remove(&(ties[neighbour], Reverse(neighbour)));
+                    ties[neighbour] += 1;
+                    waiting.insert((ties[neighbour], Reverse(neighbour)));
+                }
+            }
+            if sides > 0 || left == 0 {
+                return group.into_iter().map(|group| side[group]).collect();
+            }
+            group.iter_mut().for_each(|group| *group = merged[*group]);
+            groups = left + 1;
         }
     }
 }
 
 /// Components that lie on a cycle of components become one.
 fn unite_cycles(component: &[usize], edges: &[(usize, usize)]) -> Vec<usize> {
-    let mut component = component.to_vec();
     let count = component.iter().max().map_or(0, |most| most + 1);
-    let mut next = vec![Vec::new(); count];
+    let mut next: Vec<Vec<u32>> = vec![Vec::new(); count];
     for &(a, b) in edges {
         if component[a] != component[b] {
-            next[component[a]].push(component[b]);
+            next[component[a]].push(component[b] as u32);
         }
     }
-    let reach = |start: usize| {
-        let mut seen = vec![false; count];
-        let mut stack = vec![start];
-        while let Some(at) = stack.pop() {
-            for &to in &next[at] {
-                if !std::mem::replace(&mut seen[to], true) {
-                    stack.push(to);
-                }
-            }
-        }
-        seen
-    };
-    let reached: Vec<Vec<bool>> = (0..count).map(reach).collect();
-    let first = |c: usize| (0..=c).find(|&d| d == c || (reached[c][d] && reached[d][c])).unwrap_or(c);
-    let united: Vec<usize> = (0..count).map(first).collect();
-    component.iter_mut().for_each(|c| *c = united[*c]);
-    component
+    let circle = circles(count, |component| &next[component]);
+    component.iter().map(|&component| circle[component] as usize).collect()
 }
 
 /// The components in a topological order, as canonical as can be or with few edges open, each with its nodes in the
@@ -301,41 +313,47 @@ fn in_order(
     position: &[usize],
     canonical: bool,
 ) -> Vec<Vec<usize>> {
-    let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let count = component.iter().max().map_or(0, |most| most + 1);
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); count];
     let mut nodes: Vec<usize> = (0..component.len()).collect();
     nodes.sort_unstable_by_key(|&node| position[node]);
     for node in nodes {
-        members.entry(component[node]).or_default().push(node);
+        members[component[node]].push(node);
     }
-    let mut waits: BTreeMap<usize, usize> = members.keys().map(|&c| (c, 0)).collect();
+    let mut waits = vec![0usize; count];
     // For each component, edges out of it minus edges into it: by that much more are open once it is done.
-    let mut opens: BTreeMap<usize, isize> = members.keys().map(|&c| (c, 0)).collect();
-    for &(a, b) in edges.iter().filter(|&&(a, b)| component[a] != component[b]) {
-        *waits.entry(component[b]).or_default() += 1;
-        *opens.entry(component[a]).or_default() += 1;
-        *opens.entry(component[b]).or_default() -= 1;
+    let mut opens = vec![0isize; count];
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (a, b) in edges.iter().map(|&(a, b)| (component[a], component[b])).filter(|(a, b)| a != b) {
+        next[a].push(b);
+        waits[b] += 1;
+        opens[a] += 1;
+        opens[b] -= 1;
     }
+    let rank = |c: usize| (if canonical { 0 } else { opens[c] }, position[members[c][0]], c);
+    let mut ready: BTreeSet<(isize, usize, usize)> =
+        (0..count).filter(|&c| waits[c] == 0 && !members[c].is_empty()).map(rank).collect();
     let mut ordered = Vec::new();
-    loop {
-        let ready = waits.iter().filter(|(_, waits)| **waits == 0).map(|(&c, _)| c);
-        let Some(next) =
-            ready.min_by_key(|c| (if canonical { 0 } else { opens[c] }, position[members[c][0]]))
-        else {
-            break;
-        };
-        waits.remove(&next);
-        for &(_, b) in edges.iter().filter(|&&(a, b)| component[a] == next && component[b] != next) {
-            if let Some(waits) = waits.get_mut(&component[b]) {
-                *waits -= 1;
+    while let Some((_, _, c)) = ready.pop_first() {
+        for &to in &next[c] {
+            waits[to] -= 1;
+            if waits[to] == 0 {
+                ready.insert(rank(to));
             }
         }
-        ordered.push(members[&next].clone());
+        ordered.push(members[c].clone());
     }
     ordered
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use divvy_core::generate::{RwnnOptions, Wiring, rwnn};
+    use divvy_core::graph::Graph;
+    use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem};
+
     use super::*;
 
     fn grouped(component: &[usize]) -> Vec<Vec<usize>> {
@@ -422,5 +440,73 @@ mod tests {
         let order = in_order(&united, &edges, &[0, 1, 2, 3, 4], false);
         let at = |node: usize| order.iter().position(|c| c.contains(&node));
         assert!(at(3) < at(4));
+    }
+
+    /// Networks of modules, some of whose ops lead nowhere.
+    fn networks() -> Vec<Dense> {
+        let mut networks = Vec::new();
+        for wiring in Wiring::ALL {
+            for (channels, seed) in (1..=3).flat_map(|channels| (0..8).map(move |seed| (channels, seed))) {
+                let options =
+                    RwnnOptions { modules: 4, nodes: 6, channels, wiring, seed, ..RwnnOptions::default() };
+                let spec = rwnn(&options).unwrap();
+                let Some(OwnHardware::Given(hardware)) = spec.hardware else {
+                    panic!("it brings its devices")
+                };
+                let graph = Graph::new(spec.graph).unwrap();
+                let objective = Objective::Latency { links: LinkUse::Delay };
+                let problem =
+                    Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap();
+                networks.push(Dense::new(&problem).unwrap());
+            }
+        }
+        networks
+    }
+
+    #[test]
+    fn pivots_have_a_path_from_or_to_every_op() {
+        let mut found = 0;
+        for dense in networks() {
+            let ops = dense.op_count();
+            let mut reaches = vec![vec![false; ops]; ops];
+            for &op in dense.order().iter().rev() {
+                let mut reached = vec![false; ops];
+                reached[op as usize] = true;
+                for edge in dense.outputs(op as usize) {
+                    for (reached, behind) in reached.iter_mut().zip(&reaches[edge.op as usize]) {
+                        *reached |= behind;
+                    }
+                }
+                reaches[op as usize] = reached;
+            }
+            let expected: Vec<bool> =
+                (0..ops).map(|op| (0..ops).all(|other| reaches[op][other] || reaches[other][op])).collect();
+            assert_eq!(pivots(&dense), expected);
+            found += expected.iter().filter(|is_pivot| **is_pivot).count();
+        }
+        assert!(found > 50, "{found}");
+    }
+
+    #[test]
+    fn modules_take_every_op_once_and_no_more_edges_than_channels_lead_out() {
+        for dense in networks() {
+            for channels in 2..=MOST_CHANNELS {
+                let modules = Modules { modules: by_channels(&dense, channels, 1), channels };
+                let mut ops = modules.modules.concat();
+                ops.sort_unstable();
+                assert!(ops.into_iter().eq(0..dense.op_count() as u32));
+                let number = modules.number_of(dense.op_count());
+                for m in 0..modules.modules.len() {
+                    let mut crossing = 0;
+                    for op in 0..dense.op_count() {
+                        for edge in dense.outputs(op) {
+                            assert!(number[op] <= number[edge.op as usize]);
+                            crossing += usize::from(number[op] <= m && m < number[edge.op as usize]);
+                        }
+                    }
+                    assert!(crossing <= channels);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use divvy_core::period::dense::{Dense, NEVER, NOBODY};
 
+use crate::shared::circles::circles;
+
 /// Lists of numbers, one after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
@@ -310,11 +312,11 @@ fn groups_closed(dense: &Dense) -> Vec<u32> {
             unit_of[op as usize] = group[0];
         }
     }
-    strongly_connected(dense, &unit_of)
+    circles_united(dense, &unit_of)
 }
 
-/// Unites units that depend on each other in a circle (Tarjan's strongly connected components).
-fn strongly_connected(dense: &Dense, unit_of: &[u32]) -> Vec<u32> {
+/// Unites units that depend on each other in a circle.
+fn circles_united(dense: &Dense, unit_of: &[u32]) -> Vec<u32> {
     let (unit_of, count) = numbered(dense, unit_of);
     let mut pairs = Vec::new();
     for op in 0..dense.op_count() {
@@ -324,45 +326,6 @@ fn strongly_connected(dense: &Dense, unit_of: &[u32]) -> Vec<u32> {
     pairs.sort_unstable();
     pairs.dedup();
     let next = Lists::group(count, &pairs);
-    const UNSEEN: u32 = u32::MAX;
-    let (mut index, mut low) = (vec![UNSEEN; count], vec![0u32; count]);
-    let mut component = vec![UNSEEN; count];
-    let (mut seen, mut stack) = (0, Vec::new());
-    for start in 0..count {
-        if index[start] != UNSEEN {
-            continue;
-        }
-        // Each frame: a unit, and how many of its successors have been looked at.
-        let mut frames = vec![(start, 0usize)];
-        while let Some(&mut (unit, ref mut done)) = frames.last_mut() {
-            if *done == 0 {
-                (index[unit], low[unit]) = (seen, seen);
-                seen += 1;
-                stack.push(unit);
-            }
-            if let Some(&to) = next.get(unit).get(*done) {
-                *done += 1;
-                let to = to as usize;
-                if index[to] == UNSEEN {
-                    frames.push((to, 0));
-                } else if component[to] == UNSEEN {
-                    low[unit] = low[unit].min(index[to]);
-                }
-                continue;
-            }
-            frames.pop();
-            if let Some(&(parent, _)) = frames.last() {
-                low[parent] = low[parent].min(low[unit]);
-            }
-            if low[unit] == index[unit] {
-                while let Some(member) = stack.pop() {
-                    component[member] = unit as u32;
-                    if member == unit {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    unit_of.iter().map(|&unit| component[unit as usize]).collect()
+    let circle = circles(count, |unit| next.get(unit));
+    unit_of.iter().map(|&unit| circle[unit as usize]).collect()
 }
