@@ -2,6 +2,7 @@
 
 use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::costs::{CalibratedShare, Origin};
+use divvy_core::ids::DeviceId;
 use divvy_core::outcome::{Outcome, Status};
 use divvy_core::problem::{Contention, LinkUse, Objective, Problem};
 use divvy_core::units::{Time, show_count, show_number};
@@ -20,9 +21,12 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
         outcome.certificates.iter().map(|c| (c.bound.clone(), json!(c.value_ps.as_us()))).collect();
     let kept = limits_of_the_baseline(problem);
     let baseline = match &solved.baseline {
-        Baseline::Device { device, value } => {
-            json!({"device": problem.hardware.device_name(*device), "value": value.as_us(), "within": kept})
-        }
+        Baseline::Device { device, value, impossible_on } => json!({
+            "device": problem.hardware.device_name(*device),
+            "value": value.as_us(),
+            "within": kept,
+            "impossible_on": impossible_on.iter().map(|d| problem.hardware.device_name(*d)).collect::<Vec<_>>(),
+        }),
         Baseline::None { reason } => json!({"device": null, "value": null, "reason": reason, "within": kept}),
     };
     let share = calibrated_share(problem, outcome);
@@ -277,6 +281,17 @@ pub(crate) fn limits_of_the_baseline(problem: &Problem) -> Vec<&'static str> {
     limits.into_iter().filter(|(given, _)| *given).map(|(_, name)| name).collect()
 }
 
+/// Devices by name, the first few of many.
+pub(crate) fn named(problem: &Problem, devices: &[DeviceId]) -> String {
+    const MOST: usize = 3;
+    let name = |device: &DeviceId| format!("`{}`", problem.hardware.device_name(*device));
+    let mut names: Vec<String> = devices.iter().take(MOST).map(name).collect();
+    if devices.len() > MOST {
+        names.push(format!("{} more", devices.len() - MOST));
+    }
+    names.join(", ")
+}
+
 fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
     let kept = match limits_of_the_baseline(problem).as_slice() {
         [] => String::new(),
@@ -284,7 +299,7 @@ fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
     };
     match &solved.baseline {
         Baseline::None { reason } => format!("  one device    impossible{kept}: {reason}"),
-        Baseline::Device { device, value } => {
+        Baseline::Device { device, value, impossible_on } => {
             let name = problem.hardware.device_name(*device);
             let times = |more: Time, less: Time| show_number(more.0 as f64 / less.0.max(1) as f64, 3);
             let compared = match solved.outcome.value().filter(|_| planned) {
@@ -293,7 +308,9 @@ fn baseline_line(problem: &Problem, solved: &Solved, planned: bool) -> String {
                 Some(plan) => format!("; the plan is {} times slower", times(plan, *value)),
                 None => String::new(),
             };
-            format!("  one device    {value} on `{name}`{kept}{compared}")
+            let others = named(problem, impossible_on);
+            let others = if others.is_empty() { others } else { format!(" (impossible on {others})") };
+            format!("  one device    {value} on `{name}`{others}{kept}{compared}")
         }
     }
 }

@@ -19,6 +19,8 @@ pub enum Baseline {
         device: DeviceId,
         /// The objective's value.
         value: Time,
+        /// Devices on which not all of it can run, one of each sort.
+        impossible_on: Vec<DeviceId>,
     },
     /// None can; the reason for the first device.
     None {
@@ -32,6 +34,7 @@ pub enum Baseline {
 pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
     let mut best: Option<(Time, DeviceId, Plan)> = None;
     let mut reason = None;
+    let mut impossible_on = Vec::new();
     for device in unlike_devices(problem) {
         if best.is_some() && budget.is_spent() {
             break;
@@ -45,13 +48,14 @@ pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) 
                 }
             }
             Err(violations) => {
+                impossible_on.push(device);
                 let name = problem.hardware.device_name(device);
                 reason = reason.or_else(|| Some(format!("{name}: {}", violations.first()?)));
             }
         }
     }
     match best {
-        Some((value, device, plan)) => (Baseline::Device { device, value }, Some(plan)),
+        Some((value, device, plan)) => (Baseline::Device { device, value, impossible_on }, Some(plan)),
         None => (Baseline::None { reason: reason.unwrap_or_else(|| "there is no device".to_owned()) }, None),
     }
 }

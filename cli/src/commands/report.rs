@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
         history: &plan.history,
         one_device: as_one_device(&one_device),
         found_by: plan.found_by.as_ref().unwrap_or(&plan.planner),
-        notes: notes(&plan.problem, show::caveats_of(&plan.problem, &plan.reading)),
+        notes: notes(&plan.problem, &one_device, show::caveats_of(&plan.problem, &plan.reading)),
         sources: sources(&plan.sources),
         measured: measured.as_ref(),
         every_move: args.all_moves,
@@ -75,7 +75,7 @@ pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Res
         history: &solved.outcome.history,
         one_device: as_one_device(&solved.baseline),
         found_by: solved.outcome.found_by.as_ref().unwrap_or(&solved.planner),
-        notes: notes(&assembled.problem, show::caveats(assembled)),
+        notes: notes(&assembled.problem, &solved.baseline, show::caveats(assembled)),
         sources: sources(&assembled.sources),
         measured: None,
         every_move: false,
@@ -133,13 +133,19 @@ fn output(args: &ReportArgs) -> Result<PathBuf, Failure> {
 
 fn as_one_device(baseline: &Baseline) -> OneDevice {
     match baseline {
-        Baseline::Device { device, value } => OneDevice::Best { device: *device, value: *value },
+        Baseline::Device { device, value, .. } => OneDevice::Best { device: *device, value: *value },
         Baseline::None { reason } => OneDevice::Impossible { reason: reason.clone() },
     }
 }
 
-/// Caveats, and what the best single device has to keep too.
-fn notes(problem: &Problem, mut notes: Vec<String>) -> Vec<String> {
+/// Caveats, which devices cannot be the best single one, and what that has to keep too.
+fn notes(problem: &Problem, one_device: &Baseline, mut notes: Vec<String>) -> Vec<String> {
+    if let Baseline::Device { impossible_on, .. } = one_device
+        && !impossible_on.is_empty()
+    {
+        let devices = show::named(problem, impossible_on);
+        notes.push(format!("the best single device is not one of {devices}: not all ops can run there"));
+    }
     let kept = show::limits_of_the_baseline(problem);
     if !kept.is_empty() {
         notes.push(format!("the best single device keeps the {} too", kept.join(" and ")));

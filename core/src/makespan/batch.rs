@@ -44,10 +44,8 @@ fn check_batches(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Vec
             continue;
         }
         let name = graph.op_name(batch.op);
-        let ascending = batch.inputs.windows(2).all(|pair| pair[0][1] < pair[1][0]);
-        let sound = batch.inputs.iter().all(|[first, last]| first <= last && *last < inputs);
-        if !ascending || !sound || batch.inputs.is_empty() {
-            violations.add(Rule::Ids, name, format!("batch {i}: its inputs are not ranges below {inputs}"));
+        if let Some(fault) = fault_of_ranges(&batch.inputs, inputs) {
+            violations.add(Rule::Ids, name, format!("batch {i}: {fault}"));
             continue;
         }
         check_allowed(problem, batch.op, batch.device, &mut violations);
@@ -70,18 +68,45 @@ fn check_batches(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Vec
         }
         let mut ranges: Vec<[u32; 2]> = batches().flat_map(|batch| batch.inputs.iter().copied()).collect();
         ranges.sort_unstable();
-        let disjoint = ranges.windows(2).all(|pair| pair[0][1] < pair[1][0]);
-        let total: u64 = ranges.iter().map(|[first, last]| u64::from(last - first) + 1).sum();
-        if !disjoint || total != u64::from(inputs) {
-            violations.add(
-                Rule::OpOnce,
-                graph.op_name(op),
-                format!("each of its {inputs} inputs must run once"),
-            );
+        if let Some(fault) = not_once(&ranges, inputs) {
+            let message = format!("each of its {inputs} inputs must run once; {fault}");
+            violations.add(Rule::OpOnce, graph.op_name(op), message);
         }
     }
     violations.stop()?;
     Ok(by_op)
+}
+
+/// What is wrong with the ranges of a batch.
+fn fault_of_ranges(ranges: &[[u32; 2]], inputs: u32) -> Option<String> {
+    if ranges.is_empty() {
+        return Some("it has no inputs".to_owned());
+    }
+    for range in ranges {
+        if range[0] > range[1] {
+            return Some(format!("range {range:?} ends before it begins"));
+        }
+        if range[1] >= inputs {
+            return Some(format!("range {range:?} passes the last input, {}", inputs.saturating_sub(1)));
+        }
+    }
+    let pair = ranges.windows(2).find(|pair| pair[0][1] >= pair[1][0])?;
+    Some(format!("range {:?} must lie behind {:?}", pair[1], pair[0]))
+}
+
+/// The first input that does not run, or runs again, in ascending ranges.
+fn not_once(ranges: &[[u32; 2]], inputs: u32) -> Option<String> {
+    let mut next = 0;
+    for &[first, last] in ranges {
+        if first < next {
+            return Some(format!("input {first} runs twice"));
+        }
+        if first > next {
+            break;
+        }
+        next = last + 1;
+    }
+    (next < inputs).then(|| format!("input {next} does not run"))
 }
 
 /// Every batch is in the list of its own device, once.
@@ -278,4 +303,29 @@ fn check_timeline(
         }
     }
     check_lanes(problem, &score.trace, false, violations);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_ranges_are_named() {
+        let fault = |ranges: &[[u32; 2]]| fault_of_ranges(ranges, 8).unwrap_or_default();
+        assert_eq!(fault(&[[0, 1], [3, 7]]), "");
+        assert_eq!(fault(&[]), "it has no inputs");
+        assert_eq!(fault(&[[0, 1], [4, 3]]), "range [4, 3] ends before it begins");
+        assert_eq!(fault(&[[0, 8]]), "range [0, 8] passes the last input, 7");
+        assert_eq!(fault(&[[2, 4], [4, 5]]), "range [4, 5] must lie behind [2, 4]");
+    }
+
+    #[test]
+    fn the_first_input_that_does_not_run_once_is_named() {
+        let fault = |ranges: &[[u32; 2]]| not_once(ranges, 8).unwrap_or_default();
+        assert_eq!(fault(&[[0, 3], [4, 7]]), "");
+        assert_eq!(fault(&[[0, 3], [3, 7]]), "input 3 runs twice");
+        assert_eq!(fault(&[[0, 3], [5, 7]]), "input 4 does not run");
+        assert_eq!(fault(&[[0, 6]]), "input 7 does not run");
+        assert_eq!(fault(&[]), "input 0 does not run");
+    }
 }
