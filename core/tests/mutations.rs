@@ -179,6 +179,8 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     all.push(segments(vec![1; links], u64::MAX, vec![OpId(0)]));
     all.push(segments(vec![1; links], 1, vec![OpId(model.ops as u32)]));
     all.push(segments(vec![1; links], 1, vec![OpId(0), OpId(0)]));
+    let backward = |pair: &[usize]| vec![OpId(pair[1] as u32), OpId(pair[0] as u32)];
+    all.extend(model.order.windows(2).map(|pair| segments(vec![1; links], 1, backward(pair))));
     let search = |weights: Vec<u64>, width, limit_ps| Evidence::Frontier {
         weights: vec![weights],
         steps: vec![ProofStep::Whole { width, limit_ps, levels: 9 }],

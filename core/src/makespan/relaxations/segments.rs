@@ -182,7 +182,10 @@ impl Part {
     fn new(problem: &Problem, from: OpId, to: OpId) -> Result<Part, String> {
         let graph = &problem.graph;
         let (first, last) = (graph.position(from), graph.position(to));
-        let between = graph.order().get(first..=last).ok_or("the chain goes backward")?;
+        if first >= last {
+            return Err("the chain goes backward".to_owned());
+        }
+        let between = &graph.order()[first..=last];
         let mut behind = vec![false; graph.op_count()];
         behind[from.index()] = true;
         for &op in &between[1..] {
@@ -193,7 +196,7 @@ impl Part {
         for &op in between.iter().rev().skip(1) {
             leads[op.index()] = graph.successors(op).any(|next| leads[next.index()]);
         }
-        if first >= last || !behind[to.index()] {
+        if !behind[to.index()] {
             let names = (graph.op_name(from), graph.op_name(to));
             return Err(format!("`{}` does not lead to `{}`", names.0, names.1));
         }
