@@ -85,6 +85,10 @@ fn check_plan(case: &Case, plan: &Plan) -> Option<u64> {
     let expected = oracle::score(&case.model, plan);
     let found = check::check(&case.problem, plan);
     let value = found.as_ref().ok().map(|score| score.value.0);
+    if let (Plan::Stream(stream), Ok(score)) = (plan, &found) {
+        let expected = oracle::stream::latency(&case.model, stream);
+        assert_eq!(Some(score.latency.0), expected, "a request\n{plan:?}\n{}", describe(case));
+    }
     if value != expected {
         let found = found.map(|score| score.value);
         panic!("the check says {found:?}, the definition {expected:?}\n{plan:?}\n{}", describe(case));

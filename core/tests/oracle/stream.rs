@@ -36,3 +36,34 @@ pub(crate) fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
     let loads: Vec<u64> = (0..model.devices).map(load).collect::<Option<_>>()?;
     loads.into_iter().zip(copying).map(|(work, copies)| work + copies).chain(busiest_link).max()
 }
+
+/// How long one request takes that has everything to itself; the plan is valid.
+pub(crate) fn latency(model: &Model, plan: &StreamPlan) -> Option<u64> {
+    let device_of: Vec<usize> = plan.device_of.iter().map(|device| device.index()).collect();
+    let transfers = model.transfers(&device_of);
+    let travel = |&(t, from, to): &(usize, usize, usize)| -> Option<u64> {
+        let way = model.ways[from][to].as_ref()?;
+        let bytes = model.tensors[t].bytes;
+        let widths = [from, to].into_iter().filter_map(|end| model.copy_widths[end]);
+        let copies: u64 = widths.map(|width| picoseconds(bytes, width)).sum();
+        Some(way.time(bytes) + if way.links.is_empty() { 0 } else { copies })
+    };
+    let mut made = vec![0; model.tensors.len()];
+    let mut free = vec![0; model.devices];
+    let mut latest = 0;
+    for &op in &model.order {
+        let device = device_of[op];
+        let mut start = free[device];
+        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].readers.contains(&op)) {
+            let travels = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, device));
+            start = start.max(made[t] + travels.map_or(Some(0), travel)?);
+        }
+        free[device] = start + model.time(op, device)?;
+        latest = latest.max(free[device]);
+        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].maker == Some(op)) {
+            made[t] = free[device];
+        }
+    }
+    let arrivals = transfers.iter().map(|transfer| Some(made[transfer.0] + travel(transfer)?));
+    arrivals.chain([Some(latest)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
