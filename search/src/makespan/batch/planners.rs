@@ -148,8 +148,8 @@ fn walk_strings(
 
 /// Random steps whose worsenings set the first temperature of `annealing`.
 const SAMPLES: usize = 200;
-/// Its first temperature as a share of the mean worsening: higher ones only undo the start.
-const WARMTH: f64 = 0.3;
+/// Its first temperature as a share of the median worsening: higher ones only undo the start.
+const WARMTH: f64 = 0.1;
 /// Its last temperature as a share of the first.
 const COOLING: f64 = 1e-2;
 
@@ -179,7 +179,7 @@ impl Planner for Annealing {
 
 /// Simulated annealing, until the walk ends.
 fn anneal(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) {
-    let first = WARMTH * mean_worsening(string, walk, rng);
+    let first = WARMTH * usual_worsening(string, walk, rng);
     while walk.goes_on() {
         let temperature = first * COOLING.powf(walk.progress());
         let change = string.change(rng.below(string.len()), rng);
@@ -191,10 +191,11 @@ fn anneal(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mu
     }
 }
 
-/// The mean worsening of random steps from the start; the string ends where it began.
-fn mean_worsening(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) -> f64 {
+/// The median worsening of random steps from the start; the string ends where it began. Not the mean, which is that of the few
+/// steps to a device that is far slower than the others.
+fn usual_worsening(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) -> f64 {
     let start = string.schedule().value();
-    let (mut sum, mut count) = (0.0, 0);
+    let mut worsenings = Vec::new();
     for _ in 0..SAMPLES {
         if !walk.goes_on() {
             break;
@@ -204,17 +205,15 @@ fn mean_worsening(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, 
         let here = pieces.iter().find(|piece| piece.groups & change.groups != 0).map(|p| p.device);
         if string.try_changes(&[change], NEVER - 1) {
             walk.note(string.schedule());
-            if string.schedule().value() > start {
-                sum += (string.schedule().value() - start) as f64;
-                count += 1;
-            }
+            worsenings.extend(string.schedule().value().checked_sub(start).filter(|&worse| worse > 0));
             if let Some(device) = here {
                 string.try_changes(&[Change { device, ..change }], NEVER - 1);
             }
         }
     }
+    worsenings.sort_unstable();
     // Where no single change is possible, a share of the whole will do.
-    if count > 0 { sum / f64::from(count) } else { start as f64 / 100.0 }
+    worsenings.get(worsenings.len() / 2).map_or(start as f64 / 100.0, |&median| median as f64)
 }
 
 struct Ea;
