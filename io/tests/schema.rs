@@ -259,6 +259,7 @@ fn every_evidence() -> Vec<Certificate> {
             weights: vec![1, 2],
             flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
             windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+            memory: vec![0, 7],
         },
         Evidence::Cases {
             weights: vec![1, 2],

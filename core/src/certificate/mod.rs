@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::check::{Rule, Violation};
 use crate::ids::{DeviceId, LinkId, OpId};
 use crate::makespan::frontier::proof::{self, ProofStep, Prover};
-use crate::makespan::relaxations::cases::{self, Part, Rows};
-use crate::makespan::relaxations::divisions::{self, Flow, Window};
+use crate::makespan::relaxations::cases::{self, Part};
+use crate::makespan::relaxations::divisions::{self, Flow, Rows, Window};
 use crate::makespan::relaxations::interval::{self, Interval, Multiple};
 use crate::makespan::relaxations::last_loads::{self, LastLoads};
 use crate::makespan::relaxations::passages::{self, Course, Passages, Stage};
@@ -109,7 +109,8 @@ pub enum Evidence {
         /// The rows.
         rows: Vec<Multiple>,
     },
-    /// Weights for devices, flows along edges and work within windows, which price every batch: `batch`.
+    /// Weights for devices, flows along edges, work within windows and memory, which price every batch: `batch`, and with one
+    /// input `latency`; without flows and windows `stream`.
     Divisions {
         /// One weight per device.
         weights: Vec<u64>,
@@ -118,6 +119,9 @@ pub enum Evidence {
         /// The work of devices between two ops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<Window>,
+        /// The price of a byte of each device's memory, or nothing at all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        memory: Vec<u64>,
     },
     /// As `Divisions`, with parts of the network where cases are told apart: `batch`.
     Cases {
@@ -295,11 +299,11 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::Frontier { weights, steps } => proof::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval::proven(problem, weights, steps, rows),
-        Evidence::Divisions { weights, flows, windows } => {
-            divisions::proven(problem, weights, flows, windows)
+        Evidence::Divisions { weights, flows, windows, memory } => {
+            divisions::proven(problem, &Rows { weights, flows, windows, memory })
         }
         Evidence::Cases { weights, flows, windows, parts } => {
-            cases::proven(problem, &Rows { weights, flows, windows }, parts)
+            cases::proven(problem, &Rows { weights, flows, windows, memory: &[] }, parts)
         }
         Evidence::Passages { stages, limit_ps, width, shares } => {
             let (stages, shares) = (stages.clone(), shares.clone());

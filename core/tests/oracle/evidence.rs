@@ -48,7 +48,8 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all
 }
 
-/// Random weights, flows along edges, with prices as likely as not, and windows between the ends of chains.
+/// Random weights, flows along edges, with prices as likely as not, windows between the ends of chains, and prices of memory;
+/// only what can hold of a stream.
 fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
     let most = *rng.pick(&[0, 1, 4]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
@@ -64,7 +65,14 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
         let device = DeviceId(rng.below(model.devices) as u32);
         windows.push(Window { from, to, device, times: rng.between(0, 4) });
     }
-    Evidence::Divisions { weights, flows, windows }
+    let is_priced = rng.chance(0.5);
+    let dearest = *rng.pick(&[3, 1_000, 300_000]);
+    let price =
+        |device: usize, rng: &mut Rng| model.memory_limits[device].map_or(0, |_| rng.between(0, dearest));
+    let memory = (0..if is_priced { model.devices } else { 0 }).map(|device| price(device, rng)).collect();
+    let is_period = model.objective == Objective::Stream;
+    let (flows, windows) = if is_period { (Vec::new(), Vec::new()) } else { (flows, windows) };
+    Evidence::Divisions { weights, flows, windows, memory }
 }
 
 /// Some flows along chains of two ops.
@@ -85,7 +93,7 @@ fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<Flow> {
 
 /// Random divisions, and one or two parts of the network in which cases are told apart, often by ops that are whole.
 fn cases(model: &Model, rng: &mut Rng) -> Evidence {
-    let Evidence::Divisions { weights, flows, windows } = divisions(model, rng) else {
+    let Evidence::Divisions { weights, flows, windows, .. } = divisions(model, rng) else {
         unreachable!("it draws divisions")
     };
     let cut = rng.below(model.ops + 1);

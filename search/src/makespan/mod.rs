@@ -18,7 +18,7 @@ mod units;
 mod windows;
 
 pub(crate) use batch::PLANNERS as BATCH_PLANNERS;
-pub(crate) use bounds::BOUNDS;
+pub(crate) use bounds::{BOUNDS, Memory};
 pub(crate) use planners::PLANNERS;
 
 /// The solver of the methods that need one, with its version.

@@ -18,7 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::divisions::{
-    BatchPrices, Flow, MOST_STEPS, Turn, Window, divisor_of, finish_of, indivisible, reached, too_large,
+    BatchPrices, Flow, MOST_STEPS, Rows, Turn, Window, divisor_of, finish_of, indivisible, reached, too_large,
 };
 use crate::ids::{DeviceId, OpId};
 use crate::problem::{Objective, Problem};
@@ -68,16 +68,6 @@ pub enum Case {
     },
 }
 
-/// Rows in force.
-pub struct Rows<'a> {
-    /// One weight per device.
-    pub weights: &'a [u64],
-    /// The edges that inputs pass.
-    pub flows: &'a [Flow],
-    /// The work of devices between two ops.
-    pub windows: &'a [Window],
-}
-
 /// What is known in a case.
 struct Known {
     inputs: u32,
@@ -122,9 +112,10 @@ impl Known {
 /// What rows and the cases of parts prove.
 pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time, String> {
     let Objective::Batch { inputs } = problem.objective else {
-        return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
+        return Err(format!("cases are for `batch`, not for `{}`", problem.objective.name()));
     };
-    let always = BatchPrices::new(problem, rows.weights, rows.flows, rows.windows)?;
+    debug_assert!(rows.memory.is_empty(), "what is given back for memory is not told apart by cases");
+    let always = BatchPrices::new(problem, rows)?;
     let ops = problem.graph.op_count();
     let cases: u128 = parts.iter().map(|part| part.walk.len() as u128).sum();
     let links = rows.flows.len() * always.slots().len().pow(2) + rows.windows.len() * ops;
@@ -234,7 +225,8 @@ fn cheapest_case(
                 let flows: Vec<Flow> = rows.flows.iter().chain(flows).cloned().collect();
                 let windows: Vec<Window> = rows.windows.iter().chain(windows).cloned().collect();
                 let is_whole = |op: OpId| known.whole_on(op).is_some();
-                let prices = BatchPrices::in_case(problem, rows.weights, &flows, &windows, turns, &is_whole)?;
+                let rows = Rows { flows: &flows, windows: &windows, ..*rows };
+                let prices = BatchPrices::in_case(problem, &rows, turns, &is_whole)?;
                 let (mut sum, mut counted) = (Some(0i128), 0);
                 for &op in &part.ops {
                     let cost = prices.cheapest(problem, op, &|class| known.range(op, class))?;

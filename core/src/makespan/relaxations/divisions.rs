@@ -18,13 +18,16 @@
 //! inputs move, so with q(v, b) = max over (u, a) of p(u, a) − that delay, the producer pays p(u, a) and the consumer −q(v, b)
 //! for each input. What is left is the cheapest division of each op's inputs over devices, one size each: a knapsack,
 //! solved exactly. A window counts as a flow from i to j, and every batch on u in between costs W·t for each of its inputs.
-//! Prices and delays are by class of devices and size; two batches of one class count as near. Memory
-//! and colocation are left out. All in integers.
+//! Prices and delays are by class of devices and size; two batches of one class count as near. Memory may have a price too
+//! (`room.rs`). Colocation is left out. All in integers.
+//!
+//! `latency` is the same with one input. Of a `stream`, only loads and memory hold: C is its period.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::room::RoomPrices;
 use crate::hardware::Route;
 use crate::ids::{DeviceId, OpId};
 use crate::problem::{Objective, Problem};
@@ -77,6 +80,31 @@ pub struct Turn {
     pub times: u64,
 }
 
+/// Rows in force.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rows<'a> {
+    /// One weight per device.
+    pub weights: &'a [u64],
+    /// The edges that inputs pass.
+    pub flows: &'a [Flow],
+    /// The work of devices between two ops.
+    pub windows: &'a [Window],
+    /// The price of a byte of each device's memory, or nothing at all.
+    pub memory: &'a [u64],
+}
+
+impl Rows<'_> {
+    /// How many inputs there are; an error if such rows do not hold for the objective.
+    fn inputs(&self, problem: &Problem) -> Result<u32, String> {
+        match problem.objective {
+            Objective::Batch { inputs } => Ok(inputs),
+            Objective::Latency { .. } => Ok(1),
+            Objective::Stream if self.flows.is_empty() && self.windows.is_empty() => Ok(1),
+            objective => Err(format!("such rows do not hold for `{}`", objective.name())),
+        }
+    }
+}
+
 /// A size that a class of devices supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -103,6 +131,7 @@ pub struct BatchPrices {
     own: Vec<Option<i128>>,
     /// For each op and device, how many times its batch is part of a window.
     within: Vec<Within>,
+    room: RoomPrices,
     times: Vec<u64>,
     /// For each op, how often C ≥ the end of an input's batch of it is counted.
     ends: Vec<u128>,
@@ -113,28 +142,20 @@ pub struct BatchPrices {
 
 impl BatchPrices {
     /// Works the prices out; an error if the evidence is none.
-    pub fn new(
-        problem: &Problem,
-        weights: &[u64],
-        flows: &[Flow],
-        windows: &[Window],
-    ) -> Result<BatchPrices, String> {
-        BatchPrices::in_case(problem, weights, flows, windows, &[], &|_| false)
+    pub fn new(problem: &Problem, rows: &Rows<'_>) -> Result<BatchPrices, String> {
+        BatchPrices::in_case(problem, rows, &[], &|_| false)
     }
 
     /// As [`BatchPrices::new`] where some ops are known to be a single batch, and some of these to take turns on a device: the
     /// caller says so.
     pub(super) fn in_case(
         problem: &Problem,
-        weights: &[u64],
-        flows: &[Flow],
-        windows: &[Window],
+        rows: &Rows<'_>,
         turns: &[Turn],
         is_whole: &dyn Fn(OpId) -> bool,
     ) -> Result<BatchPrices, String> {
-        let Objective::Batch { inputs } = problem.objective else {
-            return Err(format!("divisions are for `batch`, not for `{}`", problem.objective.name()));
-        };
+        let inputs = rows.inputs(problem)?;
+        let &Rows { weights, flows, windows, memory } = rows;
         let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
         if weights.len() != devices || weights.iter().any(|&weight| weight > MOST_TIMES) {
             return Err(format!("it needs one weight up to {MOST_TIMES} for each of {devices} devices"));
@@ -178,6 +199,7 @@ impl BatchPrices {
             inputs,
             own: vec![None; ops * slots.len()],
             within,
+            room: RoomPrices::new(problem, memory)?,
             times: vec![0; ops * slots.len()],
             slots,
             weights: weights.to_vec(),
@@ -315,7 +337,8 @@ impl BatchPrices {
         let for_all = i128::from(self.weights[device]) + i128::from(within.for_all);
         let work = for_all * i128::from(self.inputs)
             + i128::from(within.for_own) * i128::from(self.slots[slot].size);
-        self.own[place]?.checked_add(work.checked_mul(i128::from(self.times[place]))?)
+        let held = self.room.of(op, device, self.slots[slot].size)?;
+        self.own[place]?.checked_add(work.checked_mul(i128::from(self.times[place]))?)?.checked_add(held)
     }
 
     fn within_of(&self, op: usize, device: usize) -> Within {
@@ -337,7 +360,7 @@ impl BatchPrices {
         if self.steps(problem) > MOST_STEPS {
             return Err("there are too many ways to divide the inputs".to_owned());
         }
-        let mut sum = 0i128;
+        let mut sum = -self.room.given_back();
         for op in problem.graph.ops() {
             let least = self.cheapest(problem, op, &|_| (0, self.inputs))?;
             sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
@@ -386,7 +409,7 @@ impl BatchPrices {
         range: &dyn Fn(usize) -> (u32, u32),
     ) -> Result<Option<i128>, String> {
         let (grain, total, most_alike) = (self.grain(), self.total(), self.most_alike());
-        let mut alike: HashMap<(usize, u64, Within), usize> = HashMap::new();
+        let mut alike: HashMap<(usize, u64, u64, Within), usize> = HashMap::new();
         let classes = problem.hardware.class_count();
         // For each class, the cheapest way to give it so many inputs.
         let mut of_class: Vec<Vec<Option<i128>>> = vec![vec![None; total + 1]; classes];
@@ -394,7 +417,8 @@ impl BatchPrices {
         for device in problem.devices_for(op) {
             let class = problem.hardware.class_of(device).index();
             let within = self.within_of(op.index(), device.index());
-            let seen = alike.entry((class, self.weights[device.index()], within)).or_default();
+            let prices = (self.weights[device.index()], self.room.price(device.index()));
+            let seen = alike.entry((class, prices.0, prices.1, within)).or_default();
             *seen += 1;
             if *seen > most_alike {
                 continue;
@@ -453,14 +477,9 @@ pub(super) fn indivisible(problem: &Problem, op: OpId) -> String {
     format!("no sizes of its devices divide the inputs of `{}`", problem.graph.op_name(op))
 }
 
-/// What weights, flows and windows prove.
-pub(crate) fn proven(
-    problem: &Problem,
-    weights: &[u64],
-    flows: &[Flow],
-    windows: &[Window],
-) -> Result<Time, String> {
-    BatchPrices::new(problem, weights, flows, windows)?.proven(problem)
+/// What rows prove.
+pub(crate) fn proven(problem: &Problem, rows: &Rows<'_>) -> Result<Time, String> {
+    BatchPrices::new(problem, rows)?.proven(problem)
 }
 
 /// How many times a batch is part of a window.
@@ -631,7 +650,8 @@ mod tests {
 
     fn window(problem: &Problem, from: Option<u32>, to: Option<u32>) -> Result<Time, String> {
         let window = Window { from: from.map(OpId), to: to.map(OpId), device: DeviceId(0), times: 1 };
-        proven(problem, &vec![0; problem.hardware.device_count()], &[], &[window])
+        let weights = vec![0; problem.hardware.device_count()];
+        proven(problem, &Rows { weights: &weights, windows: &[window], ..Rows::default() })
     }
 
     /// On one device a plan ends after 31. Counting an end of the window twice, or what only follows, would prove more.

@@ -1,7 +1,7 @@
 //! What divisions cost at the prices of a bound's dual: the work of devices, and the time of inputs on their way.
 
 use divvy_core::certificate::Evidence;
-use divvy_core::makespan::relaxations::divisions::BatchPrices;
+use divvy_core::makespan::relaxations::divisions::{BatchPrices, Rows};
 use divvy_core::outcome::Outcome;
 use divvy_core::problem::Problem;
 
@@ -21,13 +21,13 @@ impl Potential {
         let mut potential =
             Potential { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
         let known = outcome.certificates.iter().filter_map(|certificate| match &certificate.evidence {
-            Evidence::Divisions { weights, flows, windows } => {
-                Some((certificate.value_ps, weights, flows, windows))
+            Evidence::Divisions { weights, flows, windows, memory } => {
+                Some((certificate.value_ps, Rows { weights, flows, windows, memory }))
             }
             _ => None,
         });
-        let Some((_, weights, flows, windows)) = known.max_by_key(|known| known.0) else { return potential };
-        let Ok(prices) = BatchPrices::new(problem, weights, flows, windows) else { return potential };
+        let Some((_, rows)) = known.max_by_key(|known| known.0) else { return potential };
+        let Ok(prices) = BatchPrices::new(problem, &rows) else { return potential };
         for device in problem.hardware.devices() {
             let class = problem.hardware.class_of(device).index();
             for (number, slot) in prices.slots().iter().enumerate() {

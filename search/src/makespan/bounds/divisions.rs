@@ -5,7 +5,8 @@
 //! `division-area` has the load of each class alone. `division-lp` adds, for the mean over all inputs, the start of each op,
 //! the time of the batch that an input is part of, and its delays: large batches save work and take long, small ones the
 //! other way round, and no division is good at both. Rows about the work of one device between two ops are far more than
-//! bind: after every solve the program takes in those that its solution violates most.
+//! bind: after every solve the program takes in those that its solution violates most. Where memory is short, what batches hold
+//! of it is a row for each class. `memory` (`memory.rs`) is the same program for other objectives.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use divvy_core::problem::{Objective, Problem};
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use super::FEW_OPS;
+use super::memory::ClassMemory;
 use crate::registry::{Bound, Runs};
 use crate::run::Run;
 
@@ -53,11 +55,11 @@ impl Bound for DivisionArea {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Shapes::new(problem).map(|_| ())
+        Shapes::of_batches(problem).map(|_| ())
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        prove(run, self.name(), Detail::Loads, None);
+        prove_loads(run, self.name());
     }
 }
 
@@ -73,7 +75,7 @@ impl Bound for DivisionLp {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Shapes::new(problem).map(|_| ())
+        Shapes::of_batches(problem).map(|_| ())
     }
 
     fn runs(&self) -> Runs {
@@ -87,6 +89,11 @@ impl Bound for DivisionLp {
     fn bound(&self, run: &mut Run<'_>) {
         prove_program(run, self.name());
     }
+}
+
+/// Proves what the loads of devices do, in the name of a bound.
+pub(super) fn prove_loads(run: &mut Run<'_>, name: &str) {
+    prove(run, name, Detail::Loads, None);
 }
 
 /// Proves what `division-lp` does, in the name of a bound.
@@ -204,12 +211,24 @@ pub(super) struct Shapes {
     pub(super) edges: Vec<(usize, usize, u64)>,
     /// The ops, each behind those it reads from.
     pub(super) order: Vec<usize>,
+    /// Where memory is short, what there is of it.
+    memory: Option<ClassMemory>,
 }
 
 impl Shapes {
+    /// The divisions of a problem for `batch`.
+    pub(super) fn of_batches(problem: &Problem) -> Result<Shapes, String> {
+        match problem.objective {
+            Objective::Batch { .. } => Shapes::new(problem),
+            objective => Err(format!("it is for `batch`, not for `{}`", objective.name())),
+        }
+    }
+
+    /// The divisions of a problem; one input for other objectives.
     pub(super) fn new(problem: &Problem) -> Result<Shapes, String> {
-        let Objective::Batch { inputs } = problem.objective else {
-            return Err(format!("it is for `batch`, not for `{}`", problem.objective.name()));
+        let inputs = match problem.objective {
+            Objective::Batch { inputs } => inputs,
+            _ => 1,
         };
         let hardware = &problem.hardware;
         let slots = slots(problem);
@@ -241,7 +260,8 @@ impl Shapes {
         if columns > MOST_COLUMNS {
             return Err(format!("the program has {columns} columns, {MOST_COLUMNS} is the most"));
         }
-        Ok(Shapes { inputs, slots, devices, divisions, edges: edges(problem), order: order(problem) })
+        let memory = ClassMemory::new(problem, inputs);
+        Ok(Shapes { inputs, slots, devices, divisions, edges: edges(problem), order: order(problem), memory })
     }
 
     /// The unit of programs, in picoseconds.
@@ -371,6 +391,8 @@ pub(super) struct Built {
     /// Picoseconds of the program's unit.
     pub(super) unit: f64,
     pub(super) loads: Vec<usize>,
+    /// For each class whose memory is a row, that row.
+    pub(super) memory: Vec<Option<usize>>,
     /// For each edge that it knows of its place, its row, and the first row of its producer's margins.
     pub(super) edges: Vec<(usize, usize, Option<usize>)>,
     pub(super) end: Column,
@@ -411,10 +433,13 @@ impl Built {
             loads.push(program.row_count());
             program.at_least(0.0, &terms);
         }
+        let memory =
+            shapes.memory.as_ref().map_or_else(Vec::new, |memory| memory.add(&mut program, shapes, &divided));
         let mut built = Built {
             program,
             unit,
             loads,
+            memory,
             edges: Vec::new(),
             end,
             starts: Vec::new(),
@@ -567,7 +592,20 @@ impl Built {
         let weight = |device| whole_times(duals[self.loads[problem.hardware.class_of(device).index()]]);
         let weights = problem.hardware.devices().map(weight).collect();
         let (flows, windows) = self.links(problem, shapes, duals);
-        Evidence::Divisions { weights, flows, windows }
+        let memory = self.memory_prices(problem, shapes, duals);
+        Evidence::Divisions { weights, flows, windows, memory }
+    }
+
+    /// The duals of memory in whole numbers; nothing if all are 0.
+    fn memory_prices(&self, problem: &Problem, shapes: &Shapes, duals: &[f64]) -> Vec<u64> {
+        let price = |device: DeviceId| {
+            let class = problem.hardware.class_of(device).index();
+            let (row, memory) = self.memory.get(class).copied().flatten().zip(shapes.memory.as_ref())?;
+            let price = duals[row].max(0.0) * self.unit / memory.unit(class) * f64::from(shapes.inputs);
+            Some((price * PARTS).round() as u64)
+        };
+        let prices: Vec<u64> = problem.hardware.devices().map(|device| price(device).unwrap_or(0)).collect();
+        if prices.iter().all(|&price| price == 0) { Vec::new() } else { prices }
     }
 
     /// The duals of edges and windows as flows and windows in whole numbers.

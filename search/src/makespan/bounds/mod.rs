@@ -8,12 +8,14 @@ mod frontier;
 mod interval_lp;
 mod last_loads;
 mod lbound;
+mod memory;
 mod milp;
 mod passages;
 mod segments;
 mod transfers;
 
 pub(super) use frontier::bound_name;
+pub(crate) use memory::Memory;
 
 use crate::registry::Bound;
 use crate::shared::area::Area;
@@ -49,6 +51,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &divisions::DivisionLp,
     // A branch and bound for each part of the network, for as long as there is time: `batch`.
     &cases::DivisionCases,
+    // The same with one input, where memory is short: `latency`.
+    &Memory,
     // From here on, by name: searches that take the time they are given.
     &segments::Segments,
     &last_loads::SearchedLoads,

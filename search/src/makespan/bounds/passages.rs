@@ -411,7 +411,7 @@ impl Network {
     /// How much the work of each device counts along the chain at first: by the dual of the least work of all ops, else alike.
     fn shares(&self, run: &Run<'_>) -> Vec<f64> {
         let area = run.outcome().certificates.iter().find_map(|certificate| match &certificate.evidence {
-            Evidence::Divisions { weights, flows, windows } if flows.is_empty() && windows.is_empty() => {
+            Evidence::Divisions { weights, flows, windows, .. } if flows.is_empty() && windows.is_empty() => {
                 Some(weights.iter().map(|&weight| weight as f64).collect())
             }
             _ => None,

@@ -16,6 +16,7 @@ mod united;
 
 use divvy_core::problem::{Objective, Problem};
 
+use crate::makespan::Memory;
 use crate::registry::Bound;
 use crate::shared::area::Area;
 use crate::shared::largest_op::LargestOp;
@@ -35,6 +36,8 @@ pub(crate) const BOUNDS: &[&dyn Bound] = &[
     &simple::Simple,
     // A minimum cut or a few for every op.
     &node_cut::NodeCut,
+    // A linear program, where memory is short (`stream`).
+    &Memory,
     // From here on searches that take the time they are given.
     &halves::TwoStage,
     &halves::Hierarchy,

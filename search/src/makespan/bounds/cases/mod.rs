@@ -51,7 +51,7 @@ impl Bound for DivisionCases {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Shapes::new(problem).map(|_| ())
+        Shapes::of_batches(problem).map(|_| ())
     }
 
     fn runs(&self) -> Runs {
@@ -68,10 +68,16 @@ impl Bound for DivisionCases {
         if !shapes.has_windows() {
             return run.exhaust();
         }
-        if Always::new(run).is_none() {
+        if !is_divided(run) {
             prove_program(run, self.name());
         }
-        let Some((value, known)) = Always::new(run) else { return };
+        let Some((value, known)) = Always::new(run) else {
+            // There was no time, or memory has a price.
+            if is_divided(run) {
+                run.exhaust();
+            }
+            return;
+        };
         let proven = lower_bound(run);
         if (value.0 as f64) < proven * LEAST_PROMISE {
             return run.exhaust();
@@ -97,6 +103,11 @@ impl Bound for DivisionCases {
             run.exhaust();
         }
     }
+}
+
+/// Whether `division-lp`, or a program like it, was solved.
+fn is_divided(run: &Run<'_>) -> bool {
+    run.outcome().certificates.iter().any(|known| matches!(known.evidence, Evidence::Divisions { .. }))
 }
 
 /// How long branching goes on.
@@ -168,7 +179,8 @@ struct Always {
 impl Always {
     fn new(run: &Run<'_>) -> Option<(Time, Always)> {
         let known = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
-            Evidence::Divisions { weights, flows, windows } => Some((
+            // Cases do not know of memory.
+            Evidence::Divisions { weights, flows, windows, memory } if memory.is_empty() => Some((
                 known.value_ps,
                 Always { weights: weights.clone(), flows: flows.clone(), windows: windows.clone() },
             )),

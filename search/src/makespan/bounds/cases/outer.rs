@@ -140,6 +140,7 @@ impl Outer {
             program,
             unit,
             loads: Vec::new(),
+            memory: Vec::new(),
             edges: Vec::new(),
             end: none,
             starts,
