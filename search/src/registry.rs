@@ -22,6 +22,10 @@ pub trait Planner: Sync {
     fn in_auto(&self) -> bool {
         true
     }
+    /// Whether `auto` uses it on a problem.
+    fn helps_auto(&self, _problem: &Problem) -> bool {
+        self.in_auto()
+    }
     /// Offers plans to the run until it has no better one or the budget is spent.
     fn plan(&self, run: &mut Run<'_>) -> StopReason;
 }

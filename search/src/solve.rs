@@ -164,7 +164,7 @@ fn choose_planners(problem: &Problem, request: &Request) -> Result<Chosen, Refus
     let all = planners(problem);
     match request.planner.as_deref() {
         None | Some("auto") => {
-            let used = |p: &&dyn Planner| p.in_auto() && p.supports(problem).is_ok();
+            let used = |p: &&dyn Planner| p.helps_auto(problem) && p.supports(problem).is_ok();
             Ok(all.iter().copied().filter(used).map(|planner| (planner, None)).collect())
         }
         Some(name) => {

@@ -8,6 +8,8 @@
 //! ends so late that what must follow it on the fastest devices passes the limit. Links are delays here; where they
 //! are used in turn, the check has the last word on what a plan is worth.
 
+use std::time::Duration;
+
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::{Dense, NEVER};
 use divvy_core::outcome::StopReason;
@@ -218,12 +220,29 @@ pub(super) struct Walk<'w, 'a> {
     /// Evaluations between two looks at the clock.
     look_every: u64,
     progress: f64,
+    limits: WalkLimits,
+    /// Seconds since the beginning of the run.
     began: f64,
 }
 
+/// When a walk ends at the latest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WalkLimits {
+    /// Since the beginning of the run.
+    pub(super) time: Duration,
+    /// Evaluations.
+    pub(super) nodes: Option<u64>,
+}
+
 impl<'w, 'a> Walk<'w, 'a> {
-    /// Begins at a string, which is offered.
+    /// Begins at a string, which is offered, and takes all of the run's budget.
     pub(super) fn new(run: &'w mut Run<'a>, start: &DeviceString<'_>) -> Walk<'w, 'a> {
+        let limits = WalkLimits { time: run.budget.time, nodes: run.budget.nodes };
+        Walk::within(limits, run, start)
+    }
+
+    /// As [`Walk::new`], with limits of its own.
+    pub(super) fn within(limits: WalkLimits, run: &'w mut Run<'a>, start: &DeviceString<'_>) -> Walk<'w, 'a> {
         let began = run.budget.start.elapsed().as_secs_f64();
         let mut walk = Walk {
             run,
@@ -234,6 +253,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             evaluations: 0,
             look_every: 1 + 30_000 / (1 + start.order.len() as u64),
             progress: 0.0,
+            limits,
             began,
         };
         walk.offer();
@@ -243,18 +263,22 @@ impl<'w, 'a> Walk<'w, 'a> {
     /// Counts an evaluation; false if the budget is spent or no better string can exist.
     pub(super) fn goes_on(&mut self) -> bool {
         let budget = self.run.budget;
-        if budget.nodes.is_some_and(|nodes| self.evaluations >= nodes) {
+        let WalkLimits { time, nodes } = self.limits;
+        if nodes.is_some_and(|nodes| self.evaluations >= nodes) {
             return false;
         }
         if self.evaluations.is_multiple_of(self.look_every) {
-            if budget.is_spent() {
+            let elapsed = budget.start.elapsed();
+            if budget.is_spent() || elapsed >= time {
                 return false;
             }
             // Where the run must not depend on the clock, progress does not.
-            let elapsed = budget.start.elapsed().as_secs_f64() - self.began;
-            self.progress = match budget.nodes {
+            self.progress = match nodes {
                 Some(nodes) => self.evaluations as f64 / nodes as f64,
-                None => elapsed / (budget.time.as_secs_f64() - self.began).max(f64::MIN_POSITIVE),
+                None => {
+                    let all = time.as_secs_f64() - self.began;
+                    (elapsed.as_secs_f64() - self.began) / all.max(f64::MIN_POSITIVE)
+                }
             };
             // A plan takes longer to check than a string to evaluate.
             let proven = self.run.outcome().lower_bound();
@@ -267,6 +291,11 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         self.evaluations += 1;
         true
+    }
+
+    /// How many strings were looked at.
+    pub(super) fn evaluations(&self) -> u64 {
+        self.evaluations
     }
 
     /// The share of the budget that is used up.

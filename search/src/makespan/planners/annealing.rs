@@ -56,19 +56,23 @@ impl Planner for Annealing {
             walk.end();
             return StopReason::Finished;
         }
-        let mut rng = Rng::new(seed);
-        let first = first_temperature(&mut string, &mut walk, &mut rng);
-        while walk.goes_on() {
-            let temperature = first * COOLING.powf(walk.progress());
-            let change = string.change(rng.below(string.len()), &mut rng);
-            // Drawn before the evaluation, so that it can be given up early: the same rule, turned round.
-            let slack = -temperature * (1.0 - rng.unit()).ln();
-            let limit = (string.value().saturating_add(slack as u64)).min(NEVER - 1);
-            if string.try_changes(&[change], limit) {
-                walk.note(&string);
-            }
-        }
+        anneal(&mut string, &mut walk, &mut Rng::new(seed));
         walk.end()
+    }
+}
+
+/// Simulated annealing of a string with genes, until the walk ends.
+pub(super) fn anneal(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng: &mut Rng) {
+    let first = first_temperature(string, walk, rng);
+    while walk.goes_on() {
+        let temperature = first * COOLING.powf(walk.progress());
+        let change = string.change(rng.below(string.len()), rng);
+        // Drawn before the evaluation, so that it can be given up early: the same rule, turned round.
+        let slack = -temperature * (1.0 - rng.unit()).ln();
+        let limit = (string.value().saturating_add(slack as u64)).min(NEVER - 1);
+        if string.try_changes(&[change], limit) {
+            walk.note(string);
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 //! the time with one thread, all the time on the other threads with several. Ends when value and bound meet.
 //!
 //! Memory limits and colocation are not seen by the wide searches. Their bounds hold all the same; plans of theirs
-//! that do not fit are passed over, and window search, which does see them, goes on from one that fits.
+//! that do not fit are passed over. Then most of the time goes to anneals of where ops run, which see them, as does
+//! window search, which goes on from the best.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -17,17 +18,22 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::makespan::dense::{Dense, NEVER};
 use divvy_core::makespan::frontier::proof::{MOST_ROWS, Prover};
 use divvy_core::makespan::frontier::rows::Found;
+use divvy_core::makespan::relaxations::room::is_tight;
 use divvy_core::outcome::{Budget, StopReason};
 use divvy_core::plainest;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
+use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
 use super::super::bounds::bound_name;
 use super::super::shares;
+use super::super::strings::{DeviceString, Walk, WalkLimits};
 use super::super::units::Units;
 use super::super::windows::{Surroundings, Windows};
+use super::annealing::anneal;
 use super::heft::Heft;
+use super::milp::Milp;
 use crate::registry::Planner;
 use crate::run::Run;
 
@@ -87,6 +93,14 @@ const WIDER: f64 = 1.5;
 const WINDOW_SHARE: f64 = 0.2;
 /// Windows without improvement, over the number of ops, after which the plan is left alone for the round.
 const PATIENCE: usize = 2;
+/// The shares of the time so far that anneals take, all together and the next, and of all the time that wide searches
+/// have, where plans of the latter do not fit.
+const ANNEALS_SHARE: f64 = 0.4;
+const ANNEAL_SHARE: f64 = 0.5;
+const WIDE_SHARE: f64 = 0.3;
+/// The share of the time left, or of the nodes, that an anneal takes once wide searches have ended.
+const LAST_ANNEAL_SHARE: f64 = 0.5;
+const LEAST_ANNEAL: Duration = Duration::from_millis(20);
 /// Windows without improvement, over the number of ops and at least, after which there is nothing left to try.
 const LAST_PATIENCE: (usize, usize) = (40, 20);
 
@@ -117,8 +131,17 @@ impl Planner for Dominance {
         let surroundings = Surroundings { dense: &dense, tails: &tails, weights: &weights, units: &units };
         let wide = Wide::new(prover);
         let seed = run.budget.seed;
-        let mut rounds =
-            Rounds { run, wide, surroundings, on_windows: Duration::ZERO, in_vain: 0, rows: 0, seed };
+        let mut rounds = Rounds {
+            run,
+            wide,
+            surroundings,
+            on_windows: Duration::ZERO,
+            on_anneals: Duration::ZERO,
+            is_passed_over: false,
+            in_vain: 0,
+            rows: 0,
+            seed,
+        };
         rounds.all();
         let out_of_rows = rounds.is_out_of_rows();
         if run.budget.is_cancelled() {
@@ -224,6 +247,9 @@ struct Rounds<'r, 'a, 's> {
     wide: Wide,
     surroundings: Surroundings<'s>,
     on_windows: Duration,
+    on_anneals: Duration,
+    /// Whether the last plan of a wide search did not fit.
+    is_passed_over: bool,
     /// Windows since the last improvement.
     in_vain: usize,
     /// Rows looked at, which are the nodes of this search.
@@ -242,7 +268,10 @@ impl<'s> Rounds<'_, '_, 's> {
         self.prove();
         let at_once = self.surroundings.dense.op_count() <= MOST_OPS_AT_ONCE;
         let mut rounds = ROUNDS.iter().peekable();
-        while at_once && !self.is_over() && !self.wide.exhausted {
+        if !at_once {
+            self.is_passed_over = is_tight(self.run.problem, 1);
+        }
+        while at_once && !self.is_over() && !self.wide.exhausted && !self.is_time_for_anneals() {
             let has_time = |round: &&Round| self.wide.has_time_for(round, self.run.budget);
             while rounds.next_if(|round| round.tails.is_none() && !has_time(round)).is_some() {}
             let round = rounds.next_if(has_time);
@@ -256,12 +285,49 @@ impl<'s> Rounds<'_, '_, 's> {
                     self.take(found);
                 }
             }
+            let elapsed = self.run.budget.start.elapsed();
+            if self.is_passed_over && self.on_anneals < elapsed.mul_f64(ANNEALS_SHARE) {
+                self.anneal(elapsed.mul_f64(ANNEAL_SHARE));
+            }
         }
         let (each, least) = LAST_PATIENCE;
         let patience = least + each * self.surroundings.dense.op_count();
-        while !self.is_over() && self.in_vain < patience && self.run.outcome().best.is_some() {
+        // What is small is better left to who follows.
+        let goes_on = self.is_passed_over && !Milp.helps_auto(self.run.problem);
+        while !self.is_over() && (goes_on || self.in_vain < patience) && self.run.outcome().best.is_some() {
+            if goes_on {
+                let left = self.run.budget.time.saturating_sub(self.run.budget.start.elapsed());
+                self.anneal(left.mul_f64(LAST_ANNEAL_SHARE).max(LEAST_ANNEAL));
+            }
             self.improve(Duration::from_secs(1));
         }
+    }
+
+    /// Whether wide searches have had their time, since their plans do not fit.
+    fn is_time_for_anneals(&self) -> bool {
+        let budget = self.run.budget;
+        let is_late = match budget.nodes {
+            Some(nodes) => self.rows as f64 > WIDE_SHARE * nodes as f64,
+            None => budget.start.elapsed() > budget.time.mul_f64(WIDE_SHARE),
+        };
+        self.is_passed_over && is_late
+    }
+
+    /// Anneals where ops run, for some time.
+    fn anneal(&mut self, time: Duration) {
+        let began = self.run.budget.start.elapsed();
+        self.seed += 1;
+        let Surroundings { dense, units, .. } = self.surroundings;
+        let string = DeviceString::fastest(self.run.problem, dense, units, self.seed);
+        if let Some(mut string) = string.filter(|string| string.len() > 0) {
+            let left = |nodes: u64| nodes.saturating_sub(self.rows) as f64;
+            let nodes = self.run.budget.nodes.map(|nodes| (left(nodes) * LAST_ANNEAL_SHARE).ceil() as u64);
+            let mut walk = Walk::within(WalkLimits { time: began + time, nodes }, self.run, &string);
+            anneal(&mut string, &mut walk, &mut Rng::new(self.seed));
+            self.rows += walk.evaluations();
+            walk.end();
+        }
+        self.on_anneals += self.run.budget.start.elapsed().saturating_sub(began);
     }
 
     fn is_over(&self) -> bool {
@@ -303,7 +369,7 @@ impl<'s> Rounds<'_, '_, 's> {
         }
         self.rows += windows.rows();
         if windows.value() < before {
-            self.offer(windows.plan(self.run.problem));
+            offer(self.run, windows.plan(self.run.problem));
         }
         self.on_windows += began.elapsed();
     }
@@ -361,13 +427,11 @@ impl<'s> Rounds<'_, '_, 's> {
             for (op, &(_, device)) in sequence.iter().zip(&steps) {
                 device_of[op.index()] = DeviceId(device);
             }
-            self.offer(plainest::plan_in_order(self.run.problem, &device_of, &sequence).ok());
+            if let Ok(plan) = plainest::plan_in_order(self.run.problem, &device_of, &sequence) {
+                self.is_passed_over = self.run.offer(plan).is_err();
+            }
         }
         self.prove();
-    }
-
-    fn offer(&mut self, plan: Option<Plan>) {
-        offer(self.run, plan);
     }
 
     fn prove(&mut self) {
@@ -378,7 +442,7 @@ impl<'s> Rounds<'_, '_, 's> {
 
 fn offer(run: &mut Run<'_>, plan: Option<Plan>) {
     if let Some(plan) = plan {
-        // Wide searches do not see memory and colocation; a plan that breaks them is not the one.
-        let _ = run.offer(plan);
+        let offered = run.offer(plan);
+        debug_assert!(offered.is_ok(), "windows see every limit: {offered:?}");
     }
 }

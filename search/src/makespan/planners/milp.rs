@@ -19,6 +19,9 @@ use crate::makespan::part::{Part, Schedule};
 use crate::registry::Planner;
 use crate::run::Run;
 
+/// Ops times devices, up to which HiGHS proves in a moment what searches that do not see memory leave open.
+const MOST_CHOICES: usize = 60;
+
 pub(super) struct Milp;
 
 impl Planner for Milp {
@@ -38,7 +41,16 @@ impl Planner for Milp {
         false
     }
 
+    fn helps_auto(&self, problem: &Problem) -> bool {
+        let is_limited = problem.hardware.devices().any(|device| problem.memory_limit(device).is_some());
+        let choices = problem.graph.op_count() * problem.hardware.device_count();
+        (is_limited || !problem.constraints.colocate.is_empty()) && choices <= MOST_CHOICES
+    }
+
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        if run.is_solved() {
+            return StopReason::Finished;
+        }
         Heft.plan(run);
         let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
         let part = Part::whole(run.problem, &dense);

@@ -54,7 +54,8 @@ pub(crate) const PLANNERS: &[&dyn Planner] = &[
     &ea::Ea,
     // What users have today.
     &memory_greedy::MemoryGreedy,
-    // By name only: it works towards a proof, and others find good plans sooner.
+    // By name, and for small networks with limits that `dominance` does not see: it works towards a proof, and others
+    // find good plans sooner.
     &milp::Milp,
     // By name only: as good as its modules are apart.
     &milp_split::MilpSplit,
