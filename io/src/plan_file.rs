@@ -244,25 +244,33 @@ fn dropped(real: &ConstraintsSpec, claimed: &ConstraintsSpec) -> Option<String> 
         |op: &String, device| claimed.forbid.get(op).is_some_and(|devices| devices.contains(device));
     let forbid = real.forbid.iter().find(|(op, devices)| !devices.iter().all(|device| forbids(op, device)));
     let group = real.colocate.iter().find(|group| !claimed.colocate.contains(group));
-    let limit =
-        real.memory_limit.iter().find(|(device, bytes)| claimed.memory_limit.get(*device) != Some(bytes));
+    let is_kept =
+        |device: &String, bytes: &u64| claimed.memory_limit.get(device).is_some_and(|own| own <= bytes);
+    let limit = real.memory_limit.iter().find(|(device, bytes)| !is_kept(device, bytes));
     let missing = |what: &str, of: &str| format!("the real problem {what} `{of}`, the embedded one does not");
     (pin.map(|(op, _)| missing("pins", op)))
         .or_else(|| forbid.map(|(op, _)| missing("bans devices for", op)))
         .or_else(|| {
             group.map(|group| missing("keeps together with others", group.first().map_or("", |op| op)))
         })
-        .or_else(|| limit.map(|(device, _)| missing("limits the memory of", device)))
+        .or_else(|| {
+            limit.map(|(device, _)| {
+                format!("`{device}` has less memory in the real problem than in the embedded one")
+            })
+        })
         .or_else(|| {
             (real.memory_rule != claimed.memory_rule).then(|| "memory is counted differently".to_owned())
         })
         .or_else(|| {
-            let limited = |spec: &ConstraintsSpec| (spec.min_splits, spec.max_splits);
-            let ends = |spec: &ConstraintsSpec| (spec.input_at.clone(), spec.output_at.clone());
-            let splits_differ = limited(real) != (None, None) && limited(real) != limited(claimed);
-            let ends_differ = ends(real) != (None, None) && ends(real) != ends(claimed);
-            (splits_differ || ends_differ)
-                .then(|| "split limits, or where inputs and outputs are, differ".to_owned())
+            let fewer = real.min_splits.is_some_and(|least| claimed.min_splits.is_none_or(|own| own < least));
+            let more = real.max_splits.is_some_and(|most| claimed.max_splits.is_none_or(|own| own > most));
+            (fewer || more).then(|| "the real problem limits splits more than the embedded one".to_owned())
+        })
+        .or_else(|| {
+            let differs = |real: &Option<String>, claimed: &Option<String>| real.is_some() && real != claimed;
+            let ends = [(&real.input_at, &claimed.input_at), (&real.output_at, &claimed.output_at)];
+            (ends.into_iter().any(|(real, claimed)| differs(real, claimed)))
+                .then(|| "inputs or outputs are elsewhere in the real problem".to_owned())
         })
 }
 
