@@ -600,7 +600,7 @@ fn percent_value(text: &str) -> Result<f64, String> {
 
 /// `10s`, `500ms`, `2m`, `1h`; a plain number is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("", 1.0)];
     let parsed = units.iter().find_map(|(unit, seconds)| {
         let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
         Some(number * seconds)
@@ -623,6 +623,7 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
+        assert_eq!(duration("15us"), Ok(Duration::from_micros(15)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("3"), Ok(Duration::from_secs(3)));

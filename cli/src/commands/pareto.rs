@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
+use divvy_core::ids::DeviceId;
 use divvy_core::outcome::Budget;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
                 file::write(path, &plan_file(&assembled, &found, point).write())?;
                 if !args.json {
                     let shown = path.display();
-                    let _ = writeln!(text, "  written to {shown}; `divvy check {shown}` proves it");
+                    let _ = writeln!(text, "  written to {shown}; `divvy check {shown}` checks it");
                 }
             }
             None => {
@@ -106,9 +107,11 @@ fn joules(score: &Score) -> Option<f64> {
     score.energy_uj.map(|uj| uj as f64 / 1e6)
 }
 
-/// Devices that hold an op.
+/// Devices that hold an op, or copy what passes them.
 fn devices_used(problem: &Problem, point: &Point) -> Vec<String> {
     let mut devices: Vec<_> = point.plan.placements().into_iter().map(|(_, device, _)| device).collect();
+    let is_busy = |device: &DeviceId| point.score.device_busy[device.index()] > Time::ZERO;
+    devices.extend(problem.hardware.devices().filter(is_busy));
     devices.sort_unstable();
     devices.dedup();
     devices.into_iter().map(|device| problem.hardware.device_name(device).to_owned()).collect()
@@ -148,7 +151,7 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
     }
     if shown.len() < found.points.len() {
         let left = found.points.len() - shown.len();
-        let _ = writeln!(text, "  ({left} more lie between these: --json lists them, --svg draws them)");
+        let _ = writeln!(text, "  ({left} more lie between these: --json lists them)");
     }
     if let Some(bound) = found.fastest.outcome.lower_bound().filter(|bound| bound.0 > 0) {
         let proved = found.fastest.outcome.verified_lower_bound() == Some(bound);
@@ -218,7 +221,7 @@ fn in_json(assembled: &Assembled, found: &Front, within: Option<&Point>, seconds
     })
 }
 
-/// Latency against throughput, and energy too where it is known.
+/// Latency against throughput, and energy too where it is known: of each, what no plan beats.
 fn picture(problem: &Problem, found: &Front) -> String {
     let title = format!("{} on {}", problem.graph.name(), problem.hardware.name());
     let steps = |cost: &dyn Fn(&Score) -> Option<f64>| {
@@ -236,9 +239,8 @@ fn picture(problem: &Problem, found: &Front) -> String {
         all
     };
     let latency = steps(&|score| Some(score.latency.as_seconds() * 1e3));
-    let mut chart =
-        LineChart::new(&title, Axis::linear("inferences per second"), Axis::from_zero("ms, joules"))
-            .with(Series::new("latency in ms", latency));
+    let mut chart = LineChart::new(&title, Axis::linear("inferences per second"), Axis::log("ms, joules"))
+        .with(Series::new("latency in ms", latency));
     let energy = steps(&joules);
     if !energy.is_empty() {
         chart = chart.with(Series::new("energy of an inference in joules", energy));

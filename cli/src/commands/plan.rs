@@ -43,7 +43,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     let mut passed = true;
     if let Some(path) = &args.output {
         let shown = path.display();
-        let line = format!("  written to {shown}; `divvy check {shown}` proves it\n");
+        let line = format!("  written to {shown}; `divvy check {shown}` checks it\n");
         passed &= settle(args, path, write(path, &assembled, &solved), &line, &mut text);
     }
     if let Some(path) = &args.report {

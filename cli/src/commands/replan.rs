@@ -90,7 +90,7 @@ pub(crate) fn run(args: &ReplanArgs) -> Result<String, Failure> {
     text.push_str(&format!("  weights to load: {}\n", show_bytes(load)));
     if let Some(path) = &args.output {
         let shown = path.display();
-        text.push_str(&format!("  written to {shown}; `divvy check {shown}` proves it\n"));
+        text.push_str(&format!("  written to {shown}; `divvy check {shown}` checks it\n"));
     }
     Ok(text)
 }

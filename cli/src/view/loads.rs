@@ -93,7 +93,10 @@ fn devices(problem: &Problem, plan: &Plan, score: &Score) -> Vec<Row> {
     for (_, device, _) in plan.placements() {
         ops[device.index()] += 1;
     }
-    let used = problem.hardware.devices().filter(|device| ops[device.index()] > 0);
+    // A device without ops may still be busy, with copies of what passes it.
+    let is_used =
+        |device: &DeviceId| ops[device.index()] > 0 || score.device_busy[device.index()] > Time::ZERO;
+    let used = problem.hardware.devices().filter(is_used);
     used.map(|device| Row {
         name: cut(problem.hardware.device_name(device), NAME),
         ops: show_count(ops[device.index()] as u128),

@@ -75,7 +75,8 @@ function card(id, title, tools, ...children) {
 // ---- Devices and their colours: those in use in their own, in the order of the hardware.
 
 const deviceCount = data.devices.length;
-const used = data.devices.flatMap((device, i) => (device.ops > 0 ? [i] : []));
+// A device without ops may still be busy, with copies of what passes it.
+const used = data.devices.flatMap((device, i) => (device.ops > 0 || device.busy > 0 ? [i] : []));
 const colourOf = new Map(used.map((device, i) => [device, `d${i % 8}`]));
 const deviceName = (device) => data.devices[device].name;
 const deviceColour = (device) => `var(--${colourOf.get(device) ?? "idle"})`;

@@ -148,7 +148,7 @@ function stagesCard() {
       make("span", { class: "name" }, make("b", {}, `stage ${i + 1} `), deviceChip(device), share > 1 ? ` and ${share - 1} alike` : ""),
       make("div", { class: "track", title: devices }, bars, make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
       make("span", { class: "figure" }, `${showTime(shares[i])} · `, isLimit ? make("span", { class: "badge warn" }, "bottleneck") : showShare(shares[i] / most)),
-      make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showBytes(sent[i].in)}, sends ${showBytes(sent[i].out)}`),
+      make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showBytes(sent[i].in)} from other stages, sends them ${showBytes(sent[i].out)}`),
     ];
   };
   const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}`, style: { backgroundColor: "var(--d0)" } }), text);
@@ -182,7 +182,7 @@ function runsCard() {
     make("span", { class: "name" }, make("b", {}, `${i + 1} `), deviceChip(run.device)),
     make("div", { class: "track" }, partBar(0, run.time, most, "", run.device), make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
     make("span", { class: "figure" }, `${showTime(run.time)} · ${showShare(run.time / most)}`),
-    make("span", { class: "argument" }, `${plural(run.ops.length, "op")}: `, ends(run.ops), ` · receives ${showBytes(sent[i].in)}, sends ${showBytes(sent[i].out)}`),
+    make("span", { class: "argument" }, `${plural(run.ops.length, "op")}: `, ends(run.ops), ` · receives ${showBytes(sent[i].in)} from other runs, sends them ${showBytes(sent[i].out)}`),
   ];
   return card(
     "stages",

@@ -36,7 +36,8 @@ function opCard(reveal) {
 
   function look() {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const matches = words.length ? byImportance.filter((op) => words.every((word) => wordsOf[op].includes(word))) : byImportance;
+    const matters = path.length ? byImportance.filter((op) => isCritical[op]) : byImportance;
+    const matches = words.length ? byImportance.filter((op) => words.every((word) => wordsOf[op].includes(word))) : matters;
     found = matches.slice(0, words.length ? MOST_RESULTS : 6);
     active = -1;
     filter(words.length ? new Set(matches) : null);

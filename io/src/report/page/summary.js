@@ -65,7 +65,8 @@ function bestMove() {
 function placesInWords() {
   const list = used.slice(0, 8).map((device) => {
     const { ops, busy } = data.devices[device];
-    return [deviceChip(device), ` ${plural(ops, sharesOf.size ? "batch" : "op", sharesOf.size ? "batches" : undefined)}, busy ${showTime(busy)}`];
+    const does = ops > 0 ? plural(ops, sharesOf.size ? "batch" : "op", sharesOf.size ? "batches" : undefined) : "only copies";
+    return [deviceChip(device), ` ${does}, busy ${showTime(busy)}`];
   });
   const parts = list.flatMap((item, i) => (i ? ["; ", ...item] : item));
   const idle = deviceCount - used.length;
