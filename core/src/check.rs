@@ -34,6 +34,7 @@ use crate::period::{pipeline, stream};
 use crate::plan::Plan;
 use crate::problem::{Objective, Problem};
 use crate::score::Score;
+use crate::units::show_bytes;
 
 /// A rule that a plan, a certificate or a plan file can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -244,7 +245,11 @@ pub(crate) fn check_memory(problem: &Problem, memory: &[u64], violations: &mut V
     for device in problem.hardware.devices() {
         let used = memory[device.index()];
         if let Some(limit) = problem.memory_limit(device).filter(|&limit| used > limit) {
-            let message = format!("it would hold {used} bytes, its limit is {limit}");
+            let (used, limit) = match (show_bytes(used), show_bytes(limit)) {
+                (shown, same) if shown == same => (format!("{used} bytes"), format!("{limit} bytes")),
+                shown => shown,
+            };
+            let message = format!("it would hold {used}, its limit is {limit}");
             violations.add(Rule::Memory, problem.hardware.device_name(device), message);
         }
     }

@@ -23,6 +23,8 @@ use oracle::{Case, evidence, plans, random_hardware};
 struct Tally {
     problems: usize,
     solvable: usize,
+    /// Those that have no plan, and of which that is not said.
+    unexplained: usize,
     /// Where some evidence proves the best value found.
     tight: usize,
     /// Where every plan was listed.
@@ -35,12 +37,15 @@ struct Tally {
 fn compare(kind: Kind, wanted: usize, most_plans: usize) {
     let mut tally = Tally::default();
     oracle::for_cases(kind, wanted, |case| compare_case(case, most_plans, &mut tally));
-    let Tally { problems, solvable, tight, whole, plans, valid } = tally;
+    let Tally { problems, solvable, unexplained, tight, whole, plans, valid } = tally;
     eprintln!(
         "{kind:?}: {problems} problems, {whole} with all their plans, {solvable} solvable, \
-         {tight} with a tight bound; {plans} plans, {valid} valid"
+         {unexplained} without a plan that nothing rules out, {tight} with a tight bound; {plans} plans, {valid} valid"
     );
     assert!(10 * solvable >= 3 * problems, "{kind:?}: only {solvable} of {problems} problems have a plan");
+    if matches!(kind, Kind::Latency | Kind::LatencyInTurn) {
+        assert_eq!(unexplained, 0, "{kind:?}: all placements of so few ops can be tried");
+    }
 }
 
 fn compare_case(case: &Case, most_plans: usize, tally: &mut Tally) {
@@ -49,8 +54,9 @@ fn compare_case(case: &Case, most_plans: usize, tally: &mut Tally) {
     let values: Vec<u64> = plans.iter().filter_map(|plan| check_plan(case, plan)).collect();
     let best = values.iter().copied().min();
     let proven = check_evidence(case, best);
-    check_infeasibilities(case, best);
+    let is_infeasible = check_infeasibilities(case, best);
     tally.problems += 1;
+    tally.unexplained += usize::from(whole && best.is_none() && !is_infeasible);
     tally.whole += usize::from(whole);
     tally.solvable += usize::from(best.is_some());
     tally.tight += usize::from(best.is_some() && proven == best);
@@ -141,10 +147,11 @@ fn check_evidence(case: &Case, best: Option<u64>) -> Option<u64> {
     most
 }
 
-/// Nothing that has a plan is called infeasible.
-fn check_infeasibilities(case: &Case, best: Option<u64>) {
+/// Nothing that has a plan is called infeasible. Returns whether the problem is.
+fn check_infeasibilities(case: &Case, best: Option<u64>) -> bool {
     let reasons = case.problem.infeasibilities();
     assert!(reasons.is_empty() || best.is_none(), "{reasons:?}, but a plan has {best:?}\n{}", describe(case));
+    !reasons.is_empty()
 }
 
 #[test]

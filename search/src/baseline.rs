@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use divvy_core::check;
+use divvy_core::check::{self, Violation};
 use divvy_core::ids::DeviceId;
 use divvy_core::outcome::Budget;
 use divvy_core::plainest;
@@ -50,7 +50,7 @@ pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) 
             Err(violations) => {
                 impossible_on.push(device);
                 let name = problem.hardware.device_name(device);
-                reason = reason.or_else(|| Some(format!("{name}: {}", violations.first()?)));
+                reason = reason.or_else(|| Some(why_not(name, violations.first()?)));
             }
         }
     }
@@ -58,6 +58,12 @@ pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) 
         Some((value, device, plan)) => (Baseline::Device { device, value, impossible_on }, Some(plan)),
         None => (Baseline::None { reason: reason.unwrap_or_else(|| "there is no device".to_owned()) }, None),
     }
+}
+
+/// What forbids a plan on a device alone.
+fn why_not(device: &str, violation: &Violation) -> String {
+    let Violation { place, message, .. } = violation;
+    if place == device { format!("{device}: {message}") } else { format!("{device}: {place}: {message}") }
 }
 
 /// One device of each sort, as far as a plan on a single device can tell them apart.

@@ -12,7 +12,7 @@ use crate::check::{Rule, Violation, Violations, check_allowed, check_memory, ids
 use crate::costs::show_sizes;
 use crate::ids::{DeviceId, TensorId};
 use crate::memory;
-use crate::plan::{Batch, BatchPlan};
+use crate::plan::BatchPlan;
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::Time;
@@ -168,6 +168,16 @@ fn delay(problem: &Problem, tensor: TensorId, from: DeviceId, to: DeviceId, shar
     if from == to { Some(Time::ZERO) } else { Some(problem.hardware.route(from, to)?.time(bytes)) }
 }
 
+/// A tensor on its way, for inputs that a batch shares with the one behind it.
+struct Move {
+    tensor: TensorId,
+    /// The batch that made it; none: an input of the network.
+    of: Option<u32>,
+    from: DeviceId,
+    to: DeviceId,
+    time: Time,
+}
+
 fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
@@ -177,24 +187,23 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         link_busy: vec![Time::ZERO; problem.hardware.links().len()],
         ..Score::default()
     };
-    let release = |batch: &Batch, violations: &mut Violations| {
-        let mut release = Time::ZERO;
-        let outside = graph.inputs(batch.op).iter().filter(|&&t| graph.producer(t).is_none());
-        for (&tensor, from) in outside.zip(std::iter::repeat(problem.constraints.input_at)) {
-            let Some(from) = from else { continue };
-            match delay(problem, tensor, from, batch.device, batch.size()) {
-                Some(time) => release = release.max(time),
-                None => no_route(problem, graph.tensor_name(tensor), from, batch.device, violations),
-            }
-        }
-        release
-    };
+    let mut moves = Vec::new();
     for batch in &plan.batches {
         let cost =
             problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported");
-        schedule.task(cost.time, release(batch, &mut violations));
+        let mut release = Time::ZERO;
+        for &tensor in graph.inputs(batch.op).iter().filter(|&&t| graph.producer(t).is_none()) {
+            let Some(from) = problem.constraints.input_at else { continue };
+            match delay(problem, tensor, from, batch.device, batch.size()) {
+                Some(time) => {
+                    release = release.max(time);
+                    moves.push(Move { tensor, of: None, from, to: batch.device, time });
+                }
+                None => no_route(problem, graph.tensor_name(tensor), from, batch.device, &mut violations),
+            }
+        }
+        schedule.task(cost.time, release);
     }
-    let mut moves = Vec::new();
     for (j, later) in plan.batches.iter().enumerate() {
         for &tensor in graph.inputs(later.op) {
             let Some(producer) = graph.producer(tensor) else { continue };
@@ -211,9 +220,13 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
                     }
                     Some(time) => {
                         schedule.after(i, j as u32, time);
-                        if time > Time::ZERO {
-                            moves.push((tensor, i, later.device, shared));
-                        }
+                        moves.push(Move {
+                            tensor,
+                            of: Some(i),
+                            from: earlier.device,
+                            to: later.device,
+                            time,
+                        });
                     }
                 }
             }
@@ -239,7 +252,10 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         for &tensor in graph.outputs(batch.op).iter().filter(|&&t| graph.is_output(t)) {
             let Some(to) = problem.constraints.output_at else { continue };
             match delay(problem, tensor, batch.device, to, batch.size()) {
-                Some(time) => score.value = score.value.max(end + time),
+                Some(time) => {
+                    score.value = score.value.max(end + time);
+                    moves.push(Move { tensor, of: Some(i as u32), from: batch.device, to, time });
+                }
                 None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
             }
         }
@@ -248,16 +264,17 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
         let Some((from, to)) = ends else { continue };
         match delay(problem, tensor, from, to, problem.objective.inputs()) {
-            Some(time) => score.value = score.value.max(time),
+            Some(time) => {
+                score.value = score.value.max(time);
+                moves.push(Move { tensor, of: None, from, to, time });
+            }
             None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
         }
     }
     violations.stop()?;
-    for (tensor, i, to, shared) in moves {
-        let from = &plan.batches[i as usize];
-        let route = problem.hardware.route(from.device, to).expect("its time was computed");
-        let time = route.time(graph.tensor_bytes(tensor) * u64::from(shared));
-        let start = starts[i as usize] + schedule.duration(i);
+    for Move { tensor, of, from, to, time } in moves.into_iter().filter(|m| m.time > Time::ZERO) {
+        let route = problem.hardware.route(from, to).expect("its time was computed");
+        let start = of.map_or(Time::ZERO, |i| starts[i as usize] + schedule.duration(i));
         for link in route.media() {
             score.link_busy[link.index()] += time;
             let what = Activity::Tensor(tensor, to);

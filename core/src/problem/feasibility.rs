@@ -1,4 +1,4 @@
-//! Quick proofs that no plan can exist. Each is a necessary condition that fails; passing all of them proves nothing.
+//! Proofs that no plan can exist. Each is a necessary condition that fails; passing all of them proves nothing.
 
 use std::collections::HashSet;
 
@@ -6,6 +6,7 @@ use crate::costs::show_sizes;
 use crate::ids::{DeviceId, OpId};
 use crate::units::show_bytes;
 
+use super::placements;
 use super::{MemoryRule, Objective, Problem};
 
 /// Every reason found.
@@ -13,11 +14,22 @@ pub(super) fn find(problem: &Problem) -> Vec<String> {
     let mut reasons = Vec::new();
     reasons.extend(op_too_large(problem));
     reasons.extend(network_too_large(problem));
-    reasons.extend(unreachable_consumer(problem));
+    let all_connected = all_connected(problem);
+    if !all_connected {
+        reasons.extend(unreachable_consumer(problem));
+    }
     if let Objective::Batch { inputs } = problem.objective {
         reasons.extend(inputs_do_not_divide(problem, inputs));
     }
+    if reasons.is_empty() {
+        reasons.extend(placements::rule_out(problem, all_connected));
+    }
     reasons
+}
+
+fn all_connected(problem: &Problem) -> bool {
+    let devices = || problem.hardware.devices();
+    devices().all(|a| devices().all(|b| problem.hardware.route(a, b).is_some()))
 }
 
 /// An op, with those it must stay with, that fits no device it may run on.
@@ -90,14 +102,6 @@ fn network_too_large(problem: &Problem) -> Option<String> {
 /// Two ops joined by a tensor whose devices cannot exchange.
 fn unreachable_consumer(problem: &Problem) -> Option<String> {
     let graph = &problem.graph;
-    // Only sets of allowed devices matter, and those are few; most tensors repeat a pair already seen.
-    let connected = problem
-        .hardware
-        .devices()
-        .all(|a| problem.hardware.devices().all(|b| problem.hardware.route(a, b).is_some()));
-    if connected {
-        return None;
-    }
     graph.tensors().find_map(|tensor| {
         let producer = graph.producer(tensor)?;
         graph.consumers(tensor).iter().find_map(|&consumer| {

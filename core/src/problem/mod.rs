@@ -5,6 +5,7 @@
 
 mod constraints;
 mod feasibility;
+pub(crate) mod placements;
 mod spec;
 
 use crate::costs::{self, BatchSizes, CalibratedShare, ClassCosts, Cost, Profile};

@@ -5,8 +5,8 @@
 //! there. With a price for the bytes of a device, every batch there pays for what it holds, and all that the device has is
 //! given back: whatever fits pays no more than it gets.
 
-use crate::ids::{DeviceId, OpId};
-use crate::problem::{MemoryRule, Problem};
+use crate::ids::OpId;
+use crate::problem::{Problem, placements};
 
 /// What batches pay for memory.
 pub(super) struct RoomPrices {
@@ -91,17 +91,10 @@ pub fn weights_of_ops(problem: &Problem) -> Vec<u64> {
 
 /// For each op, what it holds for each input beside weights.
 pub fn activations_of_ops(problem: &Problem) -> Vec<u64> {
-    let counts = problem.constraints.memory_rule == MemoryRule::All;
-    let of_op = |op: OpId| if counts { problem.graph.activation_bytes(op) } else { 0 };
-    problem.graph.ops().map(of_op).collect()
+    problem.graph.ops().map(|op| placements::tensors_of(problem, op)).collect()
 }
 
 /// Whether some device has too little memory for all inputs of all ops.
 pub fn is_tight(problem: &Problem, inputs: u32) -> bool {
-    let graph = &problem.graph;
-    let weights: u128 = graph.params().map(|param| u128::from(graph.param_bytes(param))).sum();
-    let activations: u128 = activations_of_ops(problem).into_iter().map(u128::from).sum();
-    let whole = weights + activations * u128::from(inputs);
-    let is_too_small = |device: DeviceId| problem.memory_limit(device).is_some_and(|m| u128::from(m) < whole);
-    problem.hardware.devices().any(is_too_small)
+    placements::is_tight(problem, inputs)
 }

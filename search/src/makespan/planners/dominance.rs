@@ -358,19 +358,23 @@ impl<'s> Rounds<'_, '_, 's> {
         let mut stop = || budget.is_spent() || began.elapsed() > share;
         let lower = self.run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let before = windows.value();
-        let mut in_vain = 0;
+        let best = self.run.outcome().value();
+        let (mut in_vain, mut tried) = (0, 0);
         while !stop() && in_vain < PATIENCE * windows.op_count() && windows.value() > lower {
             in_vain = if windows.improve_some(&mut stop) { 0 } else { in_vain + 1 };
-            self.in_vain = if in_vain == 0 { 0 } else { self.in_vain.saturating_add(1) };
-        }
-        if windows.value() <= lower {
-            // With links in turn the plan may still be above the bound, but windows do not see that.
-            self.in_vain = usize::MAX;
+            tried += 1;
         }
         self.rows += windows.rows();
         if windows.value() < before {
             offer(self.run, windows.plan(self.run.problem));
         }
+        // With links in turn a schedule that windows take for better may be none, and one at the bound not be there.
+        let is_better = self.run.outcome().value() < best;
+        self.in_vain = match () {
+            () if windows.value() <= lower => usize::MAX,
+            () if is_better => in_vain,
+            () => self.in_vain.saturating_add(tried),
+        };
         self.on_windows += began.elapsed();
     }
 
