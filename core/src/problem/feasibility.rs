@@ -6,8 +6,7 @@ use crate::costs::show_sizes;
 use crate::ids::{DeviceId, OpId};
 use crate::units::show_bytes;
 
-use super::placements;
-use super::{MemoryRule, Objective, Problem};
+use super::{MemoryRule, Objective, Problem, placements};
 
 /// Every reason found.
 pub(super) fn find(problem: &Problem) -> Vec<String> {

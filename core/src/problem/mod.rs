@@ -217,7 +217,7 @@ impl Problem {
         )
     }
 
-    /// Why no plan can exist, where that is plain to see. An empty list promises nothing.
+    /// Why no plan can exist, as far as quick proofs and a short search of placements show. An empty list promises nothing.
     pub fn infeasibilities(&self) -> Vec<String> {
         feasibility::find(self)
     }
