@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use divvy_core::closest::closest;
+use divvy_core::did_you_mean::closest;
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_search::Refused;
 

@@ -1,13 +1,13 @@
 //! Results for people and for programs.
 
-use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::costs::{CalibratedShare, Origin};
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::{Outcome, Status};
 use divvy_core::problem::{Contention, LinkUse, Objective, Problem};
 use divvy_core::units::{Time, show_count, show_number};
 use divvy_io::plan_file::ReadingOptions;
-use divvy_search::{Baseline, Solved};
+use divvy_proof::certificate::Certificate;
+use divvy_proof::evidence::Evidence;
+use divvy_search::{Baseline, Outcome, Solved, Status};
 use serde_json::{Map, Value, json};
 
 use crate::assemble::Assembled;

@@ -9,27 +9,25 @@
 //!                                 └----> certificate -> verify
 //! ```
 
-pub mod certificate;
 pub mod check;
-pub mod closest;
 pub mod coarsen;
 pub mod combine;
 pub mod costs;
+pub mod default_plan;
+pub mod did_you_mean;
 pub mod generate;
 pub mod graph;
 pub mod hardware;
+pub mod history;
 pub mod ids;
 pub mod input_error;
-pub mod makespan;
-mod memory;
-pub mod outcome;
-pub mod period;
-pub mod plainest;
+pub mod objectives;
 pub mod plan;
 pub mod problem;
 pub mod relocate;
 pub mod rng;
 pub mod score;
 pub mod units;
+pub mod violation;
 
 pub use problem::{Objective, Problem, ProblemSpec};

@@ -10,9 +10,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::check::Violation;
 use crate::ids::{DeviceId, OpId, ParamId};
-use crate::makespan::latency;
+use crate::objectives::transfers;
 use crate::plan::{
     Batch, BatchPlan, BusItem, ColdStartPlan, Landing, LatencyPlan, PipelinePlan, Plan, Stage, StreamPlan,
     Transfer,
@@ -20,6 +19,7 @@ use crate::plan::{
 use crate::problem::{LinkUse, Objective, Problem};
 use crate::score::Score;
 use crate::units::Time;
+use crate::violation::Violation;
 
 /// When an op has its turn: its start, and where that is the same its place in the canonical order.
 type Turn = (Time, usize);
@@ -84,7 +84,7 @@ fn latency(
     if !matches!(problem.objective, Objective::Latency { links: LinkUse::InTurn }) {
         return Ok(Some(LatencyPlan { order, transfers: Vec::new() }));
     }
-    let needed = latency::moves(problem, &placement(problem.graph.op_count(), &order))?;
+    let needed = transfers::moves(problem, &placement(problem.graph.op_count(), &order))?;
     let needed: Vec<Transfer> = needed.into_iter().map(|m| m.what).collect();
     let wanted: HashSet<Transfer> = needed.iter().copied().collect();
     let mut transfers: Vec<Transfer> =

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use divvy_core::check::Rule;
 use divvy_core::input_error::Code;
+use divvy_core::violation::Rule;
 
 fn read(path: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);

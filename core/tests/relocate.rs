@@ -1,16 +1,15 @@
 //! An op moved alone: nothing else is decided anew, and what comes out is a whole plan.
 
-mod oracle;
-
 use std::collections::BTreeSet;
 
-use divvy_core::check::{Rule, check};
+use divvy_core::check::check;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::relocate::relocate;
+use divvy_core::violation::Rule;
 
-use oracle::random::Kind;
-use oracle::{describe::describe, for_cases, plans};
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{cases::for_cases, describe::describe, plans};
 
 /// Rules that a sound plan can break once an op has moved. The others say that the plan itself was put together wrongly.
 const MAY_BREAK: [Rule; 10] = [

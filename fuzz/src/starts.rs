@@ -11,8 +11,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
-use crate::seeds::{self, HARDWARE, LATENCY, MACHINE, MSR, PIPELINE, PROBLEM, TORCH};
-use crate::{assess, models};
+use crate::{seeds, assess, models};
+use crate::seeds::{HARDWARE, LATENCY, MACHINE, MSR, PIPELINE, PROBLEM, TORCH};
 
 /// A target and the files it starts from.
 type Start = (&'static str, Vec<Vec<u8>>);

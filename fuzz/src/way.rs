@@ -10,7 +10,8 @@ use divvy_core::input_error::InputErrors;
 use divvy_core::problem::{LinkUse, Objective, Problem, ProblemSpec};
 use divvy_core::rng::Rng;
 use divvy_core::score::Trace;
-use divvy_core::{check, ids::DeviceId, plainest};
+use divvy_core::{check, default_plan};
+use divvy_core::ids::DeviceId;
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import};
 use divvy_io::onnx::cut::{CutPiece, Fault, Piece, annotate, cut};
@@ -20,8 +21,8 @@ use divvy_io::onnx::import::{Understood, understand};
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::Outlines;
-use divvy_io::onnx::pieces::{self, Cutting};
-use divvy_io::onnx::{inline, load};
+use divvy_io::onnx::{pieces, inline, load};
+use divvy_io::onnx::pieces::Cutting;
 use divvy_io::plan_file::PlanFile;
 use divvy_io::report::{OneDevice, Report};
 use divvy_io::{Error, detect, presets, problem_file, trace_file};
@@ -188,7 +189,7 @@ pub fn onnx(bytes: &[u8]) {
     let blocks = fused.as_ref().and_then(|fused| coarse(fused, Granularity::Block));
     for spec in [Some(spec), fused, blocks].into_iter().flatten() {
         if let Some(problem) = problem(&spec) {
-            let plan = plainest::plan(&problem, &placement(&problem, &mut rng));
+            let plan = default_plan::plan(&problem, &placement(&problem, &mut rng));
             let _ = plan.map(|plan| check::check(&problem, &plan));
         }
     }
@@ -249,7 +250,7 @@ pub fn onnx_cut(seed: u64, bytes: &[u8]) {
         _ => coarse(&understood.spec, Granularity::Block),
     };
     let Some(problem) = spec.as_ref().and_then(problem) else { return };
-    let Ok(plan) = plainest::plan(&problem, &placement(&problem, &mut rng)) else { return };
+    let Ok(plan) = default_plan::plan(&problem, &placement(&problem, &mut rng)) else { return };
     let fixed = FixedShapes::new(graph, &dims, &facts);
     let planned = match pieces::pieces(&problem, &plan, graph, &fixed, Cutting::Fewest) {
         Ok(planned) => planned,

@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, Mutex};
 
 use divan::{Bencher, black_box};
-use divvy_core::certificate::{self, Evidence};
-use divvy_core::check;
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::ids::{DeviceId, OpId};
-use divvy_core::plainest;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
+use divvy_core::{check, default_plan};
 use divvy_io::{file, import, problem_file};
+use divvy_proof::evidence::Evidence;
+use divvy_proof::verify;
 
 /// Numbers of ops; that times grow in proportion shows that nothing is quadratic.
 const SIZES: [u32; 3] = [25_000, 50_000, 100_000];
@@ -149,7 +149,7 @@ fn plan(problem: &Problem) -> Plan {
             _ => DeviceId::new(rng.below(DEVICES as usize)),
         })
         .collect();
-    plainest::plan(problem, &device_of).expect("all devices are joined")
+    default_plan::plan(problem, &device_of).expect("all devices are joined")
 }
 
 /// Files written so far, to be removed at the end.
@@ -280,9 +280,7 @@ fn check_stream(bencher: Bencher<'_, '_>, ops: u32) {
 fn verify(bencher: Bencher<'_, '_>, ops: u32, evidence: impl Fn(&Problem) -> Evidence) {
     let problem = problem(&spec(ops), Objective::Latency { links: LinkUse::Delay });
     let evidence = evidence(&problem);
-    bencher.bench(|| {
-        certificate::proven(black_box(&problem), black_box(&evidence)).expect("it proves something")
-    });
+    bencher.bench(|| verify::proven(black_box(&problem), black_box(&evidence)).expect("it proves something"));
 }
 
 #[divan::bench(args = SIZES, sample_count = 5)]

@@ -7,21 +7,23 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use divvy_core::certificate::{self, Certificate, Standing};
-use divvy_core::check::{self, Rule, Violation};
+use divvy_core::check;
 use divvy_core::graph::{Graph, check_printable};
-use divvy_core::outcome::HistoryPoint;
+use divvy_core::history::HistoryPoint;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
 use divvy_core::score::Score;
 use divvy_core::units::Time;
+use divvy_core::violation::{Rule, Violation};
+use divvy_proof::certificate::{Certificate, Standing};
+use divvy_proof::verify;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::file::Loaded;
-use crate::problem_file::{self, VERSION, check_version, typed};
+use crate::problem_file::{VERSION, check_version, typed};
 use crate::reader::Item;
-use crate::{Error, presets};
+use crate::{Error, presets, problem_file};
 
 /// A file that a problem was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -190,7 +192,7 @@ impl PlanFile {
         let (mut lower_bound, mut verified_lower_bound) = (None, None);
         for claimed in &self.certificates {
             let value = Some(claimed.value_ps);
-            match certificate::verify(&self.problem, claimed) {
+            match verify::verify(&self.problem, claimed) {
                 Ok(Standing::Verified) => verified_lower_bound = verified_lower_bound.max(value),
                 Ok(Standing::Attested) => {}
                 Err(violation) => violations.push(violation),

@@ -2,14 +2,14 @@
 
 use std::cell::RefCell;
 
-use divvy_core::closest::closest;
+use divvy_core::did_you_mean::closest;
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::uniform_hardware;
 
-use crate::file::{self, Loaded};
+use crate::file::Loaded;
 use crate::reader::Item;
-use crate::{Error, hardware_file};
+use crate::{Error, file, hardware_file};
 
 const CATALOGUE: &str = include_str!("../presets/classes.toml");
 

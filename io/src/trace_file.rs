@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-use divvy_core::closest::closest;
+use divvy_core::did_you_mean::closest;
 use divvy_core::ids::{LinkId, TensorId};
 use divvy_core::input_error::Code;
 use divvy_core::problem::Problem;

@@ -5,22 +5,23 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use divvy_core::default_plan;
 use divvy_core::ids::DeviceId;
 use divvy_core::input_error::Code;
-use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, Problem};
-use divvy_io::file::{self, Loaded};
+use divvy_io::file::Loaded;
 use divvy_io::import::{Dims, Imported, import_with};
 use divvy_io::onnx::cut::{CutError, CutPiece, cut};
 use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::pieces::{self, Cutting};
+use divvy_io::onnx::pieces;
+use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, TypeValue, ValueInfo,
 };
 use divvy_io::onnx::symbolic::Outlines;
-use divvy_io::{Error, presets};
+use divvy_io::{Error, file, presets};
 use prost::Message;
 
 /// Far above what any of these takes, far below what a machine has.
@@ -288,7 +289,7 @@ fn cut_around_neg(model: Model, dims: &Dims) -> [Result<Vec<CutPiece>, CutError>
     let problem = planned(&model, dims);
     let on = |op: &str| DeviceId::new(usize::from(op.starts_with("Neg")));
     let placement: Vec<DeviceId> = problem.graph.ops().map(|op| on(problem.graph.op_name(op))).collect();
-    let plan = plainest::plan(&problem, &placement).expect("all devices are joined");
+    let plan = default_plan::plan(&problem, &placement).expect("all devices are joined");
     let facts = infer(&model, dims);
     let graph = model.graph.as_ref().expect("it has a graph");
     let fixed = FixedShapes::new(graph, dims, &facts);
@@ -353,7 +354,7 @@ fn a_plan_of_too_many_pieces_is_refused() {
     let problem = planned(&model, &Dims::new());
     let pieces = |run: usize| {
         let placement: Vec<DeviceId> = (0..3000).map(|op| DeviceId::new(op / run % 2)).collect();
-        let plan = plainest::plan(&problem, &placement).expect("all devices are joined");
+        let plan = default_plan::plan(&problem, &placement).expect("all devices are joined");
         let graph = model.graph.as_ref().expect("it has a graph");
         pieces::pieces(&problem, &plan, graph, &FixedShapes::default(), Cutting::Fewest)
     };

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::input_error::Code;
-use divvy_io::file::{self, Loaded};
+use divvy_io::file::Loaded;
 use divvy_io::import::{Dims, Imported, import_with};
 use divvy_io::onnx::proto;
-use divvy_io::{Error, onnx};
+use divvy_io::{Error, file, onnx};
 use prost::Message;
 
 fn bundled(name: &str) -> GraphSpec {

@@ -5,20 +5,22 @@
 
 use std::path::{Path, PathBuf};
 
-use divvy_core::certificate::{Certificate, Evidence};
-use divvy_core::check::{Rule, check};
+use divvy_core::check::check;
+use divvy_core::default_plan;
 use divvy_core::graph::Graph;
 use divvy_core::ids::{DeviceId, OpId};
-use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::relocate::relocate;
 use divvy_core::rng::Rng;
 use divvy_core::score::Score;
 use divvy_core::units::Time;
+use divvy_core::violation::Rule;
 use divvy_io::import::import_problem;
 use divvy_io::plan_file::PlanFile;
 use divvy_io::report::{OneDevice, Report};
 use divvy_io::{file, presets, trace_file};
+use divvy_proof::certificate::Certificate;
+use divvy_proof::evidence::Evidence;
 use serde_json::Value;
 
 fn repository() -> PathBuf {
@@ -71,7 +73,7 @@ fn scattered(objective: Objective, seed: u64) -> (Problem, divvy_core::plan::Pla
     let mut rng = Rng::new(seed);
     let devices: Vec<DeviceId> = problem.hardware.devices().collect();
     let placement: Vec<DeviceId> = problem.graph.ops().map(|_| *rng.pick(&devices)).collect();
-    let plan = plainest::plan(&problem, &placement).unwrap();
+    let plan = default_plan::plan(&problem, &placement).unwrap();
     (problem, plan)
 }
 
@@ -178,7 +180,7 @@ fn moves_of_a_pipeline_are_what_the_check_says() {
     for (i, op) in problem.graph.order().iter().enumerate() {
         placement[op.index()] = DeviceId((i / 14) as u32);
     }
-    let plan = plainest::plan(&problem, &placement).unwrap();
+    let plan = default_plan::plan(&problem, &placement).unwrap();
     let score = check(&problem, &plan).unwrap();
     let data = data(&report(&problem, &plan, &score).html());
     let (mut possible, mut circles) = (0, 0);

@@ -5,30 +5,26 @@
 use std::path::Path;
 
 use boon::{Compiler, SchemaIndex, Schemas};
-use divvy_core::certificate::{Certificate, Evidence};
 use divvy_core::check::check;
+use divvy_core::default_plan;
 use divvy_core::generate::{
     RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt,
     llama, regal, rwnn, yolov2,
 };
 use divvy_core::graph::Graph;
 use divvy_core::hardware::Hardware;
+use divvy_core::history::HistoryPoint;
 use divvy_core::ids::{DeviceId, LinkId, OpId};
-use divvy_core::makespan::frontier::proof::ProofStep;
-use divvy_core::makespan::relaxations::cases::{Case, Part};
-use divvy_core::makespan::relaxations::divisions::{Flow, Turn, Window};
-use divvy_core::makespan::relaxations::interval::{Multiple, Row};
-use divvy_core::makespan::relaxations::passages::Stage;
-use divvy_core::outcome::HistoryPoint;
-use divvy_core::period::relaxations::cover::Group;
-use divvy_core::period::relaxations::united::Union;
-use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::units::Time;
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import, import_problem};
 use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
 use divvy_io::{presets, problem_file};
+use divvy_proof::certificate::Certificate;
+use divvy_proof::evidence::{
+    Case, Evidence, Flow, Group, Multiple, Part, ProofStep, Row, Stage, Turn, Union, Window,
+};
 use serde_json::{Value, json};
 
 /// Where the schemas are taken to be; they refer to each other by file name.
@@ -112,7 +108,7 @@ fn read(file: &Value) -> Result<Problem, String> {
 fn plan_file(problem: &Problem) -> PlanFile {
     let device_of: Vec<DeviceId> =
         problem.graph.ops().map(|op| problem.devices_for(op).next().unwrap()).collect();
-    let plan = plainest::plan(problem, &device_of).unwrap();
+    let plan = default_plan::plan(problem, &device_of).unwrap();
     let score = check(problem, &plan).unwrap();
     PlanFile {
         problem: problem.clone(),

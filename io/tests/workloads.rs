@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use divvy_core::check::check;
+use divvy_core::default_plan;
 use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
-use divvy_core::plainest;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::units::Time;
 use divvy_io::import::{Imported, import};
@@ -56,7 +56,7 @@ const LATENCY: Objective = Objective::Latency { links: LinkUse::Delay };
 
 /// What the whole network takes on one device.
 fn on_one_device(problem: &Problem, device: DeviceId) -> Time {
-    let plan = plainest::plan(problem, &vec![device; problem.graph.op_count()]).unwrap();
+    let plan = default_plan::plan(problem, &vec![device; problem.graph.op_count()]).unwrap();
     check(problem, &plan).unwrap().value
 }
 

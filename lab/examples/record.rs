@@ -8,10 +8,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use divvy_core::outcome::Budget;
 use divvy_io::plan_file::{Claim, PlanFile};
 use divvy_io::{file, problem_file};
-use divvy_search::{Request, solve};
+use divvy_search::{Budget, Request, solve};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -27,11 +26,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let read = PlanFile::read(&file::load(&path)?)?;
         let begun = Instant::now();
         let budget = Budget { nodes: Some(nodes), ..Budget::new(Duration::from_secs(seconds)) };
-        let solved = solve(&read.problem, &Request::default(), &budget, &mut |_| ()).map_err(|r| r.message)?;
+        let solved =
+            solve(&read.problem, &Request::default(), &budget, &mut |_| ()).map_err(|r| r.message)?;
         let outcome = solved.outcome;
         let bounds: BTreeMap<&str, u64> =
             outcome.certificates.iter().map(|c| (c.bound.as_str(), c.value_ps.0)).collect();
-        let name = Path::new(&path).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+        let name =
+            Path::new(&path).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
         let mut line = json!({
             "case": name.trim_end_matches(".json.gz"),
             "problem": hash(&problem_file::write(&read.problem.to_spec()).to_string()),

@@ -9,9 +9,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use divvy_core::costs::CalibratedShare;
-use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::problem::Problem;
-use divvy_search::{Baseline, Request, processor_seconds, solve};
+use divvy_search::{Baseline, Budget, Outcome, Request, processor_seconds, solve};
 use serde::{Deserialize, Serialize};
 
 use crate::instances::Instance;
@@ -259,7 +258,7 @@ impl Figures {
             ),
             None => problem.calibrated_share(),
         };
-        let moment = |point: &divvy_core::outcome::HistoryPoint| Moment {
+        let moment = |point: &divvy_core::history::HistoryPoint| Moment {
             seconds: point.seconds,
             value_ps: point.value.map(|time| time.0),
             bound_ps: point.lower_bound.map(|time| time.0),

@@ -15,10 +15,9 @@ use std::time::Duration;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
-use divvy_core::outcome::{Budget, Status};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
-use divvy_search::{Baseline, Request, solve};
+use divvy_search::{Baseline, Budget, Request, Status, solve};
 
 use crate::plot::{HeatMap, RatioLine};
 

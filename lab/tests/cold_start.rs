@@ -7,12 +7,11 @@ use divvy_core::check::check;
 use divvy_core::generate::{TransformerOptions, llama};
 use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::Budget;
 use divvy_core::plan::{ColdStartPlan, Landing, Plan};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::score::Score;
 use divvy_io::{file, import, presets};
-use divvy_search::{Request, solve};
+use divvy_search::{Budget, Request, solve};
 
 fn problem(hardware: &str, objective: Objective) -> Problem {
     let path = format!("{}/../models/gpt2-large-1x32.json.gz", env!("CARGO_MANIFEST_DIR"));

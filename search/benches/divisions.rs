@@ -8,9 +8,8 @@ use std::time::Duration;
 use divan::{Bencher, black_box};
 use divvy_core::generate::{RwnnOptions, rwnn};
 use divvy_core::graph::Graph;
-use divvy_core::outcome::Budget;
 use divvy_core::problem::{Objective, OwnHardware, Problem};
-use divvy_search::{Request, solve};
+use divvy_search::{Budget, Request, solve};
 
 const MOVES: u64 = 5_000_000;
 

@@ -11,10 +11,9 @@ use divan::{Bencher, black_box};
 use divvy_core::generate::{RegalFamily, RegalOptions, regal};
 use divvy_core::graph::Graph;
 use divvy_core::hardware::ClassSpec;
-use divvy_core::period::dense::Dense;
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware};
 use divvy_core::rng::Rng;
-use divvy_search::stages::{Net, Slicer};
+use divvy_search::pipeline::{Dense, Net, Slicer};
 
 const SIZES: [u32; 3] = [200, 1000, 5000];
 const STAGES: u32 = 16;

@@ -1,26 +1,49 @@
 //! Planners, bounds, and the run that puts them together.
 //!
-//! [`solve()`] is the whole of a planning run: prove what can be proved, plan, and let `core` check every plan and every
-//! certificate on the way. To add a planner or a bound, write one file in its family's folder and one line in that
-//! folder's `mod.rs`.
+//! [`solve()`] is the whole of a planning run: prove what can be proved, plan, and let `core` check every plan and `proof`
+//! every certificate on the way.
+//!
+//! | objective | folder |
+//! |---|---|
+//! | `latency` | `latency/` |
+//! | `batch` | `batch/` |
+//! | `cold-start` | `cold_start/` |
+//! | `pipeline` | `pipeline/` |
+//! | `stream` | `stream/` |
+//!
+//! Each has `planners/` (what `auto` runs), `bounds/` and `baselines/` (published methods, run by name); what several share
+//! lies beside them. To add a planner or a bound, write one file there and one line in `registry.rs`.
 
-mod baseline;
-mod makespan;
-mod period;
-mod processor;
+mod batch;
+mod bound;
+mod budget;
+mod chains;
+mod cold_start;
+mod cpu_time;
+mod device_weights;
+mod division_lp;
+mod highs;
+mod latency;
+mod loads;
+mod modules;
+pub mod one_device;
+mod outcome;
+pub mod pipeline;
+mod planner;
 mod registry;
 mod run;
-mod shared;
 mod solve;
+mod stream;
+mod strongly_connected;
+pub mod studies;
 
-pub use baseline::{Baseline, baseline};
-pub use period::{front, replan, stages};
-pub use processor::processor_seconds;
-pub use registry::{Bound, Planner, Runs, bounds, every_planner, planners};
+pub use bound::{Bound, Runs};
+pub use budget::{Budget, StopReason};
+pub use cpu_time::processor_seconds;
+pub use highs::attested_by as solver_name;
+pub use one_device::baseline::{Baseline, baseline};
+pub use outcome::{Outcome, Status};
+pub use planner::Planner;
+pub use registry::{bounds, every_bound, every_planner, planners};
 pub use run::Run;
 pub use solve::{Refused, Request, SYMMETRIES, Solved, solve};
-
-/// Name and version of the solver behind `milp`, `milp-split` and `lbound`.
-pub fn solver_name() -> String {
-    makespan::solver_name()
-}

@@ -1,77 +1,265 @@
-//! What a planner and a bound are, and which there are.
+//! Which planners and bounds there are: one ordered list of each for every objective, with the reason for each place.
 
-use divvy_core::outcome::StopReason;
 use divvy_core::problem::{Objective, Problem};
 
-use crate::run::Run;
-use crate::{makespan, period};
+use crate::bound::Bound;
+use crate::loads::largest_op::LargestOp;
+use crate::loads::pinned::Pinned;
+use crate::loads::weighted_average::WeightedAverage;
+use crate::one_device::planner::OneDevice;
+use crate::planner::Planner;
+use crate::{batch, chains, cold_start, division_lp, latency, pipeline, stream};
 
-/// Finds plans.
-pub trait Planner: Sync {
-    /// Its name on the command line.
-    fn name(&self) -> &'static str;
-    /// What it does, in a line.
-    fn about(&self) -> &'static str;
-    /// How names begin that end in a number of the user's choice, such as `random-` for `random-50`.
-    fn numbered_prefix(&self) -> Option<&'static str> {
-        None
-    }
-    /// Why it cannot work on a problem, if it cannot.
-    fn supports(&self, problem: &Problem) -> Result<(), String>;
-    /// Whether `auto` uses it. Those that are only there to be compared with say no.
-    fn in_auto(&self) -> bool {
-        true
-    }
-    /// Whether `auto` uses it on a problem.
-    fn helps_auto(&self, _problem: &Problem) -> bool {
-        self.in_auto()
-    }
-    /// Offers plans to the run until it has no better one or the budget is spent.
-    fn plan(&self, run: &mut Run<'_>) -> StopReason;
-}
+/// Planners of `latency`, in the order that `auto` runs those it uses.
+const LATENCY_PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // One pass over the list, and good plans.
+    &latency::planners::heft::Heft,
+    // As fast; sometimes better, sometimes worse.
+    &latency::planners::peft::Peft,
+    // As long as there is time: everything above gives it a start.
+    &latency::planners::dominance::Dominance,
+    // The rest is there to be compared with, in the order of DiviML V-A.
+    &latency::baselines::met::Met,
+    &latency::baselines::greedy::Greedy,
+    &latency::baselines::annealing::Annealing,
+    &latency::baselines::one_plus_one_ea::OnePlusOneEa,
+    // What users have today.
+    &latency::baselines::memory_greedy::MemoryGreedy,
+    // By name, and for small networks with limits that `dominance` does not see: it works towards a proof, and others
+    // find good plans sooner.
+    &latency::planners::milp::Milp,
+    // By name only: as good as its modules are apart.
+    &latency::baselines::milp_split::MilpSplit,
+];
 
-/// When a bound runs without being asked for by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runs {
-    /// Always: it takes next to no time.
-    Always,
-    /// After the planners of `auto`, which leave it a part of the time, and where nothing is planned: it takes the time
-    /// it is given, and a plan to start from is worth having.
-    Last,
-    /// Where nothing is planned: it takes the time it is given, and planners have their own.
-    Alone,
-    /// Never.
-    ByName,
-}
+/// Bounds of `latency`, the cheapest first.
+const LATENCY_BOUNDS: &[&dyn Bound] = &[
+    // One look at every op.
+    &LargestOp,
+    // One pass over the ops that pins force onto a device.
+    &Pinned,
+    // One pass over parameters and tensors.
+    &chains::transfers::Transfers,
+    // One pass over the graph for each pair of devices.
+    &chains::critical_path::CriticalPath,
+    // Some dozens of passes over the ops.
+    &WeightedAverage,
+    // One pass backward, and the sets of ops that follow each op.
+    &latency::bounds::frontier_search::Tails,
+    // A linear program, where memory is short.
+    &division_lp::memory_bound::Memory,
+    // From here on, by name: searches that take the time they are given.
+    &latency::bounds::frontier_search::ModuleTails,
+    &latency::bounds::frontier_search::Beam,
+    // Dozens of linear programs, one after the other.
+    &latency::bounds::interval_lp::IntervalLp,
+    &latency::bounds::milp::Milp,
+    // A solve for every way into and out of every module.
+    &latency::bounds::lbound::LBound,
+];
 
-/// Proves lower bounds.
-pub trait Bound: Sync {
-    /// Its name on the command line.
-    fn name(&self) -> &'static str;
-    /// What it argues, in a line.
-    fn about(&self) -> &'static str;
-    /// Why it says nothing of a problem, if it does not.
-    fn supports(&self, problem: &Problem) -> Result<(), String>;
-    /// When it runs without being asked for by name.
-    fn runs(&self) -> Runs {
-        Runs::Always
-    }
-    /// If it runs last and a better plan hardly helps it: the share of the time by whose end it is through, so that planners
-    /// then go on undisturbed.
-    fn ahead(&self) -> Option<f64> {
-        None
-    }
-    /// Proves what it can.
-    fn bound(&self, run: &mut Run<'_>);
-}
+/// Planners of `batch`, in the order that `auto` runs those it uses.
+const BATCH_PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // One pass over the list.
+    &batch::baselines::list_scheduling::BHeft,
+    // As long as there is time.
+    &batch::planners::divisions::Divisions,
+    // The rest is there to be compared with, in the order of DiviML V-A.
+    &batch::baselines::list_scheduling::BMet,
+    &batch::baselines::list_scheduling::BGreedy,
+    &batch::baselines::annealing::Annealing,
+    &batch::baselines::one_plus_one_ea::OnePlusOneEa,
+    // By name only: they work towards a proof, or from module to module.
+    &batch::baselines::milp::Milp,
+    &batch::baselines::milp::MilpSplit,
+];
+
+/// Bounds of `batch`, the cheapest first.
+const BATCH_BOUNDS: &[&dyn Bound] = &[
+    // One look at every op.
+    &LargestOp,
+    // One pass over the ops that pins force onto a device.
+    &Pinned,
+    // One pass over parameters and tensors.
+    &chains::transfers::Transfers,
+    // One pass over the graph for each pair of devices.
+    &chains::critical_path::CriticalPath,
+    // Some dozens of passes over the ops.
+    &WeightedAverage,
+    // A linear program with one row for each class of devices.
+    &batch::bounds::division_lp::DivisionArea,
+    // One search wider than the other, in half of the time.
+    &batch::bounds::chain_dp::ChainDp,
+    // It takes in rows as long as there is time.
+    &batch::bounds::division_lp::DivisionLp,
+    // A branch and bound for each part of the network, for as long as there is time.
+    &batch::bounds::division_cases::DivisionCases,
+];
+
+/// Planners of `cold-start`, in the order that `auto` runs those it uses.
+const COLD_START_PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // What one GPU does by itself: no time at all.
+    &cold_start::planners::one_gpu::OneGpu { overlapped: true },
+    // As fast, and every bus is used.
+    &cold_start::planners::deepplan::DeepPlan,
+    // As long as there is time.
+    &cold_start::planners::interleave::Interleave,
+    // Tiny networks: whatever the ones above have not proved.
+    &cold_start::planners::exhaustive::Exhaustive,
+    // SortingHat's baseline, to be compared with.
+    &cold_start::planners::one_gpu::OneGpu { overlapped: false },
+    // By name only: programs that take seconds for each part of the network.
+    &cold_start::baselines::sortinghat::SORTINGHAT,
+    &cold_start::baselines::sortinghat::EFFICIENT_MIP,
+    // SortingHat's ablations.
+    &cold_start::baselines::sortinghat::TWELVE_SLOTS,
+    &cold_start::baselines::sortinghat::TWO_DOMINATORS,
+    &cold_start::baselines::sortinghat::NO_TOPOLOGY,
+    &cold_start::baselines::sortinghat::NO_TURNS,
+];
+
+/// Bounds of `cold-start`, the cheapest first.
+const COLD_START_BOUNDS: &[&dyn Bound] = &[
+    // One look at every op.
+    &LargestOp,
+    // One pass over the ops that pins force onto a device.
+    &Pinned,
+    // One pass over parameters and tensors.
+    &chains::transfers::Transfers,
+    // One pass over the graph backward, then one over the parameters for each moment.
+    &cold_start::bounds::last_loads::LastLoads,
+    // A linear program for each of a few moments.
+    &cold_start::bounds::bus_capacity::BusCapacity,
+    // One pass over the graph for each pair of devices.
+    &chains::critical_path::CriticalPath,
+    // Some dozens of passes over the ops.
+    &WeightedAverage,
+    // Prices moved again and again, as long as there is time.
+    &cold_start::bounds::segment_prices::Segments,
+    // Searches behind every op, as long as there is time.
+    &cold_start::bounds::last_loads::SearchedLoads,
+];
+
+/// Planners of `pipeline`, in the order that `auto` runs those it uses.
+const PIPELINE_PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // As long as there is time.
+    &pipeline::planners::annealing::Annealing,
+    // The rest is there to be compared with, in the order of Archer et al., appendix C.1.
+    &pipeline::baselines::random::Random,
+    &pipeline::baselines::brkga::BiasedKeys,
+    &pipeline::baselines::linear_arrangement::LinearArrangement,
+    &pipeline::baselines::linear_arrangement::WeightedLinearArrangement,
+    &pipeline::baselines::milp::Milp,
+];
+
+/// Bounds of `pipeline`, the cheapest first.
+const PIPELINE_BOUNDS: &[&dyn Bound] = &[
+    // One look at every op.
+    &LargestOp,
+    // One pass over the ops that pins force onto a device.
+    &Pinned,
+    // Some dozens of passes over the ops.
+    &WeightedAverage,
+    // One look at every op.
+    &pipeline::bounds::simple::Simple,
+    // A minimum cut or a few for every op.
+    &pipeline::bounds::node_cut::NodeCut,
+    // From here on searches that take the time they are given.
+    &pipeline::bounds::two_way_cut::TwoStage,
+    &pipeline::bounds::two_way_cut::Hierarchy,
+    // Every way there is, where there are few.
+    &pipeline::bounds::down_sets::DownSets,
+    // Linear programs and exact searches, again and again.
+    &pipeline::bounds::column_generation::ColumnGeneration,
+    // From here on, by name: the paper's programs, the smallest first.
+    &pipeline::bounds::mip::Bottleneck,
+    &pipeline::bounds::mip::BottleneckGuess,
+    &pipeline::bounds::mip::Milp,
+];
+
+/// Planners of `stream`, in the order that `auto` runs those it uses.
+const STREAM_PLANNERS: &[&dyn Planner] = &[
+    // First: it takes no time, and everything else is measured against it.
+    &OneDevice,
+    // Until it is a proof, or as long as there is time (without a limit of splits).
+    &stream::planners::conflict_driven::ConflictDriven,
+    // The same with a limit.
+    &stream::planners::dominance::Dominance,
+    // What others do, the simpler first, to be compared with.
+    &stream::baselines::single_split::SingleSplit,
+    &stream::baselines::branch_and_bound::BranchAndBound,
+];
+
+/// Bounds of `stream`, the cheapest first.
+const STREAM_BOUNDS: &[&dyn Bound] = &[
+    // One look at every op.
+    &LargestOp,
+    // One pass over the ops that pins force onto a device.
+    &Pinned,
+    // One pass over the tensors that pins force over a link.
+    &stream::bounds::transfers::Transfers,
+    // Some dozens of passes over the ops.
+    &WeightedAverage,
+    // A linear program, where memory is short.
+    &division_lp::memory_bound::Memory,
+    // Minimum cuts at one threshold after the other.
+    &stream::bounds::colocation::Colocation,
+    // Prices, moved again and again.
+    &stream::bounds::link_prices::LinkPrices,
+];
 
 /// The planners for a problem's objective, in the order that `auto` tries those it uses.
 pub fn planners(problem: &Problem) -> &'static [&'static dyn Planner] {
     match problem.objective {
-        Objective::Batch { .. } => makespan::BATCH_PLANNERS,
-        Objective::Latency { .. } | Objective::ColdStart { .. } => makespan::PLANNERS,
-        Objective::Pipeline { .. } | Objective::Stream => period::PLANNERS,
+        Objective::Latency { .. } => LATENCY_PLANNERS,
+        Objective::Batch { .. } => BATCH_PLANNERS,
+        Objective::ColdStart { .. } => COLD_START_PLANNERS,
+        Objective::Pipeline { .. } => PIPELINE_PLANNERS,
+        Objective::Stream => STREAM_PLANNERS,
     }
+}
+
+/// The bounds for a problem's objective, the cheapest first.
+pub fn bounds(problem: &Problem) -> &'static [&'static dyn Bound] {
+    match problem.objective {
+        Objective::Latency { .. } => LATENCY_BOUNDS,
+        Objective::Batch { .. } => BATCH_BOUNDS,
+        Objective::ColdStart { .. } => COLD_START_BOUNDS,
+        Objective::Pipeline { .. } => PIPELINE_BOUNDS,
+        Objective::Stream => STREAM_BOUNDS,
+    }
+}
+
+/// The planners of all objectives; those that share a name and do different things are all there.
+pub fn every_planner() -> Vec<&'static dyn Planner> {
+    let lists = [LATENCY_PLANNERS, BATCH_PLANNERS, COLD_START_PLANNERS, PIPELINE_PLANNERS, STREAM_PLANNERS];
+    let mut all: Vec<&'static dyn Planner> = Vec::new();
+    for &planner in lists.into_iter().flatten() {
+        if all.iter().all(|known| (known.name(), known.about()) != (planner.name(), planner.about())) {
+            all.push(planner);
+        }
+    }
+    all
+}
+
+/// The bounds of all objectives; those that share a name and argue differently are all there.
+pub fn every_bound() -> Vec<&'static dyn Bound> {
+    let lists = [LATENCY_BOUNDS, BATCH_BOUNDS, COLD_START_BOUNDS, PIPELINE_BOUNDS, STREAM_BOUNDS];
+    let mut all: Vec<&'static dyn Bound> = Vec::new();
+    for &bound in lists.into_iter().flatten() {
+        if all.iter().all(|known| (known.name(), known.about()) != (bound.name(), bound.about())) {
+            all.push(bound);
+        }
+    }
+    all
 }
 
 /// The planner of that name, and the number in it where there is one.
@@ -86,20 +274,4 @@ pub(crate) fn planner_named(
         let number = name.strip_prefix(planner.numbered_prefix()?)?.parse().ok();
         Some((planner, Some(number.filter(|&number| number > 0)?)))
     })
-}
-
-/// The planners of all objectives; those that share a name and do different things are all there.
-pub fn every_planner() -> Vec<&'static dyn Planner> {
-    let mut all: Vec<&'static dyn Planner> = Vec::new();
-    for &planner in makespan::PLANNERS.iter().chain(makespan::BATCH_PLANNERS).chain(period::PLANNERS) {
-        if all.iter().all(|known| (known.name(), known.about()) != (planner.name(), planner.about())) {
-            all.push(planner);
-        }
-    }
-    all
-}
-
-/// The bounds for a problem's objective, the cheapest first.
-pub fn bounds(problem: &Problem) -> &'static [&'static dyn Bound] {
-    if problem.objective.is_period() { period::BOUNDS } else { makespan::BOUNDS }
 }

@@ -1,13 +1,17 @@
 //! What a planner or bound works with while it runs.
 
-use divvy_core::certificate::{self, Certificate, Evidence, Proven};
-use divvy_core::check::Violation;
-use divvy_core::outcome::{Budget, Outcome};
+use crate::budget::Budget;
+use crate::outcome::Outcome;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
+use divvy_core::violation::Violation;
+use divvy_proof::certificate::Certificate;
+use divvy_proof::evidence::Evidence;
+use divvy_proof::verify;
+use divvy_proof::verify::Proven;
 
-use crate::registry::Bound;
+use crate::bound::Bound;
 
 /// A run in progress: the problem, what is left of the budget, and the best found so far.
 pub struct Run<'a> {
@@ -197,6 +201,6 @@ impl<'a> Run<'a> {
 
     /// What `evidence` would prove.
     pub fn proven(&self, evidence: &Evidence) -> Option<Time> {
-        certificate::proven(self.problem, evidence).ok().flatten()
+        verify::proven(self.problem, evidence).ok().flatten()
     }
 }

@@ -1,13 +1,17 @@
 //! A planning run, from problem to outcome.
 
-use divvy_core::closest::closest;
-use divvy_core::outcome::{Budget, Outcome, StopReason};
+use crate::budget::{Budget, StopReason};
+use crate::outcome::Outcome;
+use divvy_core::did_you_mean::closest;
 use divvy_core::problem::{Objective, Problem};
 
-use crate::baseline::{Baseline, baseline};
-use crate::registry::{Bound, Planner, Runs, bounds, planner_named, planners};
+use crate::bound::{Bound, Runs};
+use crate::latency::module_solver;
+use crate::one_device::baseline::{Baseline, baseline};
+use crate::planner::Planner;
+use crate::registry::{bounds, planner_named, planners};
 use crate::run::Run;
-use crate::{makespan, period};
+use crate::stream::baselines::branch_and_bound;
 
 /// By what devices and nodes that can be exchanged are told apart: inputs, ops, or time on them.
 pub const SYMMETRIES: [&str; 3] = ["batches", "tasks", "time"];
@@ -202,7 +206,7 @@ fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dy
 }
 
 fn choose_inner(request: &Request) -> Result<Option<&str>, Refused> {
-    let known = makespan::inner_names();
+    let known = module_solver::names();
     match request.inner.as_deref() {
         Some(name) if !known.contains(&name) => Err(Refused {
             message: format!("there is no inner solver `{name}`"),
@@ -237,7 +241,7 @@ fn check_paper_bound(problem: &Problem, request: &Request) -> Result<(), Refused
     let refused = |message: String, fix: &str| Refused { message, fix: fix.to_owned(), exists: true };
     match request.planner.as_deref() {
         _ if !request.paper_bound => Ok(()),
-        Some("branch-and-bound") => period::padding_refusal(problem).map_err(|reason| {
+        Some("branch-and-bound") => branch_and_bound::padding_refusal(problem).map_err(|reason| {
             refused(reason, "leave out --paper-bound: what replaces it holds for every graph")
         }),
         _ => {

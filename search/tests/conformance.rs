@@ -3,16 +3,13 @@
 //! A plan that a planner offers passes the check; no valid plan beats any bound; a run that says "infeasible" is
 //! right; "optimal" is the brute-force optimum.
 
-#[path = "../../core/tests/oracle/mod.rs"]
-mod oracle;
-
 use std::time::Duration;
 
-use divvy_core::outcome::{Budget, Status, StopReason};
 use divvy_core::units::Time;
-use divvy_search::{Request, bounds, planners, solve};
-use oracle::random::Kind;
-use oracle::{Case, plans};
+use divvy_search::{Budget, Request, Status, StopReason, bounds, planners, solve};
+use divvy_testing::cases::Case;
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{cases, oracle, plans};
 
 fn budget() -> Budget {
     // Planners that search until the budget is spent stop soon.
@@ -29,7 +26,7 @@ fn brute_force(case: &Case) -> (Option<Time>, bool) {
 #[test]
 fn nothing_beats_a_bound_and_every_plan_is_valid() {
     for kind in Kind::ALL {
-        oracle::for_cases(kind, 3000, |case| {
+        cases::for_cases(kind, 3000, |case| {
             let (best, whole) = brute_force(case);
             let solved = solve(&case.problem, &Request::default(), &budget(), &mut |_| {}).unwrap();
             let outcome = &solved.outcome;
@@ -52,7 +49,7 @@ fn nothing_beats_a_bound_and_every_plan_is_valid() {
 #[test]
 fn auto_finds_the_best_of_nearly_all_small_cold_starts() {
     let (mut solvable, mut best_found) = (0, 0);
-    oracle::for_cases(Kind::ColdStart, 600, |case| {
+    cases::for_cases(Kind::ColdStart, 600, |case| {
         let (Some(best), true) = brute_force(case) else { return };
         let solved = solve(&case.problem, &Request::default(), &budget(), &mut |_| {}).unwrap();
         solvable += 1;
@@ -65,7 +62,7 @@ fn auto_finds_the_best_of_nearly_all_small_cold_starts() {
 #[test]
 fn the_exhaustive_search_equals_brute_force_on_small_cold_starts() {
     let (mut equal, mut proved) = (0, 0);
-    oracle::for_cases(Kind::ColdStart, 400, |case| {
+    cases::for_cases(Kind::ColdStart, 400, |case| {
         let (best, true) = brute_force(case) else { return };
         let request = Request { planner: Some("exhaustive".into()), ..Request::default() };
         let budget = Budget { nodes: Some(20_000), ..Budget::new(Duration::from_secs(600)) };
@@ -84,7 +81,7 @@ fn the_exhaustive_search_equals_brute_force_on_small_cold_starts() {
 #[test]
 fn each_planner_and_bound_works_by_name_or_says_why_not() {
     for kind in Kind::ALL {
-        oracle::for_cases(kind, 40, |case| {
+        cases::for_cases(kind, 40, |case| {
             for planner in planners(&case.problem) {
                 let request = Request { planner: Some(planner.name().into()), ..Request::default() };
                 let solved = solve(&case.problem, &request, &budget(), &mut |_| {});
@@ -111,7 +108,7 @@ fn each_planner_and_bound_works_by_name_or_says_why_not() {
 
 #[test]
 fn unknown_names_are_refused_with_those_there_are() {
-    oracle::for_cases(Kind::Stream, 1, |case| {
+    cases::for_cases(Kind::Stream, 1, |case| {
         let request = Request { planner: Some("no-such".into()), ..Request::default() };
         let refused = solve(&case.problem, &request, &budget(), &mut |_| {}).unwrap_err();
         assert!(refused.fix.contains("one-device"), "{}", refused.fix);
@@ -120,7 +117,7 @@ fn unknown_names_are_refused_with_those_there_are() {
 
 #[test]
 fn a_cancelled_run_says_so() {
-    oracle::for_cases(Kind::ALL[0], 5, |case| {
+    cases::for_cases(Kind::ALL[0], 5, |case| {
         let budget = budget();
         budget.cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
         let solved = solve(&case.problem, &Request::default(), &budget, &mut |_| {}).unwrap();

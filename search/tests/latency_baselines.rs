@@ -1,8 +1,6 @@
 //! The named baselines for `latency`: the examples of their papers, a second and plainer implementation of each list
 //! heuristic, tight memory, and what the random searches promise.
 
-#[path = "../../core/tests/oracle/mod.rs"]
-mod oracle;
 #[path = "latency_baselines/plain.rs"]
 mod plain;
 
@@ -10,12 +8,11 @@ use std::time::Duration;
 
 use divvy_core::Problem;
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::{Budget, Outcome};
 use divvy_core::plan::Plan;
 use divvy_core::rng::Rng;
-use divvy_search::{Request, planners, solve};
-use oracle::plans;
-use oracle::random::Kind;
+use divvy_search::{Budget, Outcome, Request, planners, solve};
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{cases, oracle, plans};
 use plain::Plain;
 
 const BASELINES: [&str; 7] = ["heft", "peft", "met", "greedy", "annealing", "ea", "memory-greedy"];
@@ -155,7 +152,7 @@ fn random_searches_mostly_find_the_best_string() {
 #[test]
 fn random_searches_never_end_worse_than_they_start_and_repeat_themselves() {
     for kind in [Kind::Latency, Kind::LatencyInTurn] {
-        oracle::for_cases(kind, 300, |case| {
+        cases::for_cases(kind, 300, |case| {
             for planner in ["ea", "annealing"] {
                 let start = outcome(&case.problem, planner, 0, 1);
                 let end = outcome(&case.problem, planner, 400, 1);
@@ -175,7 +172,7 @@ fn constraints_are_respected_and_seldom_in_the_way() {
     for kind in [Kind::Latency, Kind::LatencyInTurn] {
         let mut feasible = 0;
         let mut found = [0; BASELINES.len()];
-        oracle::for_cases(kind, 1500, |case| {
+        cases::for_cases(kind, 1500, |case| {
             let (all, whole) = plans::every(&case.model, 3000, case.seed);
             let best = all.iter().filter_map(|plan| oracle::score(&case.model, plan)).min();
             feasible += usize::from(best.is_some());
@@ -226,13 +223,13 @@ fn memory_greedy_fills_graphics_processors_in_order_and_the_host_last() {
 #[test]
 fn baselines_refuse_what_is_not_latency_and_auto_leaves_most_of_them_out() {
     // Groups of inputs have methods of the same names of their own.
-    oracle::for_cases(Kind::ColdStart, 3, |case| {
+    cases::for_cases(Kind::ColdStart, 3, |case| {
         for planner in planners(&case.problem).iter().filter(|p| BASELINES.contains(&p.name())) {
             let reason = planner.supports(&case.problem).expect_err("it is not latency");
             assert!(reason.contains("`latency`"), "{reason}");
         }
     });
-    oracle::for_cases(Kind::Latency, 1, |case| {
+    cases::for_cases(Kind::Latency, 1, |case| {
         let known: Vec<&str> = planners(&case.problem).iter().map(|p| p.name()).collect();
         assert!(BASELINES.iter().all(|name| known.contains(name)), "{known:?}");
         let used = planners(&case.problem).iter().filter(|p| p.in_auto() && BASELINES.contains(&p.name()));

@@ -1,19 +1,16 @@
 //! DiviML's planners and bounds against brute force and against each other.
 
-#[path = "../../core/tests/oracle/mod.rs"]
-mod oracle;
-
 use std::time::Duration;
 
 use divvy_core::Problem;
 use divvy_core::generate::{RwnnOptions, Wiring, rwnn};
 use divvy_core::graph::Graph;
-use divvy_core::outcome::{Budget, Status};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_search::{Request, Solved, solve};
-use oracle::random::{self, Kind};
-use oracle::{Case, plans, random_hardware};
+use divvy_search::{Budget, Request, Solved, Status, solve};
+use divvy_testing::cases::Case;
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{cases, oracle, plans, random_hardware, random_problems as random};
 
 /// More than enough: what is asserted must not depend on the clock.
 fn budget() -> Budget {
@@ -50,7 +47,7 @@ fn check_milp(case: &Case, most: usize) -> bool {
 #[test]
 fn milp_equals_brute_force_on_tiny_problems() {
     let mut solved = 0;
-    oracle::for_cases(Kind::Latency, 400, |case| solved += usize::from(check_milp(case, 3000)));
+    cases::for_cases(Kind::Latency, 400, |case| solved += usize::from(check_milp(case, 3000)));
     assert!(solved > 250, "{solved}");
 }
 
@@ -71,7 +68,7 @@ fn milp_equals_brute_force_on_six_ops() {
 /// Where links take turns the program is a relaxation: its bound holds, its plans are valid.
 #[test]
 fn with_links_in_turn_the_bound_holds() {
-    oracle::for_cases(Kind::LatencyInTurn, 150, |case| {
+    cases::for_cases(Kind::LatencyInTurn, 150, |case| {
         let (best, whole) = brute_force(case, 3000);
         if !case.problem.infeasibilities().is_empty() {
             return;
@@ -111,7 +108,7 @@ fn milp_split_is_exact_on_one_channel() {
 /// Splitting gives valid plans, and a bound that does not pass the optimum, on tiny problems of all sorts.
 #[test]
 fn milp_split_never_beats_brute_force() {
-    oracle::for_cases(Kind::Latency, 150, |case| {
+    cases::for_cases(Kind::Latency, 150, |case| {
         let (best, whole) = brute_force(case, 3000);
         if !whole || !case.problem.infeasibilities().is_empty() {
             return;

@@ -1,16 +1,13 @@
 //! The exact planners of `stream` against brute force, on thousands of small random problems with skips, unlike devices
 //! and links, shared media, pins, groups, memory limits and split limits.
 
-#[path = "../../core/tests/oracle/mod.rs"]
-mod oracle;
-
 use std::time::Duration;
 
-use divvy_core::outcome::{Budget, Status};
 use divvy_core::units::Time;
-use divvy_search::{Planner, Request, every_planner, solve};
-use oracle::random::Kind;
-use oracle::{Case, plans};
+use divvy_search::{Budget, Planner, Request, Status, every_planner, solve};
+use divvy_testing::cases::Case;
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{cases, oracle, plans};
 
 /// The best value of all plans; outer none where there are too many to list.
 fn brute_force(case: &Case) -> Option<Option<Time>> {
@@ -26,7 +23,7 @@ fn registered(name: &str) -> &'static dyn Planner {
 
 fn always_finds_the_optimum(planner: &str) {
     let mut solved_cases = 0;
-    oracle::for_cases(Kind::Stream, 4000, |case| {
+    cases::for_cases(Kind::Stream, 4000, |case| {
         if registered(planner).supports(&case.problem).is_err() {
             return;
         }
@@ -62,7 +59,7 @@ fn branch_and_bound_always_finds_the_optimum() {
 
 #[test]
 fn the_papers_bound_is_refused_elsewhere() {
-    oracle::for_cases(Kind::Stream, 1, |case| {
+    cases::for_cases(Kind::Stream, 1, |case| {
         let request = Request { paper_bound: true, ..Request::default() };
         let refused = solve(&case.problem, &request, &Budget::new(Duration::ZERO), &mut |_| {}).unwrap_err();
         assert!(refused.fix.contains("branch-and-bound"), "{}", refused.fix);

@@ -1,18 +1,17 @@
 //! `divvy check`.
 
-use divvy_core::check::Violation;
 use divvy_core::problem::Objective;
 use divvy_core::units::Time;
+use divvy_core::violation::Violation;
 use divvy_io::file;
 use divvy_io::plan_file::{PlanFile, Verdict};
 use serde_json::json;
 
-use crate::Done;
 use crate::args::{CheckArgs, ContentionName, LinksName, ObjectiveName, ProblemArgs, Stages};
 use crate::assemble::{assemble, read_once, same_reading};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::show;
+use crate::{Done, show};
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     let files = [Some(&args.plan), args.against.as_ref(), args.on.as_ref(), args.profile.as_ref()];

@@ -23,7 +23,7 @@ fn fault(path: &str, code: Code, message: String, fix: &str) -> Failure {
 }
 
 /// A plan that breaks a rule is not handed on.
-fn invalid(path: &str, violations: &[divvy_core::check::Violation]) -> Failure {
+fn invalid(path: &str, violations: &[divvy_core::violation::Violation]) -> Failure {
     let first = violations.first().map_or(String::new(), ToString::to_string);
     fault(path, Code::Contradiction, format!("the plan is not valid: {first}"), "plan anew")
 }

@@ -12,11 +12,11 @@ use divvy_io::import::{Imported, declare_parameters, import_with};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{file, presets};
 
-use crate::analysis::{self, Ranking, Repeat};
+use crate::analysis::{Ranking, Repeat};
 use crate::args::InspectArgs;
 use crate::assemble::{dims, read_once, to_granularity};
 use crate::failure::Failure;
-use crate::tell;
+use crate::{analysis, tell};
 
 pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     read_once([Some(&args.file), args.on.as_ref()].into_iter().flatten().map(String::as_str))?;

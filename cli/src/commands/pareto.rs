@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::time::Instant;
 
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::Budget;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
 use divvy_core::units::{Time, show_number};
 use divvy_io::file;
 use divvy_io::plan_file::{Claim, PlanFile};
 use divvy_lab::plot::{Axis, LineChart, Series};
-use divvy_search::front::{Front, Limits, Point, front};
+use divvy_search::Budget;
+use divvy_search::studies::pareto_front::{Front, Limits, Point, front};
 use serde_json::{Value, json};
 
 use crate::args::{ObjectiveName, ParetoArgs};

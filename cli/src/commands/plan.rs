@@ -3,17 +3,15 @@
 use std::path::Path;
 use std::time::Instant;
 
-use divvy_core::outcome::Budget;
 use divvy_io::file;
 use divvy_io::plan_file::{Claim, PlanFile, Source};
-use divvy_search::{Request, Solved, solve};
+use divvy_search::{Budget, Request, Solved, solve};
 
 use crate::args::{PlanArgs, SearchArgs, Stages};
 use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
-use crate::show;
-use crate::{Done, tell};
+use crate::{Done, show, tell};
 
 pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     for (option, path) in [("--output", &args.output), ("--report", &args.report)] {

@@ -6,13 +6,13 @@ use std::time::Instant;
 use divvy_core::graph::Graph;
 use divvy_core::hardware::HardwareSpec;
 use divvy_core::ids::{DeviceId, ParamId};
-use divvy_core::outcome::Budget;
 use divvy_core::plan::{Plan, StreamPlan};
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem};
 use divvy_core::units::show_bytes;
 use divvy_io::plan_file::{Claim, PlanFile, Source};
 use divvy_io::{file, presets};
-use divvy_search::replan::{Replanned, replan};
+use divvy_search::Budget;
+use divvy_search::studies::replan::{Replanned, replan};
 use serde_json::json;
 
 use super::diff::moves::Moves;

@@ -3,19 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use divvy_core::outcome::Budget;
 use divvy_core::problem::Problem;
 use divvy_io::plan_file::{PlanFile, Source};
 use divvy_io::report::{OneDevice, Report};
 use divvy_io::{file, trace_file};
-use divvy_search::{Baseline, Solved, baseline};
+use divvy_search::{Baseline, Budget, Solved, baseline};
 
-use crate::Done;
 use crate::args::ReportArgs;
 use crate::assemble::{Assembled, read_once};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::show;
+use crate::{Done, show};
 
 /// The best of all single devices is looked for so long; the first that can do it counts anyway.
 const BASELINE_TIME: Duration = Duration::from_secs(10);

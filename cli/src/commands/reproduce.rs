@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use divvy_core::closest::closest;
+use divvy_core::did_you_mean::closest;
 use divvy_lab::{EXPERIMENTS, Event, Experiment, Mode, Report, Settings, Stopped, experiment, results_index};
 use serde_json::json;
 

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use divvy_core::outcome::Outcome;
 use divvy_core::problem::{Objective, OwnHardware};
 use divvy_core::units::show_number;
 use divvy_io::{file, import};
-use divvy_search::Solved;
+use divvy_search::{Outcome, Solved};
 use serde_json::json;
 
 use crate::args::{SearchArgs, Stages};

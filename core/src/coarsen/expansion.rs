@@ -1,19 +1,18 @@
 //! What a plan of a coarse network costs when it is expanded to the original one.
 
-use super::samples::{generated, random_networks, random_runs, random_times};
 use super::{Merged, expand, group_blocks, group_fused, merge};
-use crate::check;
+use crate::coarsen::test_networks::{generated, random_networks, random_runs, random_times};
 use crate::costs::Profile;
 use crate::graph::Graph;
 use crate::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use crate::ids::{DeviceId, OpId};
 use crate::input_error::Code;
-use crate::plainest;
 use crate::plan::{LatencyPlan, Plan};
 use crate::problem::{ConstraintsSpec, LinkUse, MemoryRule, Objective, Problem};
 use crate::rng::Rng;
 use crate::score::Score;
 use crate::units::Time;
+use crate::{check, default_plan};
 
 /// Three devices of two classes, joined by unlike links.
 fn three_devices(rng: &mut Rng) -> HardwareSpec {
@@ -136,8 +135,8 @@ fn pairs(objective: Objective) -> Vec<(Rng, Pair)> {
 fn a_coarse_stream_costs_the_same_when_it_is_expanded() {
     for (mut rng, pair) in pairs(Objective::Stream) {
         for device_of in pair.placements(&mut rng) {
-            let coarse = score(&pair.coarse, &plainest::plan(&pair.coarse, &device_of).unwrap());
-            let plan = plainest::plan(&pair.fine, &pair.expanded(&device_of)).unwrap();
+            let coarse = score(&pair.coarse, &default_plan::plan(&pair.coarse, &device_of).unwrap());
+            let plan = default_plan::plan(&pair.fine, &pair.expanded(&device_of)).unwrap();
             let fine = score(&pair.fine, &plan);
             assert_eq!(coarse.value, fine.value);
             assert_eq!(coarse.device_busy, fine.device_busy);
@@ -152,7 +151,7 @@ fn a_coarse_schedule_is_never_slower_when_it_is_expanded() {
     let mut on_one_device = 0;
     for (mut rng, pair) in pairs(Objective::Latency { links: LinkUse::Delay }) {
         for device_of in pair.placements(&mut rng) {
-            let plan = plainest::plan(&pair.coarse, &device_of).unwrap();
+            let plan = default_plan::plan(&pair.coarse, &device_of).unwrap();
             let Plan::Latency(order) = &plan else { panic!("the objective is latency") };
             let coarse = score(&pair.coarse, &plan);
             let fine = score(&pair.fine, &pair.expanded_order(order));

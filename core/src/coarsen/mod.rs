@@ -25,7 +25,7 @@ mod merge;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod samples;
+mod test_networks;
 
 use std::collections::HashMap;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::samples::{generated, random_networks, random_runs};
 use super::{Granularity, coarsen, expand, merge};
+use crate::coarsen::test_networks::{generated, random_networks, random_runs};
 use crate::costs::{Cost, Profile};
 use crate::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
 use crate::ids::OpId;

@@ -1,6 +1,6 @@
 //! Constraints with names resolved: pins, bans, colocation, memory and split limits, where inputs and outputs are.
 
-use crate::closest::closest;
+use crate::did_you_mean::closest;
 use crate::graph::Graph;
 use crate::hardware::Hardware;
 use crate::ids::{DeviceId, OpId};

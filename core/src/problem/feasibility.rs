@@ -6,7 +6,8 @@ use crate::costs::show_sizes;
 use crate::ids::{DeviceId, OpId};
 use crate::units::show_bytes;
 
-use super::{MemoryRule, Objective, Problem, placements};
+use super::{MemoryRule, Objective, Problem};
+use crate::problem::feasible_placement;
 
 /// Every reason found.
 pub(super) fn find(problem: &Problem) -> Vec<String> {
@@ -21,7 +22,7 @@ pub(super) fn find(problem: &Problem) -> Vec<String> {
         reasons.extend(inputs_do_not_divide(problem, inputs));
     }
     if reasons.is_empty() {
-        reasons.extend(placements::rule_out(problem, all_connected));
+        reasons.extend(feasible_placement::rule_out(problem, all_connected));
     }
     reasons
 }

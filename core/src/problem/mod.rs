@@ -5,7 +5,7 @@
 
 mod constraints;
 mod feasibility;
-pub(crate) mod placements;
+pub mod feasible_placement;
 mod spec;
 
 use crate::costs::{self, BatchSizes, CalibratedShare, ClassCosts, Cost, Profile};

@@ -3,13 +3,12 @@
 use divvy_core::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::units::Time;
 
-use super::gpus::{self, Gpu};
+use super::gpus::Gpu;
 use super::limits::Limits;
 use super::names::slug;
 use super::processor::{Processor, Thread, list};
 use super::source::{NoAnswer, Source};
-use super::topo;
-use super::{ASSUMED, Detected};
+use super::{ASSUMED, Detected, gpus, topo};
 use crate::presets;
 
 const NODES: &str = "sys/devices/system/node";

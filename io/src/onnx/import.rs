@@ -13,14 +13,15 @@ use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
-use super::cut::{self, Fault};
+use super::cut::Fault;
 use super::facts::{Fact, Facts, Sequence, bits, element};
 use super::fixed_shapes::FixedShapes;
 use super::flops::{Scope, work};
 use super::infer::infer;
 use super::infer::order::order;
-use super::proto::{self, Model, Node};
+use super::proto::{Model, Node};
 use super::reads::reads;
+use super::{cut, proto};
 
 /// What an import found.
 pub struct Understood {

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use divvy_core::certificate::Evidence;
 use divvy_core::costs::CalibratedShare;
 use divvy_core::hardware::DeviceKind;
 use divvy_core::ids::{DeviceId, LinkId, OpId, ParamId};
@@ -12,6 +11,7 @@ use divvy_core::plan::{BusItem, Plan};
 use divvy_core::problem::{LinkUse, Objective};
 use divvy_core::score::{Activity, Lane, Trace};
 use divvy_core::units::Time;
+use divvy_proof::evidence::Evidence;
 use serde_json::{Value, json};
 
 use super::moves::Moved;
@@ -110,7 +110,7 @@ fn important_ops(report: &Report<'_>, path: &[Vec<usize>]) -> Vec<OpId> {
 fn bounds(report: &Report<'_>) -> Vec<Value> {
     let mut sorted: Vec<_> = report.certificates.iter().collect();
     sorted.sort_by_key(|certificate| std::cmp::Reverse(certificate.value_ps));
-    let one = |certificate: &&divvy_core::certificate::Certificate| {
+    let one = |certificate: &&divvy_proof::certificate::Certificate| {
         json!({
             "name": certificate.bound, "value": certificate.value_ps,
             "verified": !matches!(certificate.evidence, Evidence::Attested { .. }),

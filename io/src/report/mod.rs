@@ -10,13 +10,13 @@ mod moves;
 mod page;
 mod words;
 
-use divvy_core::certificate::Certificate;
+use divvy_core::history::HistoryPoint;
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::HistoryPoint;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::{Score, Trace};
 use divvy_core::units::Time;
+use divvy_proof::certificate::Certificate;
 
 /// Everything that a report shows.
 pub struct Report<'a> {

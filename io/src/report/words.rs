@@ -1,9 +1,9 @@
 //! What the report says in words: the verdict in a sentence, and the argument of each kind of evidence.
 
-use divvy_core::certificate::Evidence;
 use divvy_core::costs::Origin;
 use divvy_core::problem::Objective;
 use divvy_core::units::{Time, show_number};
+use divvy_proof::evidence::Evidence;
 
 use super::{OneDevice, Report};
 

@@ -3,20 +3,19 @@
 //! [`assess`] answers what the file's own objective (or latency) says. Every other objective is tried too, because
 //! nothing on the way may panic, whether or not it fits the file.
 
-use divvy_core::certificate::{self, Evidence};
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::hardware::{Hardware, HardwareSpec};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::input_error::InputErrors;
-use divvy_core::makespan::relaxations::passages::Stage;
-use divvy_core::period::relaxations::cover::Group;
 use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::units::Time;
-use divvy_core::{check, plainest};
+use divvy_core::{check, default_plan};
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{Error, presets};
+use divvy_proof::evidence::{Evidence, Group, Stage};
+use divvy_proof::verify;
 
 /// Inputs of the `batch` that every problem is tried with.
 const INPUTS: u32 = 4;
@@ -98,12 +97,12 @@ fn try_objectives(graph: &Graph, spec: &ProblemSpec, hardware: &HardwareSpec) ->
 fn exercise(problem: &Problem) {
     let _ = problem.infeasibilities();
     for spread in [false, true] {
-        if let Ok(plan) = plainest::plan(problem, &placement(problem, spread)) {
+        if let Ok(plan) = default_plan::plan(problem, &placement(problem, spread)) {
             let _ = check::check(problem, &plan);
         }
     }
     for evidence in evidences(problem) {
-        let _ = certificate::proven(problem, &evidence);
+        let _ = verify::proven(problem, &evidence);
     }
 }
 

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use divvy_core::input_error::Code;
-use divvy_io::file::{self, MOST_BYTES};
+use divvy_io::file::MOST_BYTES;
 use divvy_io::import::import;
-use divvy_io::{Error, presets};
+use divvy_io::{Error, file, presets};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

@@ -1,10 +1,11 @@
 //! Plan files: bad ones are refused, damaged ones never panic, and whatever passes the check is true.
 
-use divvy_core::certificate::{self, Standing};
 use divvy_core::check;
 use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::rng::Rng;
 use divvy_io::plan_file::PlanFile;
+use divvy_proof::certificate::Standing;
+use divvy_proof::verify;
 use serde_json::{Value, json};
 
 use crate::assess::{faults, loaded};
@@ -27,8 +28,7 @@ fn passes(file: &PlanFile) -> bool {
     assert_eq!(file.claim.starts_ps, score.starts, "the starts that passed are not the plan's");
     for bound in &file.certificates {
         assert!(bound.value_ps <= score.value, "a bound that passed is above the value");
-        let standing =
-            certificate::verify(&file.problem, bound).expect("a checked bound is proven or attested");
+        let standing = verify::verify(&file.problem, bound).expect("a checked bound is proven or attested");
         let verified = verdict.verified_lower_bound.is_some_and(|best| best >= bound.value_ps);
         assert!(standing == Standing::Attested || verified, "a proven bound is lost");
     }

@@ -1,13 +1,14 @@
 //! Small valid files of every format, to start damaging from.
 
-use divvy_core::certificate::{Certificate, proven};
-use divvy_core::generate::{self, RegalOptions, RwnnOptions};
+use divvy_core::generate::{RegalOptions, RwnnOptions};
 use divvy_core::graph::Graph;
-use divvy_core::outcome::HistoryPoint;
+use divvy_core::history::HistoryPoint;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
-use divvy_core::{check, plainest};
+use divvy_core::{check, default_plan, generate};
 use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
 use divvy_io::{presets, problem_file};
+use divvy_proof::certificate::Certificate;
+use divvy_proof::verify::proven;
 use serde_json::{Value, json};
 
 use crate::assess::{evidences, loaded, placement};
@@ -257,7 +258,7 @@ pub(crate) fn plan_files() -> Vec<PlanFile> {
 }
 
 fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
-    let plan = plainest::plan(problem, &placement(problem, spread)).ok()?;
+    let plan = default_plan::plan(problem, &placement(problem, spread)).ok()?;
     let score = check::check(problem, &plan).ok()?;
     let certify = |evidence| {
         let value = match proven(problem, &evidence) {

@@ -3,11 +3,10 @@
 use divvy_core::check::check;
 use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
-use divvy_core::outcome::Budget;
 use divvy_core::plan::{BusItem, Landing, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::score::{Lane, Score};
-use divvy_search::{Request, solve};
+use divvy_search::{Budget, Request, solve};
 
 use crate::cells::{Figures, LaneUse};
 

@@ -1,7 +1,5 @@
 //! Slicing against every way to slice, and against the published dynamic program.
 
-#[path = "../../../core/tests/oracle/mod.rs"]
-mod oracle;
 mod published;
 
 use divvy_core::check::check;
@@ -10,14 +8,14 @@ use divvy_core::generate::{RegalFamily, RegalOptions, regal};
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
 use divvy_core::hardware::ClassSpec;
 use divvy_core::ids::{DeviceId, OpId};
-use divvy_core::period::dense::Dense;
 use divvy_core::plan::{PipelinePlan, Plan, Stage};
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_search::stages::{Net, Slicer};
-use oracle::random::{self, Kind};
-use oracle::{Case, random_hardware};
+use divvy_search::pipeline::{Dense, Net, Slicer};
+use divvy_testing::cases::Case;
+use divvy_testing::random_problems::Kind;
+use divvy_testing::{oracle, random_hardware, random_problems as random};
 
 /// A random problem on devices around one host, all links alike: what a stage pays depends on its own device alone.
 fn even_case(seed: u64) -> Option<Case> {

@@ -2,7 +2,7 @@
 //! and 5): a table of all segment costs, then a dynamic program over it. Identical devices, no overflow, one output
 //! per op. It shares nothing with the slicer but the tables it reads the problem from.
 
-use divvy_core::period::dense::Dense;
+use divvy_search::pipeline::Dense;
 
 /// The value of the best slices into at most `stages` stages: O(n²k) on a table of costs by row (`first`, `last`).
 pub(crate) fn dynamic_program(costs: &[Vec<u64>], stages: usize) -> u64 {

@@ -11,11 +11,10 @@ use divvy_exec::executor::{Happened, Report};
 use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, LinkSpec, ProgramSpec, StageSpec};
 use divvy_exec::tensor::{Data, HostTensor};
-use divvy_io::detect;
-use divvy_io::file;
 use divvy_io::onnx::proto::{
     Dimension, DimensionValue, Graph, Model, Node, OperatorSet, Shape, TensorType, Type, TypeValue, ValueInfo,
 };
+use divvy_io::{detect, file};
 use prost::Message;
 
 use super::super::run::prepare::in_one_memory;

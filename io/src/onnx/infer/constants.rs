@@ -3,12 +3,8 @@
 //! Exported graphs compute shapes from shapes; what is computed here is what such computations are made of. A
 //! content always has as many elements as the shape says, and each fits its element type.
 
-use super::arithmetic;
-use super::attribute;
 use super::call::{Call, Content, MAX_CONTENT, Shape, Shapes, axes_within, axis_within, product, size};
-use super::element;
-use super::selection;
-use super::tensor;
+use super::{arithmetic, attribute, element, selection, tensor};
 use crate::onnx::facts::element::{BOOL, DOUBLE, FLOAT, INT8, INT32, INT64, UINT8};
 
 /// The shapes of the outputs, if the operator is of this family.

@@ -2,10 +2,9 @@
 //!
 //! Sequences are followed within one graph. Those that enter or leave a body, and inputs that are sequences, are not.
 
-use super::attribute;
 use super::bodies::Output;
 use super::call::{Call, Content, MAX_CONTENT, Shape, Value, axis_within, size};
-use super::{NOTHING, Walk, movement};
+use super::{NOTHING, Walk, attribute, movement};
 use crate::onnx::facts::Sequence;
 use crate::onnx::facts::element::{FLOAT, INT64};
 use crate::onnx::proto::Node;

@@ -3,9 +3,9 @@
 //! Each is written under a name of its own and gets its real one only when all are complete. The manifest of an
 //! earlier run goes first and the new one comes last: a folder with a manifest is whole.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::WeightsError;
 

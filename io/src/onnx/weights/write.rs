@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
-use super::manifest::{self, MANIFEST, Manifest, MissingWeights, PieceEntry, Source};
+use super::manifest::{MANIFEST, Manifest, MissingWeights, PieceEntry, Source};
 use super::staging::{Staging, unwritable};
-use super::tensors::{self, Role};
-use super::{EXTERNAL, External, WeightsError, data_bytes, inside, is_external, open, read, resolve};
+use super::tensors::Role;
+use super::{
+    EXTERNAL, External, WeightsError, data_bytes, inside, is_external, manifest, open, read, resolve, tensors,
+};
 use crate::onnx::cut::CutPiece;
 use crate::onnx::facts::element;
 use crate::onnx::proto::{Entry, Model, Tensor};

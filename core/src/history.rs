@@ -1,0 +1,16 @@
+//! TODO-DOC core/src/history.rs
+
+use crate::units::Time;
+
+/// Value and bound at one moment of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryPoint {
+    /// Seconds since the start.
+    pub seconds: f64,
+    /// The best value so far.
+    pub value: Option<Time>,
+    /// The best lower bound so far.
+    pub lower_bound: Option<Time>,
+    /// The planner that found this value, or the bound that was raised; none where a file does not say.
+    pub by: Option<String>,
+}

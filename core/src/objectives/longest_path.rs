@@ -1,0 +1,126 @@
+//! The longest path: when each task starts, if every one starts as soon as it may.
+//!
+//! Tasks have a duration and a release time; precedences may add a delay; a resource takes its tasks one at a time
+//! in the order given. Time and memory are linear in tasks and precedences.
+
+use crate::problem::Problem;
+use crate::score::{Lane, Span, Trace};
+use crate::units::Time;
+use crate::violation::{Rule, Violations};
+
+/// Tasks and what they wait for.
+#[derive(Default)]
+pub(super) struct Schedule {
+    tasks: Vec<Task>,
+    precedences: Vec<(u32, u32, Time)>,
+}
+
+#[derive(Clone, Copy)]
+struct Task {
+    duration: Time,
+    release: Time,
+}
+
+impl Schedule {
+    /// Adds a task and returns its number; numbers count from 0.
+    pub(super) fn task(&mut self, duration: Time, release: Time) -> u32 {
+        self.tasks.push(Task { duration, release });
+        u32::try_from(self.tasks.len() - 1).expect("fewer than 2^32 tasks")
+    }
+
+    /// `later` starts no earlier than `delay` after the end of `earlier`.
+    pub(super) fn after(&mut self, earlier: u32, later: u32, delay: Time) {
+        self.precedences.push((earlier, later, delay));
+    }
+
+    /// These run one after the other.
+    pub(super) fn in_turn(&mut self, tasks: &[u32]) {
+        self.precedences.extend(tasks.windows(2).map(|pair| (pair[0], pair[1], Time::ZERO)));
+    }
+
+    pub(super) fn duration(&self, task: u32) -> Time {
+        self.tasks[task as usize].duration
+    }
+
+    /// The earliest starts; or, where tasks wait for each other in a circle, some of those that never start.
+    pub(super) fn earliest_starts(&self) -> Result<Vec<Time>, Vec<u32>> {
+        let count = self.tasks.len();
+        let mut first = vec![0u32; count + 1];
+        let mut waiting = vec![0u32; count];
+        for &(earlier, later, _) in &self.precedences {
+            first[earlier as usize + 1] += 1;
+            waiting[later as usize] += 1;
+        }
+        for i in 0..count {
+            first[i + 1] += first[i];
+        }
+        let mut next = first.clone();
+        let mut followers = vec![(0u32, Time::ZERO); self.precedences.len()];
+        for &(earlier, later, delay) in &self.precedences {
+            followers[next[earlier as usize] as usize] = (later, delay);
+            next[earlier as usize] += 1;
+        }
+        let mut starts: Vec<Time> = self.tasks.iter().map(|task| task.release).collect();
+        let mut ready: Vec<u32> = (0..count as u32).filter(|&task| waiting[task as usize] == 0).collect();
+        let mut done = 0;
+        while let Some(task) = ready.pop() {
+            done += 1;
+            let end = starts[task as usize] + self.duration(task);
+            let range = first[task as usize] as usize..first[task as usize + 1] as usize;
+            for &(later, delay) in &followers[range] {
+                let start = &mut starts[later as usize];
+                *start = (*start).max(end + delay);
+                waiting[later as usize] -= 1;
+                if waiting[later as usize] == 0 {
+                    ready.push(later);
+                }
+            }
+        }
+        if done == count {
+            return Ok(starts);
+        }
+        Err((0..count as u32).filter(|&task| waiting[task as usize] > 0).collect())
+    }
+}
+
+/// Rule `overlap`: a device, and a link where those are used in turn, does one thing at a time.
+pub(super) fn check_lanes(problem: &Problem, trace: &Trace, links_too: bool, violations: &mut Violations) {
+    let mut spans: Vec<&Span> =
+        trace.spans.iter().filter(|span| links_too || matches!(span.lane, Lane::Device(_))).collect();
+    spans.sort_by_key(|span| (span.lane, span.start, span.end));
+    for pair in spans.windows(2) {
+        let same = pair[0].lane == pair[1].lane && pair[0].what != pair[1].what;
+        if same && pair[1].start < pair[0].end {
+            let place = match pair[1].lane {
+                Lane::Device(device) => problem.hardware.device_name(device).to_owned(),
+                Lane::Link(link) => problem.hardware.links()[link.index()].name.clone(),
+            };
+            violations.add(Rule::Overlap, place, format!("two things at once at {}", pair[1].start));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_start_as_soon_as_they_may() {
+        let mut schedule = Schedule::default();
+        let a = schedule.task(Time(5), Time(1));
+        let b = schedule.task(Time(2), Time(0));
+        let c = schedule.task(Time(1), Time(3));
+        schedule.after(a, c, Time(10));
+        schedule.in_turn(&[b, c]);
+        assert_eq!(schedule.earliest_starts(), Ok(vec![Time(1), Time(0), Time(16)]));
+    }
+
+    #[test]
+    fn a_circle_is_found() {
+        let mut schedule = Schedule::default();
+        let [a, b, c] = [1, 2, 3].map(|t| schedule.task(Time(t), Time::ZERO));
+        schedule.after(a, b, Time::ZERO);
+        schedule.in_turn(&[b, c, a]);
+        assert_eq!(schedule.earliest_starts(), Err(vec![0, 1, 2]));
+    }
+}

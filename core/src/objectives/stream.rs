@@ -1,0 +1,138 @@
+//! `stream`: the busiest device or link of a stream over networked devices (the edge paper).
+//!
+//! Each op runs on one device; a device may hold several separate runs of ops. A device's load is the sum of its ops'
+//! times, and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A
+//! link's or bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once
+//! to a device however many consumers it has there (the paper counts per edge). The period is the largest load.
+//! Split points are device changes along the canonical order; they may be limited. Memory: weights, plus inputs and
+//! outputs of the ops on the device. The latency reported is that of one request that has everything to itself, with
+//! every device running its ops in the canonical order.
+
+use crate::ids::{DeviceId, OpId};
+use crate::objectives::memory::check_memory;
+use crate::objectives::shared_rules::place_each_once;
+use crate::objectives::transfers::Move;
+use crate::objectives::{memory, transfers};
+use crate::plan::StreamPlan;
+use crate::problem::Problem;
+use crate::score::{Activity, Lane, Score, Span, energy};
+use crate::units::Time;
+use crate::violation::{Rule, Violation, Violations};
+
+/// Checks and scores a plan.
+pub(crate) fn check(problem: &Problem, plan: &StreamPlan) -> Result<Score, Vec<Violation>> {
+    let mut violations = Violations::default();
+    let ops = problem.graph.op_count();
+    if plan.device_of.len() != ops {
+        let message = format!("names a device for {} ops, there are {ops}", plan.device_of.len());
+        violations.add(Rule::OpOnce, "device_of", message);
+        violations.stop()?;
+    }
+    let pairs = plan.device_of.iter().enumerate().map(|(op, &device)| (OpId::new(op), device));
+    let device_of = place_each_once(problem, pairs)?;
+    let moves = transfers::moves(problem, &device_of)?;
+    let memory = memory::resident(problem, problem.graph.ops().map(|op| (op, device_of[op.index()], 1)));
+    check_memory(problem, &memory, &mut violations);
+    check_splits(problem, &device_of, &mut violations);
+    violations.stop()?;
+    Ok(score(problem, &device_of, &moves, memory))
+}
+
+/// Device changes along the canonical order.
+pub(crate) fn split_points(problem: &Problem, device_of: &[DeviceId]) -> u32 {
+    let order = problem.graph.order();
+    let changes = order.windows(2).filter(|pair| device_of[pair[0].index()] != device_of[pair[1].index()]);
+    changes.count() as u32
+}
+
+fn check_splits(problem: &Problem, device_of: &[DeviceId], violations: &mut Violations) {
+    let splits = split_points(problem, device_of);
+    if let Some(most) = problem.constraints.max_splits.filter(|&most| splits > most) {
+        violations.add(Rule::Splits, "plan", format!("{splits} split points, at most {most} are allowed"));
+    }
+    if let Some(fewest) = problem.constraints.min_splits.filter(|&fewest| splits < fewest) {
+        violations.add(
+            Rule::Splits,
+            "plan",
+            format!("{splits} split points, at least {fewest} are asked for"),
+        );
+    }
+}
+
+/// What both ends of a transfer spend on it.
+fn copies(problem: &Problem, device_of: &[DeviceId], m: &Move<'_>) -> Vec<(DeviceId, Time)> {
+    let producer = problem.graph.producer(m.what.tensor).map(|op| device_of[op.index()]);
+    let from = producer.or(problem.constraints.input_at);
+    let ends = from.into_iter().chain([m.what.to]).filter(|_| !m.route.links.is_empty());
+    let bytes = problem.graph.tensor_bytes(m.what.tensor);
+    ends.map(|device| (device, problem.copy_time(device, bytes))).collect()
+}
+
+fn score(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], memory: Vec<u64>) -> Score {
+    let graph = &problem.graph;
+    let mut device_busy = vec![Time::ZERO; problem.hardware.device_count()];
+    for op in graph.ops() {
+        let device = device_of[op.index()];
+        device_busy[device.index()] += problem.time(op, device).expect("the device may run it");
+    }
+    let mut bytes = vec![0u128; problem.hardware.links().len()];
+    for m in moves {
+        for (device, time) in copies(problem, device_of, m) {
+            device_busy[device.index()] += time;
+        }
+        for link in &m.route.links {
+            bytes[link.index()] += u128::from(graph.tensor_bytes(m.what.tensor));
+        }
+    }
+    let time = |(bytes, link): (u128, &crate::hardware::Link)| {
+        Time::of_many_bytes(bytes, link.bandwidth).expect("a validated problem keeps loads in range")
+    };
+    let link_busy: Vec<Time> = bytes.into_iter().zip(problem.hardware.links()).map(time).collect();
+    let mut score = Score {
+        value: device_busy.iter().chain(&link_busy).copied().max().unwrap_or(Time::ZERO),
+        energy_uj: energy(problem, &device_busy),
+        device_busy,
+        link_busy,
+        memory,
+        starts: vec![Time::ZERO; graph.op_count()],
+        ..Score::default()
+    };
+    follow_one_request(problem, device_of, moves, &mut score);
+    score
+}
+
+/// One request with everything to itself.
+fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], score: &mut Score) {
+    let graph = &problem.graph;
+    let mut free = vec![Time::ZERO; problem.hardware.device_count()];
+    let mut ends = vec![Time::ZERO; graph.op_count()];
+    let made = |tensor, ends: &[Time]| graph.producer(tensor).map_or(Time::ZERO, |op: OpId| ends[op.index()]);
+    // Moves are sorted by tensor and device, so a tensor's way to a device is found by halving.
+    let way = |tensor, to| {
+        let found = moves.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
+        found.map_or(Time::ZERO, |i| {
+            let copied = copies(problem, device_of, &moves[i]).into_iter().map(|(_, time)| time);
+            moves[i].time + copied.sum()
+        })
+    };
+    for &op in graph.order() {
+        let device = device_of[op.index()];
+        let arrivals = graph.inputs(op).iter().map(|&tensor| made(tensor, &ends) + way(tensor, device));
+        let start = arrivals.max().unwrap_or(Time::ZERO).max(free[device.index()]);
+        let end = start + problem.time(op, device).expect("the device may run it");
+        (free[device.index()], ends[op.index()], score.starts[op.index()]) = (end, end, start);
+        score.latency = score.latency.max(end);
+        let what = Activity::Op(op, 1);
+        score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
+    }
+    for m in moves {
+        let start = made(m.what.tensor, &ends);
+        let end = start + m.time;
+        // A result that leaves its device has arrived once it is copied, like any other tensor.
+        score.latency = score.latency.max(start + way(m.what.tensor, m.what.to));
+        for link in m.route.media() {
+            let what = Activity::Tensor(m.what.tensor, m.what.to);
+            score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub mod chain_dp;
+pub mod division_cases;

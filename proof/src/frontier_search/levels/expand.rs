@@ -1,0 +1,148 @@
+//! From one level to the next: every ready op on every device after every row, but where that only wastes time.
+
+use crate::frontier_search::levels::Search;
+use crate::frontier_search::levels::states::{Level, Set, Step};
+use crate::latency_tables::NEVER;
+
+/// From when on time would be idle that a ready op could have used: the earliest such time, the op (as a position in
+/// the list of ready ones), and the earliest for any other op.
+struct Idle {
+    first: (u64, usize),
+    second: u64,
+}
+
+impl Idle {
+    /// No start of this op is of interest from here on.
+    fn latest_start(&self, op: usize) -> u64 {
+        if self.first.1 == op { self.second } else { self.first.0 }
+    }
+}
+
+impl Search<'_> {
+    /// Adds every continuation of the rows of a set to the next level.
+    pub(super) fn expand(&mut self, set: &Set, next: &mut Level) {
+        let devices = self.part.devices;
+        let length = (set.ports.len() + 1) * devices;
+        let idle: Vec<Idle> = set.rows.chunks_exact(length).map(|row| self.idle(set, row)).collect();
+        for (i, (op, reads)) in set.ready.iter().enumerate() {
+            let target = self.set_after(set, *op, next);
+            let target = &mut next.sets[target];
+            // Where in the row before each tensor of the row after is; none: the op makes it.
+            let mut moved = std::mem::take(&mut self.moved);
+            moved.clear();
+            moved.extend(
+                target
+                    .ports
+                    .iter()
+                    .map(|port| set.ports.binary_search(port).ok().map(|place| (place + 1) * devices)),
+            );
+            for (row, (cells, idle)) in set.rows.chunks_exact(length).zip(&idle).enumerate() {
+                for &device in &self.part.allowed[*op as usize] {
+                    self.rows += 1;
+                    let from = (set.least[row], set.decided[row], set.first_number + row as u32);
+                    let latest = idle.latest_start(i);
+                    self.extend(cells, from, *op as usize, reads, device as usize, latest, &moved, target);
+                }
+            }
+            self.moved = moved;
+        }
+    }
+
+    /// From when on a step leaves time idle that a ready op could have used: it would have ended by then, with its
+    /// results everywhere no later than if it started after. Whatever follows such a step is as good, or better, with
+    /// that op moved there, so the step need not be tried.
+    fn idle(&mut self, set: &Set, row: &[u64]) -> Idle {
+        let part = self.part;
+        let devices = part.devices;
+        let mut idle = Idle { first: (u64::MAX, usize::MAX), second: u64::MAX };
+        for (i, (op, reads)) in set.ready.iter().enumerate() {
+            let op = *op as usize;
+            self.starts.clear();
+            for device in 0..devices {
+                let start = row[device].max(part.release[op * devices + device]);
+                self.starts
+                    .push(reads.iter().fold(start, |start, &place| start.max(row[place as usize + device])));
+            }
+            let used = |&device: &u32| {
+                let device = device as usize;
+                let start = self.starts[device];
+                // It must start earlier, not merely as early: else two ops could each stand aside for the other.
+                let mut from = (start + part.times[op * devices + device]).max(start + 1);
+                for &instead in &part.allowed[op] {
+                    let head_start = part.head_start[(op * devices + device) * devices + instead as usize];
+                    let needed = start.saturating_add_signed(head_start);
+                    if self.starts[instead as usize] < needed {
+                        from = from.max(needed);
+                    }
+                }
+                from
+            };
+            let from = part.allowed[op].iter().map(used).min().unwrap_or(u64::MAX);
+            if from < idle.first.0 {
+                idle.second = idle.first.0;
+                idle.first = (from, i);
+            } else {
+                idle.second = idle.second.min(from);
+            }
+        }
+        idle
+    }
+
+    /// One op on one device after a row.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the innermost step; its caller has looked all of these up"
+    )]
+    fn extend(
+        &mut self,
+        row: &[u64],
+        (least, decided, before): (u64, u64, u32),
+        op: usize,
+        reads: &[u32],
+        device: usize,
+        latest: u64,
+        moved: &[Option<usize>],
+        target: &mut Set,
+    ) {
+        let part = self.part;
+        let devices = part.devices;
+        let cell = op * devices + device;
+        let mut start = row[device].max(part.release[cell]);
+        for &place in reads {
+            start = start.max(row[place as usize + device]);
+        }
+        let least = least.max(start + part.tails[cell]);
+        if least >= self.settings.limit || start >= latest || start >= NEVER {
+            return;
+        }
+        let end = start + part.times[cell];
+        self.child.clear();
+        self.child.extend(row[..devices].iter().map(|&free| free.max(start)));
+        self.child[device] = end;
+        let mut fills = part.fills[op].iter();
+        for place in moved {
+            match place {
+                Some(place) => {
+                    for d in 0..devices {
+                        let there = row[place + d].max(self.child[d]);
+                        self.child.push(there);
+                    }
+                }
+                None => {
+                    let port = &part.ports[*fills.next().expect("one for each tensor made") as usize];
+                    for d in 0..devices {
+                        let there = (end + port.delays[device * devices + d]).max(self.child[d]);
+                        self.child.push(there);
+                    }
+                }
+            }
+        }
+        let least = self.estimate(least, target);
+        if least >= self.settings.limit {
+            return;
+        }
+        target.rows.extend_from_slice(&self.child);
+        let step = Step { before, op: op as u32, device: device as u32 };
+        target.push(least, decided.max(start + part.own[cell]), step);
+    }
+}

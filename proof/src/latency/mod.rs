@@ -1,0 +1,3 @@
+//! TODO-DOC
+
+pub mod interval_lp;

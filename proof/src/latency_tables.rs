@@ -1,0 +1,294 @@
+//! A `latency` problem in dense numbers: what planners and relaxations that look at it millions of times read.
+//!
+//! Ops and devices are plain indices, times are picoseconds. Between two ops there is one edge, however many tensors
+//! join them: all must arrive, so the largest decides. Links are delays here; what queues on them is left to the
+//! score. Memory and colocation are left to whoever plans.
+
+use std::collections::HashMap;
+
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::problem::{Objective, Problem};
+use divvy_core::units::Time;
+
+/// A time that is never reached: what cannot run, what cannot be sent. A few of them add up without overflow.
+pub const NEVER: u64 = 1 << 61;
+
+/// One op that another waits for, and the size of what is sent between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The op at the other end.
+    pub op: u32,
+    /// Which size, for [`Dense::delay`].
+    pub size: u32,
+}
+
+/// The tables.
+#[derive(Clone, Debug)]
+pub struct Dense {
+    devices: usize,
+    times: Vec<u64>,
+    allowed: Vec<Vec<u32>>,
+    inputs: Vec<Vec<Edge>>,
+    outputs: Vec<Vec<Edge>>,
+    order: Vec<u32>,
+    /// For each pair of devices, which kind of route; 0 is none at all, 1 is staying in the same memory.
+    kinds: Vec<u32>,
+    kind_count: usize,
+    delays: Vec<u64>,
+    release: Vec<u64>,
+    way_out: Vec<u64>,
+}
+
+impl Dense {
+    /// The tables of a `latency` problem; else why there are none.
+    pub fn new(problem: &Problem) -> Result<Dense, String> {
+        let Objective::Latency { .. } = problem.objective else {
+            return Err(format!("it works on `latency`, not on `{}`", problem.objective.name()));
+        };
+        Dense::of_kernels(problem)
+    }
+
+    /// The tables as if all weights were resident and links mere delays: a relaxation of `cold-start` too, where copies
+    /// are part of the time of the first op that needs them, and so end no later before it than they would as delays.
+    pub fn of_kernels(problem: &Problem) -> Result<Dense, String> {
+        if !matches!(problem.objective, Objective::Latency { .. } | Objective::ColdStart { .. }) {
+            return Err(format!("it works on one request, not on `{}`", problem.objective.name()));
+        }
+        let graph = &problem.graph;
+        let devices = problem.hardware.device_count();
+        let mut times = vec![NEVER; graph.op_count() * devices];
+        let mut allowed = Vec::with_capacity(graph.op_count());
+        for op in graph.ops() {
+            let mut list = Vec::new();
+            for (device, time) in problem.times_of(op) {
+                times[op.index() * devices + device.index()] = time.0;
+                list.push(device.0);
+            }
+            allowed.push(list);
+        }
+        let mut sizes = Sizes::default();
+        let mut inputs: Vec<Vec<Edge>> = vec![Vec::new(); graph.op_count()];
+        let mut outputs: Vec<Vec<Edge>> = vec![Vec::new(); graph.op_count()];
+        let mut joining: Vec<(u32, u64)> = Vec::new();
+        for op in graph.ops() {
+            joining.clear();
+            for &tensor in graph.inputs(op) {
+                joining.extend(graph.producer(tensor).map(|p| (p.0, graph.tensor_bytes(tensor))));
+            }
+            joining.sort_unstable_by_key(|&(producer, bytes)| (producer, std::cmp::Reverse(bytes)));
+            joining.dedup_by_key(|&mut (producer, _)| producer);
+            for &(producer, bytes) in &joining {
+                let size = sizes.number(bytes);
+                inputs[op.index()].push(Edge { op: producer, size });
+                outputs[producer as usize].push(Edge { op: op.0, size });
+            }
+        }
+        let (kinds, delays) = delays(problem, &sizes.bytes);
+        let kind_count = delays.len() / sizes.bytes.len().max(1);
+        let ends = |op: OpId, device: DeviceId| {
+            (
+                way_in(problem, op, device).map_or(NEVER, |t| t.0),
+                way_out(problem, op, device).map_or(NEVER, |t| t.0),
+            )
+        };
+        let (release, way_out) =
+            graph.ops().flat_map(|op| problem.hardware.devices().map(move |d| ends(op, d))).unzip();
+        let order = graph.order().iter().map(|op| op.0).collect();
+        let dense = Dense {
+            devices,
+            times,
+            allowed,
+            inputs,
+            outputs,
+            order,
+            kinds,
+            kind_count,
+            delays,
+            release,
+            way_out,
+        };
+        match dense.horizon() {
+            Some(horizon) if horizon < NEVER => Ok(dense),
+            _ => Err("its times add up to more than a month".to_owned()),
+        }
+    }
+
+    /// An upper bound on the value of every schedule that never waits for nothing.
+    pub(crate) fn horizon(&self) -> Option<u64> {
+        let real = |&time: &u64| (time < NEVER).then_some(time);
+        let mut sum: u64 = 0;
+        for op in 0..self.op_count() {
+            let row = op * self.devices..(op + 1) * self.devices;
+            let longest = self.times[row.clone()].iter().filter_map(real).max().unwrap_or(0);
+            let ends = self.release[row.clone()].iter().chain(&self.way_out[row]).filter_map(real).max();
+            sum = sum.checked_add(longest)?.checked_add(ends.unwrap_or(0))?;
+            for edge in &self.inputs[op] {
+                let kinds = &self.delays[edge.size as usize * self.kind_count..][..self.kind_count];
+                sum = sum.checked_add(kinds.iter().filter_map(real).max().unwrap_or(0))?;
+            }
+        }
+        Some(sum)
+    }
+
+    /// What weights of the devices may add up to, so that weighted times stay in range.
+    pub fn heaviest_weights(&self) -> u64 {
+        NEVER / self.horizon().unwrap_or(NEVER).max(1)
+    }
+
+    /// The same problem with time running backward: what an op waits for waits for it.
+    pub fn reversed(&self) -> Dense {
+        let devices = self.devices;
+        let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| to * devices + from));
+        Dense {
+            inputs: self.outputs.clone(),
+            outputs: self.inputs.clone(),
+            order: self.order.iter().rev().copied().collect(),
+            kinds: pairs.map(|pair| self.kinds[pair]).collect(),
+            release: self.way_out.clone(),
+            way_out: self.release.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// How many ops there are.
+    pub fn op_count(&self) -> usize {
+        self.allowed.len()
+    }
+
+    /// How many devices there are.
+    pub fn device_count(&self) -> usize {
+        self.devices
+    }
+
+    /// The devices that may run an op, ascending.
+    pub fn allowed(&self, op: usize) -> &[u32] {
+        &self.allowed[op]
+    }
+
+    /// The time of an op on a device; [`NEVER`] where it may not run.
+    pub fn time(&self, op: usize, device: usize) -> u64 {
+        self.times[op * self.devices + device]
+    }
+
+    /// The times of an op on all devices.
+    pub fn times(&self, op: usize) -> &[u64] {
+        &self.times[op * self.devices..(op + 1) * self.devices]
+    }
+
+    /// The ops that an op waits for.
+    pub fn inputs(&self, op: usize) -> &[Edge] {
+        &self.inputs[op]
+    }
+
+    /// The ops that wait for an op.
+    pub fn outputs(&self, op: usize) -> &[Edge] {
+        &self.outputs[op]
+    }
+
+    /// The canonical order of the ops.
+    pub fn order(&self) -> &[u32] {
+        &self.order
+    }
+
+    /// How long something of a size takes from a device to another; 0 on the same, [`NEVER`] without a route.
+    pub fn delay(&self, size: u32, from: usize, to: usize) -> u64 {
+        self.delays[size as usize * self.kind_count + self.kinds[from * self.devices + to] as usize]
+    }
+
+    /// For each size, the delays over all ordered pairs of unlike devices that can exchange: their sum, and how many.
+    pub fn delays_over_pairs(&self) -> Vec<(u128, u64)> {
+        if self.delays.is_empty() {
+            return Vec::new();
+        }
+        let mut pairs = vec![0u64; self.kind_count];
+        for (pair, &kind) in self.kinds.iter().enumerate() {
+            pairs[kind as usize] += u64::from(pair / self.devices != pair % self.devices);
+        }
+        let total = |delays: &[u64]| {
+            let with_way = || delays.iter().zip(&pairs).filter(|(delay, _)| **delay < NEVER);
+            let sum = with_way().map(|(&delay, &count)| u128::from(delay) * u128::from(count)).sum();
+            (sum, with_way().map(|(_, &count)| count).sum())
+        };
+        self.delays.chunks(self.kind_count).map(total).collect()
+    }
+
+    /// When the network's inputs that an op reads can be on a device.
+    pub fn release(&self, op: usize, device: usize) -> u64 {
+        self.release[op * self.devices + device]
+    }
+
+    /// The time from an op's end on a device to the arrival of the network's outputs that it makes.
+    pub fn way_out(&self, op: usize, device: usize) -> u64 {
+        self.way_out[op * self.devices + device]
+    }
+}
+
+#[derive(Default)]
+struct Sizes {
+    bytes: Vec<u64>,
+    numbers: HashMap<u64, u32>,
+}
+
+impl Sizes {
+    fn number(&mut self, bytes: u64) -> u32 {
+        *self.numbers.entry(bytes).or_insert_with(|| {
+            self.bytes.push(bytes);
+            self.bytes.len() as u32 - 1
+        })
+    }
+}
+
+/// The kind of route of each pair of devices, and the delay of each size on each kind.
+fn delays(problem: &Problem, sizes: &[u64]) -> (Vec<u32>, Vec<u64>) {
+    let hardware = &problem.hardware;
+    let mut routes: Vec<Option<&divvy_core::hardware::Route>> = vec![None];
+    let mut known: HashMap<Option<(u64, u64)>, u32> = HashMap::new();
+    let mut kinds = Vec::with_capacity(hardware.device_count().pow(2));
+    for from in hardware.devices() {
+        for to in hardware.devices() {
+            let Some(route) = hardware.route(from, to) else {
+                kinds.push(0);
+                continue;
+            };
+            let moves = route.bandwidth.filter(|_| from != to);
+            let kind =
+                known.entry(moves.map(|bandwidth| (route.latency.0, bandwidth.0))).or_insert_with(|| {
+                    routes.push(Some(route).filter(|_| moves.is_some()));
+                    routes.len() as u32 - 1
+                });
+            kinds.push(*kind);
+        }
+    }
+    let free = known.get(&None).copied();
+    let mut delays = Vec::with_capacity(sizes.len() * routes.len());
+    for &bytes in sizes {
+        for (kind, route) in routes.iter().enumerate() {
+            let stays = Some(kind as u32) == free;
+            delays.push(route.map_or(if stays { 0 } else { NEVER }, |route| route.time(bytes).0));
+        }
+    }
+    (kinds, delays)
+}
+
+/// When the network's inputs that an op reads can be on a device; none if they cannot get there.
+pub(crate) fn way_in(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
+    let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else {
+        return Some(Time::ZERO);
+    };
+    let outside = problem.graph.inputs(op).iter().filter(|&&t| problem.graph.producer(t).is_none());
+    let mut latest = Time::ZERO;
+    for &tensor in outside {
+        latest = latest.max(problem.hardware.route(from, device)?.time(problem.graph.tensor_bytes(tensor)));
+    }
+    Some(latest)
+}
+
+/// The time from an op's end on a device to the arrival of the network's outputs that it makes.
+pub(crate) fn way_out(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
+    let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { return Some(Time::ZERO) };
+    let mut longest = Time::ZERO;
+    for &tensor in problem.graph.outputs(op).iter().filter(|&&t| problem.graph.is_output(t)) {
+        longest = longest.max(problem.hardware.route(device, to)?.time(problem.graph.tensor_bytes(tensor)));
+    }
+    Some(longest)
+}

@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub mod forced;
+pub mod weighted_average;

@@ -1,0 +1,60 @@
+//! TODO-DOC proof/src/pipeline/units.rs
+
+use crate::bit_set::Bits;
+
+/// A tensor between units.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tensor {
+    /// The unit that makes it.
+    pub producer: u32,
+    /// The other units that read it, ascending; at least one.
+    pub consumers: Vec<u32>,
+}
+
+/// What stages cost on some devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// How many devices there are; for the least kind, as many as stages.
+    pub devices: u32,
+    /// Time of each unit; none where it cannot run.
+    pub work: Vec<Option<u64>>,
+    /// Of each tensor, the time to send it to other stages.
+    pub out: Vec<u64>,
+    /// Of each tensor, the time to take it in from another stage.
+    pub into: Vec<u64>,
+}
+
+/// Which units lead to which.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) before: Vec<Bits>,
+    pub(super) after: Vec<Bits>,
+}
+
+/// The most units for which it is known which lead to which.
+pub const MOST_UNITS: usize = 1 << 13;
+
+impl Order {
+    pub(super) fn new(units: usize, tensors: &[Tensor]) -> Order {
+        let mut before = vec![Bits::none(units); units];
+        let mut after = vec![Bits::none(units); units];
+        // Tensors are sorted by producer, and producers come before consumers.
+        for tensor in tensors.iter().rev() {
+            let producer = tensor.producer as usize;
+            for &consumer in &tensor.consumers {
+                let (head, tail) = after.split_at_mut(consumer as usize);
+                head[producer].unite(&tail[0]);
+                head[producer].add(consumer as usize);
+            }
+        }
+        for tensor in tensors {
+            let producer = tensor.producer as usize;
+            for &consumer in &tensor.consumers {
+                let (head, tail) = before.split_at_mut(consumer as usize);
+                tail[0].unite(&head[producer]);
+                tail[0].add(producer);
+            }
+        }
+        Order { before, after }
+    }
+}

@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub mod colocation;
+pub mod link_prices;

@@ -1,0 +1,3 @@
+//! TODO-DOC
+
+pub(crate) mod divisions;

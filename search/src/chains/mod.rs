@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub(crate) mod critical_path;
+pub(crate) mod transfers;

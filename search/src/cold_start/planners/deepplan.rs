@@ -1,0 +1,123 @@
+//! `deepplan`: one GPU computes, its peers on other buses take a part of the weights and forward them (DeepPlan, EuroSys
+//! 2023, as SortingHat compares with it): parallel transmission and direct host access, no model parallelism.
+//!
+//! For each device that may run everything: one peer on each other bus with a way that does not pass host memory. The
+//! weights are divided, in the order of need, into as many parts of equal bytes as there are buses; the first part lands
+//! on the device itself, each other on one peer. An op reads in place where that takes less than half of the time to
+//! load what it reads; embeddings do. All of this with one peer less at a time, with and without reads in place; the
+//! best counts. O(devices × buses × ops).
+
+use crate::budget::StopReason;
+use divvy_core::ids::DeviceId;
+use divvy_core::problem::Problem;
+
+use crate::cold_start;
+use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::pieces::Pieces;
+use crate::cold_start::to_plan;
+use crate::planner::Planner;
+use crate::run::Run;
+
+pub(crate) struct DeepPlan;
+
+impl Planner for DeepPlan {
+    fn name(&self) -> &'static str {
+        "deepplan"
+    }
+
+    fn about(&self) -> &'static str {
+        "one GPU computes, peers on other buses forward parts of the weights, embeddings are read in place (DeepPlan)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        cold_start::supports(problem)?;
+        let pieces = Pieces::new(problem);
+        let computes =
+            |d: usize| pieces.has_bus[d] && pieces.pieces.iter().all(|piece| piece.devices.contains(&d));
+        if (0..pieces.devices).any(computes) {
+            Ok(())
+        } else {
+            Err("no device with a bus may run every op".to_owned())
+        }
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let pieces = Pieces::new(run.problem);
+        let sequence = pieces.sequence();
+        for device in (0..pieces.devices).filter(|&d| pieces.has_bus[d]) {
+            if pieces.pieces.iter().any(|piece| !piece.devices.contains(&device)) {
+                continue;
+            }
+            let peers = peers(run.problem, &pieces, device);
+            for count in (0..=peers.len()).rev() {
+                for in_place in [true, false] {
+                    if run.budget.is_cancelled() {
+                        return StopReason::Cancelled;
+                    }
+                    if run.budget.is_spent() && run.outcome().best.is_some() {
+                        return StopReason::OutOfBudget;
+                    }
+                    let choices = choices(&pieces, &sequence, device, &peers[..count], in_place);
+                    to_plan::offer(run, &pieces, &choices);
+                }
+            }
+        }
+        StopReason::Finished
+    }
+}
+
+/// One peer for each other bus, the one with the widest way; widest first.
+fn peers(problem: &Problem, pieces: &Pieces, device: usize) -> Vec<usize> {
+    let route = |peer: usize| problem.hardware.route(DeviceId::new(peer), DeviceId::new(device));
+    let own = problem.hardware.host_route(DeviceId::new(device));
+    let apart = |a: usize, b: usize| pieces.media[a].iter().all(|link| !pieces.media[b].contains(link));
+    let direct = |&peer: &usize| {
+        let way = route(peer);
+        let through_host = way.zip(own).is_none_or(|(way, own)| way.shares_medium(own));
+        pieces.has_bus[peer] && apart(peer, device) && !through_host
+    };
+    let mut all: Vec<usize> = (0..pieces.devices).filter(|&peer| peer != device).filter(direct).collect();
+    all.sort_by_key(|&peer| std::cmp::Reverse(route(peer).and_then(|way| way.bandwidth)));
+    let mut chosen: Vec<usize> = Vec::new();
+    for peer in all {
+        if chosen.iter().all(|&other| apart(other, peer)) {
+            chosen.push(peer);
+        }
+    }
+    chosen
+}
+
+fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], in_place: bool) -> Choices {
+    let load = |piece: usize| -> f64 {
+        let piece = &pieces.pieces[piece];
+        piece.first_bundles.iter().map(|&bundle| pieces.bundles[bundle].loads[device]).sum()
+    };
+    let reads = |piece: usize| {
+        let longer = pieces.pieces[piece].in_place[device].map(|(longer, _)| longer);
+        in_place && longer.is_some_and(|longer| 2.0 * longer < load(piece))
+    };
+    let mut landed = vec![false; pieces.bundles.len()];
+    let mut bytes = |piece: usize| -> f64 {
+        let piece = &pieces.pieces[piece];
+        let mut sum = 0.0;
+        for &bundle in piece.first_bundles.iter().chain(&piece.other_bundles) {
+            sum +=
+                if std::mem::replace(&mut landed[bundle], true) { 0.0 } else { pieces.bundles[bundle].bytes };
+        }
+        sum
+    };
+    let sizes: Vec<f64> =
+        sequence.iter().map(|&piece| if reads(piece) { 0.0 } else { bytes(piece) }).collect();
+    let part = sizes.iter().sum::<f64>() / (peers.len() + 1) as f64;
+    let mut of = vec![Choice { device: device as u16, via: device as u16, in_place: false }; sequence.len()];
+    let mut sent = 0.0;
+    for (&piece, size) in sequence.iter().zip(sizes) {
+        // A piece belongs to the part in which its middle lies.
+        let index = ((sent + size / 2.0) / part.max(1.0)) as usize;
+        let via =
+            if index == 0 || peers.is_empty() { device } else { peers[(index - 1).min(peers.len() - 1)] };
+        of[piece] = Choice { device: device as u16, via: via as u16, in_place: reads(piece) };
+        sent += size;
+    }
+    Choices { sequence: sequence.to_vec(), of }
+}

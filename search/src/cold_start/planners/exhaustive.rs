@@ -1,0 +1,328 @@
+//! `exhaustive`: every cold start of a tiny network that could be the best.
+//!
+//! A plan is written down item by item, in the order in which the items start: an op on a device, with each of its
+//! parameters from where it landed or read in place; or a load of a parameter to a device. Each starts as soon as those
+//! before it in its queues, and what it waits for, allow. Every plan can be written so, and none is left out but those
+//! that cannot beat the best at hand, by the chains of kernels still to come. When nothing is left the best is optimal:
+//! this search attests it, and is compared with brute force. Exponential. A node of the budget is a hundred items.
+
+use crate::budget::StopReason;
+use divvy_core::ids::{DeviceId, OpId, ParamId, TensorId};
+use divvy_core::plan::{BusItem, ColdStartPlan, Landing, Plan};
+use divvy_core::problem::{Contention, Objective, Problem};
+use divvy_core::units::Time;
+
+use crate::cold_start;
+use crate::planner::Planner;
+use crate::run::Run;
+
+/// Ops and parameters together, past which there is no use in trying.
+const MOST_ITEMS: usize = 16;
+const ITEMS_PER_NODE: u64 = 100;
+
+pub(crate) struct Exhaustive;
+
+impl Planner for Exhaustive {
+    fn name(&self) -> &'static str {
+        "exhaustive"
+    }
+
+    fn about(&self) -> &'static str {
+        "every cold start of a tiny network that could be the best"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        cold_start::supports(problem)?;
+        let items = problem.graph.op_count() + problem.graph.params().count();
+        if items > MOST_ITEMS {
+            return Err(format!("{items} ops and parameters are too many, {MOST_ITEMS} is the most"));
+        }
+        Ok(())
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let mut search = Search::new(run.problem);
+        let whole = search.go_on(run);
+        run.count(search.items / ITEMS_PER_NODE);
+        match (whole, run.outcome().value()) {
+            (true, Some(value)) => {
+                run.attest(self.name(), value, "divvy exhaustive search".to_owned());
+                StopReason::Finished
+            }
+            (true, None) => StopReason::Finished,
+            _ if run.budget.is_cancelled() => StopReason::Cancelled,
+            _ => StopReason::OutOfBudget,
+        }
+    }
+}
+
+/// What was written down so far, and what it comes to.
+struct Search<'a> {
+    problem: &'a Problem,
+    paper: bool,
+    plan: ColdStartPlan,
+    device_of: Vec<Option<DeviceId>>,
+    finish: Vec<Time>,
+    device_free: Vec<Time>,
+    link_free: Vec<Time>,
+    /// When loads have landed.
+    landed: Vec<(ParamId, DeviceId, Time)>,
+    /// Tensors that were copied to a device.
+    copied: Vec<(TensorId, DeviceId)>,
+    end: Time,
+    last_start: Time,
+    /// From the start of each op to the end of everything, at least.
+    tails: Vec<Time>,
+    items: u64,
+}
+
+/// What to go back to.
+struct Before {
+    device_free: Vec<Time>,
+    link_free: Vec<Time>,
+    landings: usize,
+    landed: usize,
+    copied: usize,
+    end: Time,
+    last_start: Time,
+}
+
+impl<'a> Search<'a> {
+    fn new(problem: &'a Problem) -> Search<'a> {
+        let graph = &problem.graph;
+        let mut tails = vec![Time::ZERO; graph.op_count()];
+        for &op in graph.order().iter().rev() {
+            let behind = graph.successors(op).map(|next| tails[next.index()]).max();
+            tails[op.index()] = problem.shortest_time(op) + behind.unwrap_or(Time::ZERO);
+        }
+        let devices = problem.hardware.device_count();
+        Search {
+            problem,
+            paper: matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. }),
+            plan: ColdStartPlan { order: vec![Vec::new(); devices], ..ColdStartPlan::default() },
+            device_of: vec![None; graph.op_count()],
+            finish: vec![Time::ZERO; graph.op_count()],
+            device_free: vec![Time::ZERO; devices],
+            link_free: vec![Time::ZERO; problem.hardware.links().len()],
+            landed: Vec::new(),
+            copied: Vec::new(),
+            end: Time::ZERO,
+            last_start: Time::ZERO,
+            tails,
+            items: 0,
+        }
+    }
+
+    /// Tries everything that may come next; false if the budget was spent on the way.
+    fn go_on(&mut self, run: &mut Run<'_>) -> bool {
+        self.items += 1;
+        let spent = |most: u64| self.items > most.saturating_mul(ITEMS_PER_NODE);
+        if run.budget.nodes.is_some_and(spent) || self.items.is_multiple_of(1024) && run.budget.is_spent() {
+            return false;
+        }
+        let left: Vec<OpId> =
+            self.problem.graph.ops().filter(|op| self.device_of[op.index()].is_none()).collect();
+        if left.is_empty() {
+            let better = run.outcome().value().is_none_or(|best| self.end < best);
+            if better && self.every_load_serves() {
+                // What does not fit into memory, or cannot arrive where it must, is refused here.
+                let _ = run.offer(Plan::ColdStart(self.plan.clone()));
+            }
+            return true;
+        }
+        let least = left.iter().map(|op| self.last_start + self.tails[op.index()]).max();
+        if run.outcome().value().is_some_and(|best| self.end.max(least.unwrap_or(self.end)) >= best) {
+            return true;
+        }
+        let graph = &self.problem.graph;
+        for &op in &left {
+            if graph.predecessors(op).any(|before| self.device_of[before.index()].is_none()) {
+                continue;
+            }
+            for device in self.problem.devices_for(op) {
+                if !self.try_op(run, op, device) {
+                    return false;
+                }
+            }
+        }
+        for param in graph.params() {
+            // A load for nobody is no part of a plan.
+            if graph.readers(param).iter().all(|op| self.device_of[op.index()].is_some()) {
+                continue;
+            }
+            for to in self.problem.hardware.devices() {
+                if !self.try_load(run, param, to) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn every_load_serves(&self) -> bool {
+        let serves = |l: &Landing, param: ParamId, to: DeviceId| (l.param, l.via) == (param, to);
+        self.landed.iter().all(|&(param, to, _)| self.plan.landings.iter().any(|l| serves(l, param, to)))
+    }
+
+    fn has_bus(&self, device: DeviceId) -> bool {
+        self.problem.hardware.host_route(device).is_some_and(|route| route.bandwidth.is_some())
+    }
+
+    fn before(&self) -> Before {
+        Before {
+            device_free: self.device_free.clone(),
+            link_free: self.link_free.clone(),
+            landings: self.plan.landings.len(),
+            landed: self.landed.len(),
+            copied: self.copied.len(),
+            end: self.end,
+            last_start: self.last_start,
+        }
+    }
+
+    fn back_to(&mut self, before: Before) {
+        self.plan.landings.truncate(before.landings);
+        self.landed.truncate(before.landed);
+        self.copied.truncate(before.copied);
+        self.device_free = before.device_free;
+        self.link_free = before.link_free;
+        self.end = before.end;
+        self.last_start = before.last_start;
+    }
+
+    fn try_load(&mut self, run: &mut Run<'_>, param: ParamId, to: DeviceId) -> bool {
+        let Some((time, route)) = self.problem.load_time(param, to) else { return true };
+        if !self.has_bus(to) || self.landed.iter().any(|&(p, d, _)| (p, d) == (param, to)) {
+            return true;
+        }
+        let links: Vec<usize> = route.media().map(|link| link.index()).collect();
+        let start = links.iter().map(|&link| self.link_free[link]).max().unwrap_or(Time::ZERO);
+        if start < self.last_start {
+            // In the order of starts it would have come earlier.
+            return true;
+        }
+        let before = self.before();
+        for link in links {
+            self.link_free[link] = start + time;
+        }
+        self.landed.push((param, to, start + time));
+        self.end = self.end.max(start + time);
+        self.last_start = start;
+        self.plan.bus.push(BusItem::Load { param, to });
+        let whole = self.go_on(run);
+        self.plan.bus.pop();
+        self.back_to(before);
+        whole
+    }
+
+    /// An op on a device: its parameters from every place where they landed, and in place.
+    fn try_op(&mut self, run: &mut Run<'_>, op: OpId, device: DeviceId) -> bool {
+        let graph = &self.problem.graph;
+        let in_host = self.problem.hardware.host_route(device).is_some_and(|way| way.bandwidth.is_none());
+        let params = graph.params_of(op);
+        if params.is_empty() || in_host {
+            return self.place(run, op, device, &[], false);
+        }
+        if self.has_bus(device) && !self.place(run, op, device, &[], true) {
+            return false;
+        }
+        let mut ways: Vec<Vec<Landing>> = vec![Vec::new()];
+        for (i, &param) in params.iter().enumerate() {
+            let known = |l: &Landing| (l.param, l.reader) == (param, device);
+            if params[..i].contains(&param) || self.plan.landings.iter().any(known) {
+                continue;
+            }
+            let from = self.landed.iter().filter(|&&(p, via, _)| {
+                p == param && self.problem.forward_time(param, via, device).is_some()
+            });
+            let from: Vec<DeviceId> = from.map(|&(_, via, _)| via).collect();
+            let longer = |way: &Vec<Landing>| {
+                let way = way.clone();
+                let more = from.iter().map(move |&via| {
+                    way.iter().copied().chain([Landing { param, reader: device, via }]).collect::<Vec<_>>()
+                });
+                more.collect::<Vec<_>>()
+            };
+            ways = ways.iter().flat_map(longer).collect();
+        }
+        ways.iter().all(|way| self.place(run, op, device, way, false))
+    }
+
+    /// Writes an op down and goes on from there.
+    fn place(
+        &mut self,
+        run: &mut Run<'_>,
+        op: OpId,
+        device: DeviceId,
+        landings: &[Landing],
+        in_place: bool,
+    ) -> bool {
+        let problem = self.problem;
+        let graph = &problem.graph;
+        let own = if in_place {
+            problem.in_place_time(op, device).map(|(time, _)| time)
+        } else {
+            problem.time(op, device)
+        };
+        let Some(mut duration) = own else { return true };
+        let mut start = self.device_free[device.index()];
+        let before = self.before();
+        for &tensor in graph.inputs(op) {
+            let maker = graph.producer(tensor);
+            start = start.max(maker.map_or(Time::ZERO, |maker| self.finish[maker.index()]));
+            let from = match maker {
+                Some(maker) => self.device_of[maker.index()],
+                None => problem.constraints.input_at,
+            };
+            let Some(from) = from.filter(|&from| from != device) else { continue };
+            let Some(copy) = problem.peer_copy_time(graph.tensor_bytes(tensor), from, device) else {
+                self.back_to(before);
+                return true;
+            };
+            if !self.copied.contains(&(tensor, device)) {
+                self.copied.push((tensor, device));
+                duration += copy;
+            }
+        }
+        self.plan.landings.extend(landings);
+        for landing in landings.iter().filter(|landing| landing.via != device) {
+            duration += problem.forward_time(landing.param, landing.via, device).unwrap_or(Time::ZERO);
+        }
+        if !in_place {
+            for l in self.plan.landings.iter().filter(|l| l.reader == device) {
+                let landed = self.landed.iter().find(|&&(param, via, _)| (param, via) == (l.param, l.via));
+                if graph.params_of(op).contains(&l.param) {
+                    start = start.max(landed.map_or(Time::ZERO, |&(.., time)| time));
+                }
+            }
+        }
+        let route = problem.hardware.host_route(device).filter(|_| in_place && !self.paper);
+        let links: Vec<usize> = route.map_or(Vec::new(), |way| way.media().map(|l| l.index()).collect());
+        start = links.iter().map(|&link| self.link_free[link]).fold(start, Time::max);
+        if start < self.last_start {
+            self.back_to(before);
+            return true;
+        }
+        let finish = start + duration;
+        for link in links {
+            self.link_free[link] = finish;
+        }
+        self.device_free[device.index()] = finish;
+        self.finish[op.index()] = finish;
+        self.device_of[op.index()] = Some(device);
+        self.end = self.end.max(finish);
+        self.last_start = start;
+        self.plan.order[device.index()].push(op);
+        if in_place {
+            self.plan.bus.push(BusItem::Read { op });
+        }
+        let whole = self.go_on(run);
+        if in_place {
+            self.plan.bus.pop();
+        }
+        self.plan.order[device.index()].pop();
+        self.device_of[op.index()] = None;
+        self.back_to(before);
+        whole
+    }
+}

@@ -1,0 +1,6 @@
+//! TODO-DOC
+
+pub(crate) mod deepplan;
+pub(crate) mod exhaustive;
+pub(crate) mod interleave;
+pub(crate) mod one_gpu;

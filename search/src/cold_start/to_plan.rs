@@ -1,0 +1,124 @@
+//! Choices as a plan: op by op, loads in the order of need, then in the order of what is left to do behind them.
+
+use std::collections::{HashMap, HashSet};
+
+use divvy_core::check;
+use divvy_core::ids::{DeviceId, OpId, ParamId};
+use divvy_core::plan::{BusItem, ColdStartPlan, Landing, Plan};
+use divvy_core::problem::Problem;
+use divvy_core::score::{Activity, Lane, Score};
+
+use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::pieces::Pieces;
+use crate::run::Run;
+
+/// The plan of some choices: weights in the order of need.
+pub(crate) fn plan(problem: &Problem, pieces: &Pieces, choices: &Choices) -> ColdStartPlan {
+    let mut plan = ColdStartPlan { order: vec![Vec::new(); pieces.devices], ..ColdStartPlan::default() };
+    let mut landed: HashSet<(ParamId, DeviceId)> = HashSet::new();
+    let mut loaded: HashSet<(ParamId, DeviceId)> = HashSet::new();
+    for &piece in &choices.sequence {
+        let choice = choices.of[piece];
+        let (reader, via) = (DeviceId(u32::from(choice.device)), DeviceId(u32::from(choice.via)));
+        for (i, &op) in pieces.pieces[piece].ops.iter().enumerate() {
+            plan.order[reader.index()].push(op);
+            if choice.in_place && i == 0 {
+                plan.bus.push(BusItem::Read { op });
+            } else if !pieces.in_host[reader.index()] {
+                for &param in problem.graph.params_of(op) {
+                    if landed.insert((param, reader)) {
+                        plan.landings.push(Landing { param, reader, via });
+                        plan.bus
+                            .extend(loaded.insert((param, via)).then_some(BusItem::Load { param, to: via }));
+                    }
+                }
+            }
+        }
+    }
+    plan
+}
+
+/// Offers the plan of some choices, as it is and with every bus in the order of tails: with everything else fixed, the
+/// largest tail first is the best order of loads (Jackson's rule). Says whether it passed the check.
+pub(crate) fn offer(run: &mut Run<'_>, pieces: &Pieces, choices: &Choices) -> bool {
+    let plan = plan(run.problem, pieces, choices);
+    let Ok(score) = check::check(run.problem, &Plan::ColdStart(plan.clone())) else { return false };
+    let by_tail = in_order_of_tails(run.problem, &plan, &score);
+    let _ = run.offer(Plan::ColdStart(plan));
+    // Reads in place may make it worse; the better of the two is kept.
+    let _ = run.offer(Plan::ColdStart(by_tail));
+    true
+}
+
+/// The choices of a plan, as far as pieces can make them: a piece goes where its first op does.
+pub(crate) fn choices(problem: &Problem, pieces: &Pieces, plan: &ColdStartPlan, score: &Score) -> Choices {
+    let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
+    for (device, ops) in plan.order.iter().enumerate() {
+        ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(device));
+    }
+    let reads: HashSet<OpId> = (plan.bus.iter())
+        .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
+        .collect();
+    let via: HashMap<(ParamId, DeviceId), DeviceId> =
+        plan.landings.iter().map(|l| ((l.param, l.reader), l.via)).collect();
+    let of = pieces.pieces.iter().map(|piece| {
+        let first = piece.ops[0];
+        let device = device_of[first.index()];
+        let params = piece.ops.iter().flat_map(|&op| problem.graph.params_of(op));
+        let ways = params.filter_map(|&param| via.get(&(param, device))).max_by_key(|&&via| via != device);
+        let in_place = reads.contains(&first);
+        let via = ways.copied().unwrap_or(device);
+        Choice { device: device.0 as u16, via: via.0 as u16, in_place }
+    });
+    let sequence = pieces.sequence_by(|piece| score.starts[pieces.pieces[piece].ops[0].index()].0);
+    Choices { sequence, of: of.collect() }
+}
+
+/// The same plan with each bus in the order of what is left to do once a load has landed.
+fn in_order_of_tails(problem: &Problem, plan: &ColdStartPlan, score: &Score) -> ColdStartPlan {
+    let graph = &problem.graph;
+    let mut tails = vec![0u64; graph.op_count()];
+    let mut ends = vec![(0u64, 0u64); graph.op_count()];
+    let mut device_of = vec![DeviceId(0); graph.op_count()];
+    for span in &score.trace.spans {
+        if let (Lane::Device(device), Activity::Op(op, _)) = (span.lane, span.what) {
+            ends[op.index()] = (span.start.0, span.end.0);
+            device_of[op.index()] = device;
+        }
+    }
+    let mut next: Vec<Option<OpId>> = vec![None; graph.op_count()];
+    let mut rank = vec![0usize; graph.op_count()];
+    for list in &plan.order {
+        for pair in list.windows(2) {
+            next[pair[0].index()] = Some(pair[1]);
+        }
+        list.iter().enumerate().for_each(|(i, op)| rank[op.index()] = i);
+    }
+    // Later ends come first; of ops that take no time, the later on their device or in the network.
+    let mut backward: Vec<OpId> = graph.ops().collect();
+    backward.sort_by_key(|&op| (ends[op.index()], graph.position(op)));
+    for &op in backward.iter().rev() {
+        let behind = graph.successors(op).chain(next[op.index()]).map(|op| tails[op.index()]).max();
+        let (start, end) = ends[op.index()];
+        tails[op.index()] = end - start + behind.unwrap_or(0);
+    }
+    let mut position = vec![0usize; graph.op_count()];
+    backward.iter().enumerate().for_each(|(i, op)| position[op.index()] = i);
+    let reads: HashSet<OpId> = (plan.bus.iter())
+        .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
+        .collect();
+    let ways: HashSet<(ParamId, DeviceId, DeviceId)> =
+        plan.landings.iter().map(|landing| (landing.param, landing.reader, landing.via)).collect();
+    let key = |op: OpId| (std::cmp::Reverse(tails[op.index()]), position[op.index()]);
+    let wanted = |item: &BusItem| match *item {
+        BusItem::Read { op } => (key(op), 1),
+        BusItem::Load { param, to } => {
+            let readers = graph.readers(param).iter().filter(|op| !reads.contains(op));
+            let served = readers.filter(|op| ways.contains(&(param, device_of[op.index()], to)));
+            (served.map(|&op| key(op)).min().unwrap_or((std::cmp::Reverse(0), usize::MAX)), 0)
+        }
+    };
+    let mut bus: Vec<_> = plan.bus.iter().map(|item| (wanted(item), *item)).collect();
+    bus.sort_by_key(|(wanted, _)| *wanted);
+    ColdStartPlan { bus: bus.into_iter().map(|(_, item)| item).collect(), ..plan.clone() }
+}

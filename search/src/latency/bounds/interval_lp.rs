@@ -1,0 +1,396 @@
+//! `interval-lp`: the interval program of `core`, solved by HiGHS row by row, its dual proved in integers.
+//!
+//! The program has far more rows than bind, so it starts with heads, tails, precedence and the load of each device, and
+//! after every solve takes in the rows that its solution violates most: work of a device between two ops, and gaps whose
+//! prices are the dual of moving one op's shares to another's. Tails are first raised by searching what follows each
+//! op, for a part of the time. After every solve the duals are rounded to integers, and `core` says what they prove. A
+//! node of the budget is one solve.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::budget::Budget;
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::problem::Problem;
+use divvy_core::units::Time;
+use divvy_proof::evidence::{Multiple, Row};
+use divvy_proof::frontier_search::recipe::Prover;
+use divvy_proof::latency::interval_lp::Interval;
+use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::verify::Proven;
+use divvy_solver::{Column, Options, Program, Solver, Status};
+
+use crate::bound::{Bound, Runs};
+use crate::device_weights;
+use crate::latency::transportation;
+use crate::run::Run;
+
+/// Past this the rows are too many to look at.
+const MOST_OPS: usize = 1500;
+/// Up to this many ops, gaps between all ops are looked at; beyond, only those of producer and consumer.
+const MOST_OPS_WITH_ALL_GAPS: usize = 400;
+/// Rows taken in after a solve, for each op.
+const ROWS_PER_OP: usize = 3;
+/// Violations below this part of the end do not count.
+const LEAST_VIOLATION: f64 = 1e-6;
+/// Dual factors are counted in this many parts.
+const PARTS: f64 = (1u64 << 30) as f64;
+/// Searches that raise tails: how many ops, how many rows.
+const TAILS: [(u32, u32); 2] = [(12, 200), (24, 600)];
+/// The part of the time that they may take.
+const TAILS_SHARE: f64 = 0.3;
+
+pub(crate) struct IntervalLp;
+
+impl Bound for IntervalLp {
+    fn name(&self) -> &'static str {
+        "interval-lp"
+    }
+
+    fn about(&self) -> &'static str {
+        "a linear program of starts and shares, solved by HiGHS, its dual proved in integers"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        let dense = Dense::new(problem)?;
+        if dense.op_count() > MOST_OPS {
+            return Err(format!(
+                "the program for {} ops is too large, {MOST_OPS} is the most; coarsen the network",
+                dense.op_count()
+            ));
+        }
+        let prover = Prover::new(problem, device_weights::weights(problem, &dense))?;
+        Interval::new(&prover).map(|_| ())
+    }
+
+    fn runs(&self) -> Runs {
+        Runs::ByName
+    }
+
+    fn bound(&self, run: &mut Run<'_>) {
+        let Some(prover) = raise_tails(run) else { return };
+        // What tails prove by themselves stands even if there is no time for a solve.
+        run.take(Proven::by_searches(self.name(), &prover));
+        let Ok(interval) = Interval::new(&prover) else { return };
+        let Ok(mut program) = Relaxed::new(&interval, run.budget) else { return };
+        let mut best = prover.lower();
+        let mut solves = 0;
+        while !run.budget.is_spent() && run.budget.nodes.is_none_or(|nodes| solves < nodes) {
+            solves += 1;
+            let Some(solved) = program.solve(run.budget) else { break };
+            let proven = program.multiples(&solved.duals);
+            let proven = proven.and_then(|rows| Proven::by_rows(self.name(), &interval, rows));
+            if let Some(proven) = proven.filter(|proven| proven.value() > best) {
+                best = proven.value();
+                run.take(proven);
+            }
+            if !program.take_violated(&solved.values, run.budget) {
+                break;
+            }
+        }
+    }
+}
+
+/// Tails, raised for as long as there is time for it.
+fn raise_tails(run: &Run<'_>) -> Option<Prover> {
+    let dense = Dense::new(run.problem).ok()?;
+    let mut prover = Prover::new(run.problem, device_weights::weights(run.problem, &dense)).ok()?;
+    let budget = run.budget;
+    let limit = run.outcome().value().unwrap_or(Time(NEVER));
+    let until =
+        budget.start.elapsed() + budget.time.saturating_sub(budget.start.elapsed()).mul_f64(TAILS_SHARE);
+    for (window, width) in TAILS {
+        let mut stop = || budget.is_spent() || budget.start.elapsed() > until;
+        if stop() {
+            break;
+        }
+        prover.raise_tails(window, width, limit, &mut stop);
+    }
+    Some(prover)
+}
+
+/// A solution: a value for every column, a dual for every row.
+struct Solved {
+    values: Vec<f64>,
+    duals: Vec<f64>,
+}
+
+/// The program as far as it is written out, in HiGHS.
+struct Relaxed<'a> {
+    interval: &'a Interval,
+    solver: Solver,
+    /// Picoseconds in the unit of time of the columns.
+    unit: f64,
+    end: Column,
+    starts: Vec<Column>,
+    /// For each op and device, where it is possible.
+    shares: Vec<Option<Column>>,
+    /// Written out behind the rows that make the shares of each op add up to 1.
+    rows: Vec<Row>,
+    known: HashSet<Row>,
+}
+
+impl<'a> Relaxed<'a> {
+    fn new(interval: &'a Interval, budget: &Budget) -> Result<Relaxed<'a>, String> {
+        let dense = interval.dense();
+        let (ops, devices) = (dense.op_count(), dense.device_count());
+        let mut program = Program::new();
+        let end = program.column(0.0, f64::INFINITY, 1.0);
+        let starts: Vec<Column> = (0..ops).map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect();
+        let mut shares = vec![None; ops * devices];
+        let mut longest: u64 = 1;
+        for op in 0..ops {
+            let mut all = Vec::new();
+            for &device in interval.possible(op) {
+                let column = program.column(0.0, f64::INFINITY, 0.0);
+                shares[op * devices + device as usize] = Some(column);
+                all.push((column, 1.0));
+                longest = longest.max(dense.time(op, device as usize));
+            }
+            program.row(1.0, &all, 1.0);
+        }
+        let options = Options { threads: 1, seed: budget.seed, ..Options::default() };
+        let solver = Solver::new(&program, &options).map_err(|error| error.to_string())?;
+        let unit = longest as f64 / 100.0;
+        let (rows, known) = (Vec::new(), HashSet::new());
+        let mut relaxed = Relaxed { interval, solver, unit, end, starts, shares, rows, known };
+        relaxed.add(relaxed.first_rows())?;
+        Ok(relaxed)
+    }
+
+    /// Heads, tails, precedence, and the load of each device.
+    fn first_rows(&self) -> Vec<Row> {
+        let dense = self.interval.dense();
+        let mut rows = Vec::new();
+        for op in 0..dense.op_count() {
+            let id = OpId(op as u32);
+            rows.extend([Row::Head { op: id }, Row::Tail { op: id }]);
+            let price = |&time: &u64| if time < NEVER { time } else { 0 };
+            let prices: Vec<u64> = dense.times(op).iter().map(price).collect();
+            let to = |edge: &divvy_proof::latency_tables::Edge| OpId(edge.op);
+            rows.extend(dense.outputs(op).iter().map(|e| Row::Gap {
+                from: id,
+                to: to(e),
+                prices: prices.clone(),
+            }));
+        }
+        let devices = DeviceId::all(dense.device_count());
+        rows.extend(devices.map(|device| Row::Between { from: None, to: None, device }));
+        rows
+    }
+
+    fn share(&self, op: usize, device: usize) -> Option<Column> {
+        self.shares[op * self.interval.dense().device_count() + device]
+    }
+
+    fn add(&mut self, rows: Vec<Row>) -> Result<(), String> {
+        let mut written: Vec<Vec<(Column, f64)>> = Vec::with_capacity(rows.len());
+        for row in rows {
+            if !self.known.insert(row.clone()) {
+                continue;
+            }
+            let terms = self.interval.terms(&row)?;
+            let mut columns = Vec::new();
+            if terms.end != 0 {
+                columns.push((self.end, f64::from(terms.end)));
+            }
+            columns.extend(terms.starts.iter().map(|&(op, factor)| (self.starts[op], f64::from(factor))));
+            for (op, device, factor) in terms.shares {
+                columns.extend(self.share(op, device).map(|share| (share, factor as f64 / self.unit)));
+            }
+            written.push(columns);
+            self.rows.push(row);
+        }
+        self.solver
+            .add_rows(written.iter().map(|terms| (0.0, &terms[..], f64::INFINITY)))
+            .map_err(|error| error.to_string())
+    }
+
+    /// None if the time is up, or HiGHS gives up.
+    fn solve(&mut self, budget: &Budget) -> Option<Solved> {
+        let left = budget.time.saturating_sub(budget.start.elapsed());
+        self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
+        let solution = self.solver.solve().ok().filter(|solution| solution.status == Status::Optimal)?;
+        let (_, values) = solution.best?;
+        Some(Solved { values, duals: solution.row_duals })
+    }
+
+    /// The duals as rows, each so many times.
+    fn multiples(&self, duals: &[f64]) -> Option<Vec<Multiple>> {
+        let duals = &duals[self.interval.dense().op_count()..];
+        let mut multiples: Vec<Multiple> = Vec::new();
+        for (row, dual) in self.rows.iter().zip(duals) {
+            let times = (dual * PARTS).round();
+            if times >= 1.0 {
+                multiples.push(Multiple { times: times as u64, row: row.clone() });
+            }
+        }
+        self.interval.complete(&mut multiples).ok()?;
+        Some(multiples)
+    }
+
+    /// Writes out the rows that a solution violates most; false if there is none.
+    fn take_violated(&mut self, values: &[f64], budget: &Budget) -> bool {
+        let mut found = self.work_between(values, budget);
+        found.extend(self.gaps(values, budget));
+        found.retain(|(_, row)| !self.known.contains(row));
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+        found.truncate(ROWS_PER_OP * self.starts.len().max(30));
+        let any = !found.is_empty();
+        any && self.add(found.into_iter().map(|(_, row)| row).collect()).is_ok()
+    }
+
+    fn least_violation(&self, values: &[f64]) -> f64 {
+        values[self.end.index()] * LEAST_VIOLATION
+    }
+
+    /// Rows about the work of a device between two ops, or an op and an end, with their violation.
+    fn work_between(&self, values: &[f64], budget: &Budget) -> Vec<(f64, Row)> {
+        let dense = self.interval.dense();
+        let (ops, devices) = (dense.op_count(), dense.device_count());
+        let least = self.least_violation(values);
+        let mut loads = vec![0.0; ops * devices];
+        for op in 0..ops {
+            for &device in self.interval.possible(op) {
+                let share = self.share(op, device as usize).map_or(0.0, |share| values[share.index()]);
+                loads[op * devices + device as usize] =
+                    share * dense.time(op, device as usize) as f64 / self.unit;
+            }
+        }
+        let start = |op: usize| values[self.starts[op].index()];
+        let ended = |op: usize| start(op) + loads[op * devices..][..devices].iter().sum::<f64>();
+        let mut found = Vec::new();
+        let mut look = |from: Option<usize>, to: Option<usize>, between: &[usize]| {
+            let room = to.map_or(values[self.end.index()], start) - from.map_or(0.0, ended);
+            for device in 0..devices {
+                let load: f64 = between.iter().map(|&op| loads[op * devices + device]).sum();
+                if load - room > least {
+                    let id = |op: usize| OpId(op as u32);
+                    let device = DeviceId(device as u32);
+                    found.push((load - room, Row::Between { from: from.map(id), to: to.map(id), device }));
+                }
+            }
+        };
+        let all: Vec<usize> = (0..ops).collect();
+        let mut between = Vec::new();
+        for from in std::iter::once(None).chain((0..ops).map(Some)) {
+            let follows: Vec<usize> = all
+                .iter()
+                .copied()
+                .filter(|&op| from.is_none_or(|from| self.interval.leads(from, op)))
+                .collect();
+            look(from, None, &follows);
+            for &to in &follows {
+                between.clear();
+                between.extend(follows.iter().copied().filter(|&op| self.interval.leads(op, to)));
+                if !between.is_empty() {
+                    look(from, Some(to), &between);
+                }
+            }
+            if budget.is_spent() {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Rows about the time between two starts, at the best prices, with their violation.
+    fn gaps(&self, values: &[f64], budget: &Budget) -> Vec<(f64, Row)> {
+        let dense = self.interval.dense();
+        let ops = dense.op_count();
+        let least = self.least_violation(values);
+        let shares = |op: usize| -> Vec<f64> {
+            let share = |&d: &u32| self.share(op, d as usize).map_or(0.0, |share| values[share.index()]);
+            self.interval.possible(op).iter().map(share).collect()
+        };
+        let mut found = Vec::new();
+        for from in 0..ops {
+            if budget.is_spent() {
+                break;
+            }
+            let targets: Vec<usize> = if ops <= MOST_OPS_WITH_ALL_GAPS {
+                (0..ops).filter(|&to| self.interval.leads(from, to)).collect()
+            } else {
+                dense.outputs(from).iter().map(|edge| edge.op as usize).collect()
+            };
+            let gaps = self.interval.gaps(from);
+            let leaving = shares(from);
+            let sources = self.interval.possible(from);
+            for to in targets {
+                let sinks = self.interval.possible(to);
+                let time = |u: usize, v: usize| {
+                    gaps.of(sources[u] as usize, to, sinks[v] as usize) as f64 / self.unit
+                };
+                let arriving = shares(to);
+                let prices = transportation::prices(&leaving, &arriving, &time);
+                let worth: f64 = prices.iter().zip(&leaving).map(|(price, share)| price * share).sum();
+                let taken = |v: usize| {
+                    let worths = prices.iter().enumerate().map(|(u, price)| price - time(u, v));
+                    worths.fold(f64::NEG_INFINITY, f64::max)
+                };
+                let cost = arriving.iter().enumerate().map(|(v, share)| taken(v) * share).sum::<f64>();
+                let room = values[self.starts[to].index()] - values[self.starts[from].index()];
+                if worth - cost - room > least {
+                    let mut whole = vec![0; dense.device_count()];
+                    for (&device, price) in sources.iter().zip(&prices) {
+                        whole[device as usize] = ((price * self.unit).round() as u64).min(NEVER);
+                    }
+                    let (from, to) = (OpId(from as u32), OpId(to as u32));
+                    found.push((worth - cost - room, Row::Gap { from, to, prices: whole }));
+                }
+            }
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::generate::{RwnnOptions, Wiring, rwnn};
+    use divvy_core::graph::Graph;
+    use divvy_core::problem::{LinkUse, Objective, OwnHardware};
+
+    use super::*;
+
+    fn network(wiring: Wiring, seed: u64) -> Problem {
+        let options =
+            RwnnOptions { modules: 2, nodes: 4, channels: 2, wiring, seed, ..RwnnOptions::default() };
+        let spec = rwnn(&options).unwrap();
+        let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("it brings its devices") };
+        let graph = Graph::new(spec.graph).unwrap();
+        let objective = Objective::Latency { links: LinkUse::Delay };
+        Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap()
+    }
+
+    /// After every solve the rounded duals prove all of HiGHS's optimum but what rounding costs, and rows raise it.
+    #[test]
+    fn the_dual_proves_the_optimum_of_the_program() {
+        let mut raised = 0;
+        for wiring in [Wiring::Sdep, Wiring::Wdep, Wiring::Wfree] {
+            for seed in 0..3 {
+                let problem = network(wiring, seed);
+                let dense = Dense::new(&problem).unwrap();
+                let prover = Prover::new(&problem, device_weights::weights(&problem, &dense)).unwrap();
+                let interval = Interval::new(&prover).unwrap();
+                let budget = Budget::new(Duration::from_secs(60));
+                let mut program = Relaxed::new(&interval, &budget).unwrap();
+                let mut ends = Vec::new();
+                for _ in 0..10 {
+                    let solved = program.solve(&budget).unwrap();
+                    let end = solved.values[program.end.index()] * program.unit;
+                    let rows = program.multiples(&solved.duals).unwrap();
+                    let proven = interval.proven(&rows).unwrap().0 as f64;
+                    assert!((proven - end).abs() <= end * 1e-6 + 1.0, "{proven} {end} {wiring:?} {seed}");
+                    ends.push(end);
+                    if !program.take_violated(&solved.values, &budget) {
+                        break;
+                    }
+                }
+                assert!(ends.windows(2).all(|pair| pair[1] >= pair[0] * (1.0 - 1e-6)), "{ends:?}");
+                assert!(ends[0] >= prover.lower().0 as f64 * (1.0 - 1e-6), "{ends:?}");
+                raised += usize::from(ends[ends.len() - 1] > ends[0] * 1.001);
+            }
+        }
+        assert!(raised > 3, "{raised}");
+    }
+}

@@ -1,0 +1,165 @@
+//! Moving shares over a few places at the least cost, and the prices that prove it.
+//!
+//! Shortest augmenting paths from places that have too much to places that have too little, by Bellman-Ford: for a
+//! handful of places. The prices only suggest rows to a linear program, so rounding does no harm.
+
+/// What is not worth moving.
+const CRUMB: f64 = 1e-9;
+
+/// Prices p ≥ 0 of the places left, such that Σ p·supply − Σ q·demand is the least cost, where q(v) is the largest
+/// p(u) − cost(u, v). Supply and demand both add up to 1.
+pub(crate) fn prices(supply: &[f64], demand: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
+    let (sources, sinks) = (supply.len(), demand.len());
+    let mut left = supply.to_vec();
+    let mut wanted = demand.to_vec();
+    let mut moved = vec![0.0f64; sources * sinks];
+    // Every path empties a source, fills a sink or cancels a move.
+    for _ in 0..4 * (sources + sinks) * (sources + sinks) {
+        let starts: Vec<bool> = left.iter().map(|&left| left > CRUMB).collect();
+        let paths = Paths::new(&starts, sinks, &moved, cost);
+        let nearest = (0..sinks).filter(|&v| wanted[v] > CRUMB && paths.to_sink[v].is_finite());
+        let Some(end) = nearest.min_by(|&a, &b| paths.to_sink[a].total_cmp(&paths.to_sink[b])) else { break };
+        let mut path = Vec::new();
+        let (mut sink, mut amount) = (end, wanted[end]);
+        let start = loop {
+            let source = paths.before_sink[sink];
+            path.push((source, sink, true));
+            match paths.before_source[source] {
+                Some(back) => {
+                    amount = amount.min(moved[source * sinks + back]);
+                    path.push((source, back, false));
+                    sink = back;
+                }
+                None => break source,
+            }
+            if path.len() > 2 * (sources + sinks) {
+                return paths.prices(&moved, cost);
+            }
+        };
+        amount = amount.min(left[start]);
+        left[start] -= amount;
+        wanted[end] -= amount;
+        for (source, sink, forward) in path {
+            moved[source * sinks + sink] += if forward { amount } else { -amount };
+        }
+    }
+    Paths::new(&vec![true; sources], sinks, &moved, cost).prices(&moved, cost)
+}
+
+/// The shortest paths from some sources, where what was moved may be moved back.
+struct Paths {
+    to_source: Vec<f64>,
+    to_sink: Vec<f64>,
+    before_sink: Vec<usize>,
+    before_source: Vec<Option<usize>>,
+}
+
+impl Paths {
+    fn new(starts: &[bool], sinks: usize, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Paths {
+        let sources = starts.len();
+        let mut paths = Paths {
+            to_source: starts.iter().map(|&start| if start { 0.0 } else { f64::INFINITY }).collect(),
+            to_sink: vec![f64::INFINITY; sinks],
+            before_sink: vec![0; sinks],
+            before_source: vec![None; sources],
+        };
+        for _ in 0..sources + sinks {
+            let mut changed = false;
+            for source in 0..sources {
+                for sink in 0..sinks {
+                    let cost = cost(source, sink);
+                    if paths.to_source[source] + cost < paths.to_sink[sink] - CRUMB {
+                        paths.to_sink[sink] = paths.to_source[source] + cost;
+                        paths.before_sink[sink] = source;
+                        changed = true;
+                    }
+                    let can_return = moved[source * sinks + sink] > CRUMB;
+                    if can_return && paths.to_sink[sink] - cost < paths.to_source[source] - CRUMB {
+                        paths.to_source[source] = paths.to_sink[sink] - cost;
+                        paths.before_source[source] = Some(sink);
+                        changed = true;
+                    }
+                }
+            }
+            if !changed {
+                break;
+            }
+        }
+        paths
+    }
+
+    /// Prices by distance, each raised as far as the sinks allow.
+    fn prices(&self, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
+        let sinks = self.to_sink.len();
+        let used = |sink: usize| moved.iter().skip(sink).step_by(sinks).any(|&moved| moved > CRUMB);
+        let sinks: Vec<usize> = (0..sinks).filter(|&sink| used(sink)).collect();
+        let price = |source: usize| {
+            let most = sinks
+                .iter()
+                .map(|&sink| cost(source, sink) - self.to_sink[sink])
+                .fold(f64::INFINITY, f64::min);
+            if most.is_finite() { most } else { 0.0 }
+        };
+        let prices: Vec<f64> = (0..self.to_source.len()).map(price).collect();
+        // Only differences count.
+        let least = prices.iter().copied().fold(f64::INFINITY, f64::min).min(0.0);
+        prices.into_iter().map(|price| price - least).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::rng::Rng;
+
+    use super::*;
+
+    fn worth(prices: &[f64], supply: &[f64], demand: &[f64], costs: &[Vec<f64>]) -> f64 {
+        let left: f64 = prices.iter().zip(supply).map(|(price, share)| price * share).sum();
+        let there = |v: usize| {
+            prices.iter().zip(costs).map(|(price, costs)| price - costs[v]).fold(f64::NEG_INFINITY, f64::max)
+        };
+        left - demand.iter().enumerate().map(|(v, share)| there(v) * share).sum::<f64>()
+    }
+
+    /// The least cost, by a linear program.
+    fn least_cost(supply: &[f64], demand: &[f64], costs: &[Vec<f64>]) -> f64 {
+        let mut program = divvy_solver::Program::new();
+        let columns: Vec<Vec<_>> = costs
+            .iter()
+            .map(|row| row.iter().map(|&cost| program.column(0.0, f64::INFINITY, cost)).collect())
+            .collect();
+        for (row, &share) in columns.iter().zip(supply) {
+            program.row(share, &row.iter().map(|&c| (c, 1.0)).collect::<Vec<_>>(), share);
+        }
+        for (v, &share) in demand.iter().enumerate() {
+            program.at_least(share - 1e-9, &columns.iter().map(|row| (row[v], 1.0)).collect::<Vec<_>>());
+        }
+        divvy_solver::Solver::new(&program, &divvy_solver::Options::default()).unwrap().solve().unwrap().bound
+    }
+
+    #[test]
+    fn prices_prove_the_least_cost() {
+        let mut rng = Rng::new(1);
+        for _ in 0..500 {
+            let shares = |rng: &mut Rng, count: usize| {
+                let draws: Vec<f64> =
+                    (0..count).map(|_| if rng.chance(0.3) { 0.0 } else { rng.unit() }).collect();
+                let sum: f64 = draws.iter().sum();
+                if sum > 0.0 {
+                    draws.into_iter().map(|draw| draw / sum).collect()
+                } else {
+                    vec![1.0 / count as f64; count]
+                }
+            };
+            let (sources, sinks) = (rng.between(1, 4) as usize, rng.between(1, 4) as usize);
+            let (supply, demand): (Vec<f64>, Vec<f64>) = (shares(&mut rng, sources), shares(&mut rng, sinks));
+            let costs: Vec<Vec<f64>> =
+                (0..sources).map(|_| (0..sinks).map(|_| rng.between(0, 20) as f64).collect()).collect();
+            let prices = prices(&supply, &demand, &|u, v| costs[u][v]);
+            assert!(prices.iter().all(|&price| price >= 0.0));
+            let (worth, least) =
+                (worth(&prices, &supply, &demand, &costs), least_cost(&supply, &demand, &costs));
+            assert!((worth - least).abs() < 1e-5, "{worth} {least} {supply:?} {demand:?} {costs:?}");
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub mod baseline;
+pub(crate) mod planner;

@@ -1,0 +1,151 @@
+//! What a planner is given and what it gives back.
+
+use crate::budget::{Budget, StopReason};
+use divvy_core::check;
+use divvy_core::history::HistoryPoint;
+use divvy_core::plan::Plan;
+use divvy_core::problem::Problem;
+use divvy_core::score::Score;
+use divvy_core::units::Time;
+use divvy_core::violation::Violation;
+use divvy_proof::certificate::{Certificate, Standing};
+use divvy_proof::verify;
+use divvy_proof::verify::Proven;
+
+/// How a run ended, in a word. `Optimal` is derived from value and bound, never claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// The value equals the bound to the picosecond.
+    Optimal,
+    /// There is a plan.
+    Feasible,
+    /// No plan can exist.
+    Infeasible,
+    /// None was found.
+    NoPlan,
+    /// The run was stopped early; the best plan so far, if any, is kept.
+    Cancelled,
+}
+
+impl Status {
+    /// As JSON has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Status::Optimal => "optimal",
+            Status::Feasible => "feasible",
+            Status::Infeasible => "infeasible",
+            Status::NoPlan => "no-plan",
+            Status::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a run found.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// The best plan and what it costs.
+    pub best: Option<(Plan, Score)>,
+    /// The planner that found the best plan.
+    pub found_by: Option<String>,
+    /// The bounds found, the strongest of each name.
+    pub certificates: Vec<Certificate>,
+    verified: Option<Time>,
+    /// Why no plan can exist, where that was shown.
+    pub infeasible: Vec<String>,
+    /// Why the run ended.
+    pub stop: StopReason,
+    /// Value and bound over time.
+    pub history: Vec<HistoryPoint>,
+    /// Placements and contradictions that searches looked at, where they count them.
+    pub nodes: u64,
+}
+
+impl Outcome {
+    /// Checks a plan of the planner `by` and keeps it if it is valid and better than what there is.
+    pub fn offer(
+        &mut self,
+        problem: &Problem,
+        plan: Plan,
+        by: &str,
+        budget: &Budget,
+    ) -> Result<(), Vec<Violation>> {
+        let score = check::check(problem, &plan)?;
+        if self.best.as_ref().is_none_or(|(_, best)| score.value < best.value) {
+            self.best = Some((plan, score));
+            self.found_by = Some(by.to_owned());
+            self.note(by, budget);
+        }
+        Ok(())
+    }
+
+    /// Verifies a certificate and keeps it if it is the strongest of its name.
+    pub fn accept(&mut self, problem: &Problem, new: Certificate, budget: &Budget) -> Result<(), Violation> {
+        let standing = verify::verify(problem, &new)?;
+        self.keep(new, standing, budget);
+        Ok(())
+    }
+
+    /// Keeps what `core` itself has proved, if it is the strongest of its name.
+    pub fn accept_proven(&mut self, new: Proven, budget: &Budget) {
+        self.keep(new.into_certificate(), Standing::Verified, budget);
+    }
+
+    fn keep(&mut self, new: Certificate, standing: Standing, budget: &Budget) {
+        if standing == Standing::Verified {
+            self.verified = self.verified.max(Some(new.value_ps));
+        }
+        let (bound, before) = (new.bound.clone(), self.lower_bound());
+        match self.certificates.iter_mut().find(|old| old.bound == new.bound) {
+            Some(old) if old.value_ps >= new.value_ps => return,
+            Some(old) => *old = new,
+            None => self.certificates.push(new),
+        }
+        if self.lower_bound() > before {
+            self.note(&bound, budget);
+        }
+    }
+
+    fn note(&mut self, by: &str, budget: &Budget) {
+        self.history.push(HistoryPoint {
+            seconds: budget.start.elapsed().as_secs_f64(),
+            value: self.value(),
+            lower_bound: self.lower_bound(),
+            by: Some(by.to_owned()),
+        });
+    }
+
+    /// The best value.
+    pub fn value(&self) -> Option<Time> {
+        self.best.as_ref().map(|(_, score)| score.value)
+    }
+
+    /// The best lower bound, verified or attested.
+    pub fn lower_bound(&self) -> Option<Time> {
+        self.certificates.iter().map(|certificate| certificate.value_ps).max()
+    }
+
+    /// The best lower bound whose evidence was verified.
+    pub fn verified_lower_bound(&self) -> Option<Time> {
+        self.verified
+    }
+
+    /// (value − lower bound) / lower bound; none without both, or with a bound of zero below the value.
+    pub fn gap(&self) -> Option<f64> {
+        let (value, bound) = (self.value()?, self.lower_bound()?);
+        if value == bound {
+            return Some(0.0);
+        }
+        (bound > Time::ZERO).then(|| (value.0 as f64 - bound.0 as f64) / bound.0 as f64)
+    }
+
+    /// How the run ended.
+    pub fn status(&self) -> Status {
+        match self.value() {
+            Some(value) if self.lower_bound() == Some(value) => Status::Optimal,
+            None if !self.infeasible.is_empty() => Status::Infeasible,
+            _ if self.stop == StopReason::Cancelled => Status::Cancelled,
+            Some(_) => Status::Feasible,
+            None => Status::NoPlan,
+        }
+    }
+}

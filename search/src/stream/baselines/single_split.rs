@@ -1,0 +1,64 @@
+//! `single-split`: the first ops on one device, the others on another (after Neurosurgeon, Kang et al., ASPLOS 2017).
+//!
+//! Every split of the canonical order and every ordered pair of devices is tried, and every device alone. Neurosurgeon
+//! splits between a phone and a cloud for latency or energy; here the value is the period. O(ops × devices²) placements,
+//! each followed op by op.
+
+use crate::budget::StopReason;
+use divvy_core::problem::Problem;
+
+use crate::planner::Planner;
+use crate::run::Run;
+use crate::stream::partial_placement::Partial;
+use crate::stream::tables::Tables;
+
+pub(crate) struct SingleSplit;
+
+impl Planner for SingleSplit {
+    fn name(&self) -> &'static str {
+        "single-split"
+    }
+
+    fn about(&self) -> &'static str {
+        "the best single split of the order over two devices (Neurosurgeon)"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        Tables::support(problem)
+    }
+
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let tables = Tables::new(run.problem);
+        let Some(empty) = Partial::empty(&tables) else { return StopReason::Finished };
+        for first in 0..tables.devices {
+            let mut prefix = empty.clone();
+            for _ in 0..tables.ops {
+                if run.budget.is_spent() {
+                    let is_cancelled = run.budget.is_cancelled();
+                    return if is_cancelled { StopReason::Cancelled } else { StopReason::OutOfBudget };
+                }
+                if !prefix.place(&tables, first) {
+                    break;
+                }
+                for second in 0..tables.devices {
+                    offer_padded(run, &tables, &prefix, second);
+                }
+            }
+        }
+        StopReason::Finished
+    }
+}
+
+/// Offers a prefix with all the rest on one device, if that is a plan and the best so far.
+pub(crate) fn offer_padded(run: &mut Run<'_>, tables: &Tables, prefix: &Partial, device: usize) {
+    let Some(whole) = prefix.padded(tables, device).filter(|whole| whole.is_plan(tables)) else { return };
+    let value = whole.value(tables);
+    if run.outcome().value().is_none_or(|best| value < best.0) {
+        let offered = run.offer(tables.plan(&whole.device_of));
+        debug_assert!(offered.is_ok(), "it was placed by the rules");
+    }
+}

@@ -1,0 +1,5 @@
+//! TODO-DOC
+
+pub(crate) mod colocation;
+pub(crate) mod link_prices;
+pub(crate) mod transfers;

@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub(crate) mod conflict_driven;
+pub(crate) mod dominance;

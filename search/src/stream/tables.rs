@@ -1,0 +1,273 @@
+//! A `stream` problem in tables that a search reads millions of times.
+//!
+//! Ops, devices, links and tensors are plain indices. Loads of links are in bytes, so that sums are exact, and turned
+//! into time only to be compared. Tensors that are everywhere from the start do not appear.
+
+use divvy_core::ids::{DeviceId, OpId, ParamId, TensorId};
+use divvy_core::plan::{Plan, StreamPlan};
+use divvy_core::problem::{MemoryRule, Objective, Problem};
+use divvy_core::units::Time;
+use divvy_proof::stream::colocation::Clusters;
+
+/// The time of an op where it must not run.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Sets of devices are words.
+const MOST_DEVICES: usize = 64;
+
+/// A tensor that may have to move.
+pub(crate) struct Tensor {
+    pub(crate) bytes: u64,
+    /// The op that makes it; none: it starts from the device of the network's inputs.
+    pub(crate) producer: Option<usize>,
+    pub(crate) readers: Vec<usize>,
+    /// The device where it must arrive whoever reads it.
+    pub(crate) wanted_at: Option<usize>,
+}
+
+/// A parameter, where memory is limited.
+pub(crate) struct Param {
+    pub(crate) bytes: u64,
+    pub(crate) readers: Vec<usize>,
+}
+
+/// The tables.
+pub(crate) struct Tables {
+    pub(crate) ops: usize,
+    pub(crate) devices: usize,
+    /// Ops in the canonical order.
+    pub(crate) order: Vec<usize>,
+    /// Op after op, the time on each device; [`NEVER`] where it must not run.
+    time: Vec<u64>,
+    pub(crate) tensors: Vec<Tensor>,
+    /// Per op, the tensors it reads and those it makes.
+    pub(crate) inputs: Vec<Vec<usize>>,
+    pub(crate) outputs: Vec<Vec<usize>>,
+    /// For each ordered pair of devices, the links on the way, each with how often it is passed; none: no way.
+    routes: Vec<Option<Vec<(usize, u64)>>>,
+    /// Bytes per second of each link.
+    pub(crate) bandwidths: Vec<u64>,
+    /// Ops that must share a device, and for each op its group.
+    pub(crate) groups: Vec<Vec<usize>>,
+    pub(crate) group_of: Vec<Option<usize>>,
+    /// Where tensors without producer start from.
+    pub(crate) input_at: Option<usize>,
+    pub(crate) memory_limits: Vec<Option<u64>>,
+    /// Bytes of an op's inputs and outputs that count against memory.
+    pub(crate) activations: Vec<u64>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) params_of: Vec<Vec<usize>>,
+    /// Bytes per second that each device copies to or from the network, where that costs it time.
+    copies: Vec<Option<u64>>,
+    pub(crate) min_splits: u32,
+    pub(crate) max_splits: u32,
+    /// For each device, the devices before it that any plan could use in its place.
+    pub(crate) twins_before: Vec<Vec<usize>>,
+}
+
+impl Tables {
+    /// Whether there are tables for a problem; else why not.
+    pub(crate) fn support(problem: &Problem) -> Result<(), String> {
+        match problem.objective {
+            Objective::Stream if problem.hardware.device_count() > MOST_DEVICES => {
+                Err(format!("it works with at most {MOST_DEVICES} devices"))
+            }
+            Objective::Stream => Ok(()),
+            objective => Err(format!("it works on `stream`, not on `{}`", objective.name())),
+        }
+    }
+
+    /// The tables of a problem that [`Tables::support`] says yes to.
+    pub(crate) fn new(problem: &Problem) -> Tables {
+        let (graph, hardware, constraints) = (&problem.graph, &problem.hardware, &problem.constraints);
+        let indices = |ops: &[OpId]| ops.iter().map(|op| op.index()).collect::<Vec<_>>();
+        let time = |op: OpId, device: DeviceId| {
+            let may = problem.may_run(op, device);
+            problem.time(op, device).filter(|_| may).map_or(NEVER, |time| time.0)
+        };
+        let moves = |&t: &TensorId| graph.producer(t).is_some() || constraints.input_at.is_some();
+        let kept: Vec<TensorId> = graph.tensors().filter(moves).collect();
+        let tensor = |&t: &TensorId| Tensor {
+            bytes: graph.tensor_bytes(t),
+            producer: graph.producer(t).map(OpId::index),
+            readers: indices(graph.consumers(t)),
+            wanted_at: constraints.output_at.filter(|_| graph.is_output(t)).map(DeviceId::index),
+        };
+        let place = |t: &TensorId| kept.binary_search(t).ok();
+        let route = |(from, to): (DeviceId, DeviceId)| {
+            let route = hardware.route(from, to)?;
+            let mut passed: Vec<(usize, u64)> = Vec::new();
+            // Within one memory nothing moves.
+            for link in route.links.iter().filter(|_| route.bandwidth.is_some() && from != to) {
+                match passed.iter_mut().find(|(l, _)| *l == link.index()) {
+                    Some((_, times)) => *times += 1,
+                    None => passed.push((link.index(), 1)),
+                }
+            }
+            Some(passed)
+        };
+        let pairs = hardware.devices().flat_map(|from| hardware.devices().map(move |to| (from, to)));
+        let memory_limits: Vec<Option<u64>> = hardware.devices().map(|d| problem.memory_limit(d)).collect();
+        let is_limited = memory_limits.iter().any(Option::is_some);
+        let activations =
+            |op| if constraints.memory_rule == MemoryRule::All { graph.activation_bytes(op) } else { 0 };
+        let params = |p: ParamId| Param { bytes: graph.param_bytes(p), readers: indices(graph.readers(p)) };
+        let mut group_of = vec![None; graph.op_count()];
+        for (g, group) in constraints.colocate.iter().enumerate() {
+            group.iter().for_each(|op| group_of[op.index()] = Some(g));
+        }
+        let once = |mut list: Vec<usize>| {
+            list.sort_unstable();
+            list.dedup();
+            list
+        };
+        let with_params = |op: OpId| once(graph.params_of(op).iter().map(|p| p.index()).collect());
+        let mut tables = Tables {
+            ops: graph.op_count(),
+            devices: hardware.device_count(),
+            order: indices(graph.order()),
+            time: graph.ops().flat_map(|op| hardware.devices().map(move |d| time(op, d))).collect(),
+            tensors: kept.iter().map(tensor).collect(),
+            inputs: graph.ops().map(|op| once(graph.inputs(op).iter().filter_map(place).collect())).collect(),
+            outputs: graph.ops().map(|op| graph.outputs(op).iter().filter_map(place).collect()).collect(),
+            routes: pairs.map(route).collect(),
+            bandwidths: hardware.links().iter().map(|link| link.bandwidth.0).collect(),
+            groups: constraints.colocate.iter().map(|group| indices(group)).collect(),
+            group_of,
+            input_at: constraints.input_at.map(DeviceId::index),
+            activations: graph.ops().map(activations).collect(),
+            params: if is_limited { graph.params().map(params).collect() } else { Vec::new() },
+            params_of: graph.ops().map(|op| if is_limited { with_params(op) } else { Vec::new() }).collect(),
+            memory_limits,
+            copies: hardware.devices().map(|d| hardware.class(d).transfer_bandwidth).collect(),
+            min_splits: constraints.min_splits.unwrap_or(0),
+            max_splits: constraints.max_splits.unwrap_or(u32::MAX),
+            twins_before: Vec::new(),
+        };
+        tables.twins_before = twins_before(&tables, constraints.output_at.map(DeviceId::index));
+        tables
+    }
+
+    /// The same, with clusters of ops that must share a device, each on the devices it may be on.
+    #[must_use]
+    pub(crate) fn united(mut self, clusters: &Clusters<'_>) -> Tables {
+        let mut of_leader = vec![Vec::new(); self.ops];
+        for op in 0..self.ops {
+            of_leader[clusters.leader(OpId::new(op)).index()].push(op);
+            let places = clusters.places(OpId::new(op));
+            for device in (0..self.devices).filter(|&d| !places.contains(&DeviceId::new(d))) {
+                self.time[op * self.devices + device] = NEVER;
+            }
+        }
+        self.groups = of_leader.into_iter().filter(|ops| ops.len() > 1).collect();
+        self.group_of = vec![None; self.ops];
+        for (g, group) in self.groups.iter().enumerate() {
+            group.iter().for_each(|&op| self.group_of[op] = Some(g));
+        }
+        let wanted_at = self.tensors.iter().find_map(|tensor| tensor.wanted_at);
+        self.twins_before = twins_before(&self, wanted_at);
+        self
+    }
+
+    /// The time of an op on a device, or [`NEVER`].
+    pub(crate) fn time(&self, op: usize, device: usize) -> u64 {
+        self.time[op * self.devices + device]
+    }
+
+    /// The place of each op in the canonical order.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        let mut place = vec![0; self.ops];
+        self.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
+        place
+    }
+
+    /// Ops that must share a device, and every other op by itself.
+    pub(crate) fn units(&self) -> Vec<Vec<usize>> {
+        let single = (0..self.ops).filter(|&op| self.group_of[op].is_none()).map(|op| vec![op]);
+        self.groups.iter().cloned().chain(single).collect()
+    }
+
+    /// Whether an op may run on a device.
+    pub(crate) fn may_run(&self, op: usize, device: usize) -> bool {
+        self.time(op, device) != NEVER
+    }
+
+    /// The links on the way from one device to another, each with how often it is passed.
+    pub(crate) fn route(&self, from: usize, to: usize) -> Option<&[(usize, u64)]> {
+        self.routes[from * self.devices + to].as_deref()
+    }
+
+    /// The time that bytes take on a link.
+    pub(crate) fn link_time(&self, link: usize, bytes: u64) -> u64 {
+        let bandwidth = divvy_core::units::Bandwidth(self.bandwidths[link]);
+        Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0)
+    }
+
+    /// The time a device spends itself on bytes that it sends or receives.
+    pub(crate) fn copy_time(&self, device: usize, bytes: u64) -> u64 {
+        let bandwidth = self.copies[device].map(divvy_core::units::Bandwidth);
+        bandwidth.map_or(0, |bandwidth| Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0))
+    }
+
+    /// A plan from the device of each op.
+    pub(crate) fn plan(&self, device_of: &[u8]) -> Plan {
+        Plan::Stream(StreamPlan { device_of: device_of.iter().map(|&d| DeviceId(u32::from(d))).collect() })
+    }
+
+    /// The device of each op in a plan.
+    pub(crate) fn placement(plan: &Plan) -> Option<Vec<u8>> {
+        let Plan::Stream(plan) = plan else { return None };
+        plan.device_of.iter().map(|device| u8::try_from(device.0).ok()).collect()
+    }
+}
+
+/// For each device, those before it that it could change places with in every plan.
+fn twins_before(tables: &Tables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
+    let is_end = |d| tables.input_at == Some(d) || wanted_at == Some(d);
+    let alike = |a: usize, b: usize| {
+        let same_times = || (0..tables.ops).all(|op| tables.time(op, a) == tables.time(op, b));
+        !is_end(a)
+            && !is_end(b)
+            && tables.memory_limits[a] == tables.memory_limits[b]
+            && tables.copies[a] == tables.copies[b]
+            && same_times()
+    };
+    let twins = |d| (0..d).filter(|&other| alike(other, d) && can_swap(tables, other, d)).collect();
+    (0..tables.devices).map(twins).collect()
+}
+
+/// Whether exchanging two devices maps all ways between devices onto each other, link by link.
+fn can_swap(tables: &Tables, a: usize, b: usize) -> bool {
+    let swap = |d| {
+        if d == a {
+            b
+        } else if d == b {
+            a
+        } else {
+            d
+        }
+    };
+    let mut image: Vec<Option<usize>> = vec![None; tables.bandwidths.len()];
+    for from in 0..tables.devices {
+        for to in 0..tables.devices {
+            match (tables.route(from, to), tables.route(swap(from), swap(to))) {
+                (None, None) => {}
+                (Some(way), Some(other)) if way.len() == other.len() => {
+                    for (&(link, times), &(onto, times_onto)) in way.iter().zip(other) {
+                        let known = *image[link].get_or_insert(onto);
+                        let same_width = tables.bandwidths[link] == tables.bandwidths[onto];
+                        if known != onto || times != times_onto || !same_width {
+                            return false;
+                        }
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+    let mut onto: Vec<usize> = image.into_iter().flatten().collect();
+    let links = onto.len();
+    onto.sort_unstable();
+    onto.dedup();
+    onto.len() == links
+}

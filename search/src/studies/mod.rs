@@ -1,0 +1,4 @@
+//! TODO-DOC
+
+pub mod pareto_front;
+pub mod replan;

@@ -1,0 +1,91 @@
+//! A plan for a stream whose devices have changed, which moves little.
+//!
+//! Three candidates: the old plan with the lost ops placed anew and the busiest device relieved, the same annealed, and the best
+//! plan that a search from scratch finds. From each, ops go back to where they were as long as the period stays within the
+//! slack of the best. The one that moves the fewest bytes of weights wins, then the one with the fewest ops moved.
+
+pub(crate) mod keep_in_place;
+
+use crate::budget::Budget;
+use crate::outcome::Outcome;
+use divvy_core::check;
+use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::problem::Problem;
+use divvy_core::rng::Rng;
+use divvy_core::units::Time;
+
+use crate::solve::{Refused, Request, Solved, solve};
+use crate::stream::annealing::{anneal, polish};
+use crate::stream::tables::Tables;
+use crate::studies::replan::keep_in_place::{keep_in_place, repair};
+
+/// The share of the time for the search from scratch, and moves of annealing at most.
+const SEARCH_SHARE: f64 = 0.7;
+const MOVES: u64 = 400_000;
+
+/// A plan for changed devices.
+#[derive(Clone, Debug)]
+pub struct Replanned {
+    /// The plan that moves least, and the bounds found.
+    pub solved: Solved,
+    /// The value of the fastest plan found, whatever it moves.
+    pub fastest: Option<Time>,
+}
+
+/// Plans anew. `before` has the device of each op where that is still there; the plan may be slower than the fastest by the
+/// share `slack`.
+pub fn replan(
+    problem: &Problem,
+    before: &[Option<DeviceId>],
+    slack: f64,
+    budget: &Budget,
+    watch: &mut dyn FnMut(&Outcome),
+) -> Result<Replanned, Refused> {
+    let searching = Budget { time: budget.time.mul_f64(SEARCH_SHARE), ..budget.clone() };
+    let mut solved = solve(problem, &Request::default(), &searching, watch)?;
+    let support = Tables::support(problem).map_err(|message| Refused {
+        message: format!("cannot plan anew: {message}"),
+        fix: "plan from scratch with `divvy plan`".to_owned(),
+        exists: true,
+    });
+    support?;
+    let tables = Tables::new(problem);
+    let before: Vec<Option<u8>> =
+        before.iter().map(|device| device.and_then(|device| u8::try_from(device.0).ok())).collect();
+    let weights: Vec<u64> = (0..tables.ops).map(|op| problem.graph.weight_bytes(OpId::new(op))).collect();
+    let mut candidates: Vec<Vec<u8>> = Vec::new();
+    candidates.extend(solved.outcome.best.as_ref().and_then(|(plan, _)| Tables::placement(plan)));
+    if let Some(repaired) = repair(&tables, &before) {
+        let mut is_over = || budget.is_spent();
+        candidates.extend(polish(&tables, &repaired, &mut is_over).map(|(_, placement)| placement));
+        let mut rng = Rng::new(budget.seed);
+        let annealed = anneal(&tables, &repaired, MOVES, &mut rng, &mut is_over);
+        candidates.extend(annealed.map(|(_, placement)| placement));
+        candidates.push(repaired);
+    }
+    let value = |placement: &Vec<u8>| {
+        let score = check::check(problem, &tables.plan(placement)).ok()?;
+        Some(score.value)
+    };
+    let fastest = candidates.iter().filter_map(value).min();
+    let Some(fastest) = fastest else { return Ok(Replanned { solved, fastest: None }) };
+    let limit = Time(fastest.0.saturating_add((fastest.0 as f64 * slack) as u64));
+    let moved = |placement: &Vec<u8>| {
+        let is_moved = |op: &usize| before[*op] != Some(placement[*op]);
+        let ops = || (0..tables.ops).filter(is_moved);
+        (ops().map(|op| weights[op]).sum::<u64>(), ops().count())
+    };
+    let kept = candidates
+        .iter()
+        .filter(|placement| value(placement).is_some_and(|value| value <= limit))
+        .map(|placement| keep_in_place(&tables, placement, &before, &weights, limit.0))
+        .min_by_key(|placement| (moved(placement), value(placement)));
+    if let Some(kept) = kept {
+        let plan = tables.plan(&kept);
+        if let Ok(score) = check::check(problem, &plan) {
+            solved.outcome.best = Some((plan, score));
+            solved.outcome.found_by = Some("replan".to_owned());
+        }
+    }
+    Ok(Replanned { solved, fastest: Some(fastest) })
+}

@@ -1,0 +1,21 @@
+//! What the tests of all crates share: an oracle, and seeded tiny problems on which everything is compared with it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`oracle`] | the value of a plan, by the definitions alone |
+//! | [`cases`] | a problem of a seed, and a walk over many |
+//! | [`random_problems`], [`random_hardware`] | how problems are drawn |
+//! | [`plans`] | every plan of a problem, or a sample of them |
+//! | [`mutants`] | plans spoiled in one place, and the rules that this breaks |
+//! | [`describe`] | a problem as text, for the message of a failed test |
+
+#![allow(missing_docs, reason = "a tool of tests: names say what fields are")]
+
+pub mod cases;
+pub mod choices;
+pub mod describe;
+pub mod mutants;
+pub mod oracle;
+pub mod plans;
+pub mod random_hardware;
+pub mod random_problems;

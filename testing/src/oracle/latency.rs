@@ -1,0 +1,71 @@
+//! `latency` from its definition. Transfers are jobs of their own; with links in turn they queue at every link and bus
+//! of their way.
+
+use divvy_core::ids::{DeviceId, TensorId};
+use divvy_core::plan::{LatencyPlan, Transfer};
+use divvy_core::problem::LinkUse;
+
+use crate::oracle::model::Model;
+use crate::oracle::simulate::{self, Job};
+
+pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
+    let device_of = model.placed_in_order(&plan.order)?;
+    let transfers = model.transfers(&device_of);
+    if transfers.iter().any(|&(_, from, to)| model.ways[from][to].is_none())
+        || !model.resident_fits(&device_of)
+    {
+        return None;
+    }
+    let moving = moving(model, &device_of);
+    let planned = match links {
+        LinkUse::Delay => Vec::new(),
+        LinkUse::InTurn => moving.iter().map(|&(t, _, to)| transfer(t, to)).collect(),
+    };
+    if !same_items(&planned, &plan.transfers) {
+        return None;
+    }
+    let mut jobs: Vec<Job> = Vec::new();
+    for (op, &here) in device_of.iter().enumerate() {
+        let mut job = Job { duration: model.time(op, here)?, ..Job::default() };
+        for (t, tensor) in model.tensors.iter().enumerate().filter(|(_, t)| t.readers.contains(&op)) {
+            let carrier = moving.iter().position(|&(m, _, to)| m == t && to == here);
+            job.needs.extend(carrier.map(|m| (model.ops + m, 0)));
+            job.needs.extend(tensor.maker.map(|maker| (maker, 0)));
+        }
+        jobs.push(job);
+    }
+    for &(t, from, to) in &moving {
+        let tensor = &model.tensors[t];
+        let duration = model.travel(from, to, tensor.bytes)?;
+        jobs.push(Job { duration, release: 0, needs: tensor.maker.map(|op| (op, 0)).into_iter().collect() });
+    }
+    let mut queues: Vec<Vec<usize>> =
+        plan.order.iter().map(|l| l.iter().map(|op| op.index()).collect()).collect();
+    for link in 0..model.link_widths.len() {
+        let carried = plan.transfers.iter().filter_map(|planned| {
+            let m = moving.iter().position(|&(t, _, to)| transfer(t, to) == *planned)?;
+            let (_, from, to) = moving[m];
+            let way = model.ways[from][to].as_ref()?;
+            way.links.contains(&link).then_some(model.ops + m)
+        });
+        queues.push(carried.collect());
+    }
+    simulate::ends(&jobs, &queues)?.into_iter().max()
+}
+
+pub fn transfer(tensor: usize, to: usize) -> Transfer {
+    Transfer { tensor: TensorId::new(tensor), to: DeviceId::new(to) }
+}
+
+/// Transfers that leave their memory: tensor, from, to.
+pub fn moving(model: &Model, device_of: &[usize]) -> Vec<(usize, usize, usize)> {
+    let leaves = |&(_, from, to): &(usize, usize, usize)| {
+        model.ways[from][to].as_ref().is_some_and(|way| !way.is_free())
+    };
+    model.transfers(device_of).into_iter().filter(leaves).collect()
+}
+
+fn same_items(a: &[Transfer], b: &[Transfer]) -> bool {
+    let count = |list: &[Transfer], item: &Transfer| list.iter().filter(|other| *other == item).count();
+    a.len() == b.len() && a.iter().all(|item| count(a, item) == count(b, item))
+}

@@ -1,0 +1,69 @@
+//! `stream` from its definition: sums of times per device, sums of bytes per link.
+
+use divvy_core::ids::OpId;
+use divvy_core::plan::StreamPlan;
+
+use crate::oracle::model::Model;
+use crate::oracle::routes::picoseconds;
+
+pub fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
+    let lists: Vec<_> =
+        plan.device_of.iter().enumerate().map(|(op, d)| (d.index(), vec![OpId::new(op)])).collect();
+    let device_of = model.placed(&lists)?;
+    let changes = model.order.windows(2).filter(|pair| device_of[pair[0]] != device_of[pair[1]]).count();
+    let (fewest, most) = model.splits;
+    if !(fewest..=most).contains(&(changes as u32)) || !model.resident_fits(&device_of) {
+        return None;
+    }
+    let mut crossing = vec![0; model.link_widths.len()];
+    let mut copying = vec![0; model.devices];
+    for (t, from, to) in model.transfers(&device_of) {
+        let links = &model.ways[from][to].as_ref()?.links;
+        for &link in links {
+            crossing[link] += model.tensors[t].bytes;
+        }
+        for end in [from, to] {
+            if let Some(width) = model.copy_widths[end].filter(|_| !links.is_empty()) {
+                copying[end] += picoseconds(model.tensors[t].bytes, width);
+            }
+        }
+    }
+    let busiest_link =
+        crossing.iter().zip(&model.link_widths).map(|(&bytes, &width)| picoseconds(bytes, width)).max();
+    let load = |d: usize| -> Option<u64> {
+        (0..model.ops).filter(|&op| device_of[op] == d).map(|op| model.time(op, d)).sum()
+    };
+    let loads: Vec<u64> = (0..model.devices).map(load).collect::<Option<_>>()?;
+    loads.into_iter().zip(copying).map(|(work, copies)| work + copies).chain(busiest_link).max()
+}
+
+/// How long one request takes that has everything to itself; the plan is valid.
+pub fn latency(model: &Model, plan: &StreamPlan) -> Option<u64> {
+    let device_of: Vec<usize> = plan.device_of.iter().map(|device| device.index()).collect();
+    let transfers = model.transfers(&device_of);
+    let travel = |&(t, from, to): &(usize, usize, usize)| -> Option<u64> {
+        let way = model.ways[from][to].as_ref()?;
+        let bytes = model.tensors[t].bytes;
+        let widths = [from, to].into_iter().filter_map(|end| model.copy_widths[end]);
+        let copies: u64 = widths.map(|width| picoseconds(bytes, width)).sum();
+        Some(way.time(bytes) + if way.links.is_empty() { 0 } else { copies })
+    };
+    let mut made = vec![0; model.tensors.len()];
+    let mut free = vec![0; model.devices];
+    let mut latest = 0;
+    for &op in &model.order {
+        let device = device_of[op];
+        let mut start = free[device];
+        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].readers.contains(&op)) {
+            let travels = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, device));
+            start = start.max(made[t] + travels.map_or(Some(0), travel)?);
+        }
+        free[device] = start + model.time(op, device)?;
+        latest = latest.max(free[device]);
+        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].maker == Some(op)) {
+            made[t] = free[device];
+        }
+    }
+    let arrivals = transfers.iter().map(|transfer| Some(made[transfer.0] + travel(transfer)?));
+    arrivals.chain([Some(latest)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
