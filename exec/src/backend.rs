@@ -4,24 +4,8 @@
 //! the first of the device's cores. Threads that a runtime starts belong on the others.
 
 use crate::cores::Cores;
+use crate::stage_error::StageError;
 use crate::tensor::{HostTensor, Tensor};
-
-/// Why a stage cannot be loaded or run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{cause}")]
-pub struct StageError {
-    /// The node of the model that failed, where the backend tells.
-    pub op: Option<String>,
-    /// What went wrong.
-    pub cause: String,
-}
-
-impl StageError {
-    /// A failure that no single op is known to be the reason of.
-    pub fn new(cause: impl Into<String>) -> StageError {
-        StageError { op: None, cause: cause.into() }
-    }
-}
 
 /// A piece of a model, as a backend is given it.
 #[derive(Clone, Debug)]

@@ -39,10 +39,11 @@ use self::link::carry;
 use self::report::{Measured, Watch};
 use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
 use self::worker::Worker;
-use crate::backend::{Backend, Kernel, StageError};
+use crate::backend::{Backend, Kernel};
 use crate::cores::Cores;
 use crate::measure::Timings;
 use crate::program::Program;
+use crate::stage_error::StageError;
 use crate::tensor::Tensor;
 
 /// How often a waiting run looks whether it was cancelled.

@@ -23,4 +23,5 @@ pub mod executor;
 pub mod measure;
 pub mod npy;
 pub mod program;
+pub mod stage_error;
 pub mod tensor;

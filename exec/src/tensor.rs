@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::StageError;
+use crate::stage_error::StageError;
 
 /// What a backend keeps of a value.
 pub trait Stored: Send + Sync {

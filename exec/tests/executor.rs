@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use divvy_exec::backend::{Backend, Device, Stage, StageError, StageModel};
+use divvy_exec::backend::{Backend, Device, Stage, StageModel};
 use divvy_exec::cores::Cores;
 use divvy_exec::executor::{Failure, Report, Running};
 use divvy_exec::program::{DeviceSpec, LinkSpec, Program, ProgramSpec, StageSpec};
+use divvy_exec::stage_error::StageError;
 use divvy_exec::tensor::{HostTensor, Stored, Tensor};
 
 /// Whole numbers; the model's bytes say what a stage does with them. How many are alive is counted.

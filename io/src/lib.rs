@@ -8,8 +8,8 @@ pub mod detect;
 pub mod export;
 pub mod file;
 pub mod hardware_file;
+pub mod hardware_source;
 pub mod import;
-pub mod markup;
 pub mod onnx;
 pub mod plan_file;
 pub mod presets;
@@ -17,6 +17,7 @@ pub mod problem_file;
 mod quantity;
 mod reader;
 pub mod report;
+pub mod svg;
 pub mod trace_file;
 
 use divvy_core::input_error::InputErrors;

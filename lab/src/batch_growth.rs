@@ -1,6 +1,7 @@
 //! How time and quality under `batch` grow with the number of devices: our own table.
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::{ClusterNetwork, Instance};
 use crate::markdown::{Notes, Page, Table, percent, seconds};
 use crate::{Experiment, Mode, Results, Settings};

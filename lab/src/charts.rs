@@ -1,8 +1,8 @@
 //! Charts that several experiments draw of their cells.
 
-use crate::cells::Figures;
+use crate::figures::Figures;
 use crate::markdown::Table;
-use crate::plot::{Axis, LineChart, Series};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 /// The best value so far of each run over time, in ms, and the bound of those runs that are to show theirs.
 ///
@@ -14,7 +14,7 @@ pub(crate) fn quality_over_time(title: &str, runs: &[(&str, Option<&Figures>, bo
     let end = ran().map(|figures| figures.seconds).fold(0.0, f64::max);
     for (name, figures, with_bound) in runs {
         let Some(figures) = figures else { continue };
-        let over_time = |pick: fn(&crate::Moment) -> Option<u64>| {
+        let over_time = |pick: fn(&crate::figures::Moment) -> Option<u64>| {
             let mut points: Vec<(f64, f64)> = Vec::new();
             for (seconds, ps) in figures.history.iter().filter_map(|m| Some((m.seconds, pick(m)?))) {
                 let ms = ps as f64 / 1e9;
@@ -64,7 +64,7 @@ pub(crate) fn against_stages(title: &str, what: &str, table: &Table, stages: &[u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Moment;
+    use crate::figures::Moment;
 
     #[test]
     fn lines_end_with_the_longest_run_and_repeat_nothing() {

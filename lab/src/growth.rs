@@ -2,11 +2,12 @@
 
 use divvy_core::generate::{RwnnOptions, Wiring};
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, percent, seconds};
-use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 pub(crate) struct Growth;
 

@@ -14,7 +14,7 @@ use divvy_core::problem::{
 };
 use divvy_io::{file, import, onnx, presets};
 
-use crate::edge::unlike::UnlikeDevices;
+use crate::edge::unlike_networks::UnlikeDevices;
 
 /// Bytes per second between the stages of a model file: a network of 200 Gb/s.
 pub(crate) const STAGE_BANDWIDTH: u64 = 25_000_000_000;

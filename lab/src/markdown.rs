@@ -1,6 +1,6 @@
 //! Pages of Markdown: tables with a head, and figures written the same way everywhere.
 
-use crate::cells::Figures;
+use crate::figures::Figures;
 
 /// A table. The first column holds names and is set to the left, the others hold figures.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +61,7 @@ pub struct Picture {
     pub name: String,
     /// What it shows.
     pub caption: String,
-    /// The picture itself, as a chart of [`crate::plot`] draws it.
+    /// The picture itself, as a chart of [`divvy_io::svg`] draws it.
     pub svg: String,
 }
 

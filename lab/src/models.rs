@@ -9,7 +9,7 @@ use divvy_io::file;
 use divvy_io::import::{Imported, import};
 use divvy_io::onnx::load::looks_like_onnx;
 
-use crate::edge::unlike::UnlikeDevices;
+use crate::edge::unlike_networks::UnlikeDevices;
 use crate::instances::Instance;
 
 /// What a model is, as far as experiments choose by it.

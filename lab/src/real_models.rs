@@ -1,11 +1,12 @@
 //! Real models under `latency`, our own table: what `auto` reaches, and how much of it is proved.
 
-use crate::cells::{Cell, Figures, Moment, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::{Figures, Moment};
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
 use crate::models::Kind;
-use crate::plot::{Axis, BarChart, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart, LineChart, Series};
 
 pub(crate) struct RealModels;
 

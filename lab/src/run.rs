@@ -213,7 +213,7 @@ fn whole_page(
 fn json(experiment: &dyn Experiment, settings: &Settings, cells: &[Cell], results: &Results) -> Value {
     let one = |cell: &Cell| {
         let figures = results.of(cell);
-        let gap = figures.and_then(crate::Figures::gap);
+        let gap = figures.and_then(crate::figures::Figures::gap);
         json!({"cell": cell.label(), "key": cell.key(), "gap": gap, "figures": figures})
     };
     json!({

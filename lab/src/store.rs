@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::cells::{Cell, Figures};
+use crate::cells::Cell;
+use crate::figures::Figures;
 
 /// What is known of each cell, by its key.
 #[derive(Clone, Debug, Default)]

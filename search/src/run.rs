@@ -4,6 +4,7 @@ use crate::budget::Budget;
 use crate::outcome::Outcome;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
+use divvy_core::score::Score;
 use divvy_core::units::Time;
 use divvy_core::violation::Violation;
 use divvy_proof::certificate::Certificate;
@@ -11,7 +12,9 @@ use divvy_proof::evidence::Evidence;
 use divvy_proof::verify;
 use divvy_proof::verify::Proven;
 
-use crate::bound::Bound;
+
+/// A whole planning run of a `latency` problem.
+type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
 
 /// A run in progress: the problem, what is left of the budget, and the best found so far.
 pub struct Run<'a> {
@@ -29,6 +32,7 @@ pub struct Run<'a> {
     paper_bound: bool,
     symmetry: Option<&'a str>,
     is_exhausted: bool,
+    plan_latency: Option<LatencyPlanner>,
 }
 
 impl<'a> Run<'a> {
@@ -52,6 +56,7 @@ impl<'a> Run<'a> {
             paper_bound: false,
             symmetry: None,
             is_exhausted: false,
+            plan_latency: None,
         }
     }
 
@@ -192,11 +197,20 @@ impl<'a> Run<'a> {
         self.is_exhausted = true;
     }
 
-    /// Runs a bound; true if it says that it has proved all it ever will.
-    pub(crate) fn exhausts(&mut self, bound: &dyn Bound) -> bool {
-        self.is_exhausted = false;
-        bound.bound(self);
+    /// Whether the bound at hand says that it has proved all it ever will.
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted
+    }
+
+    /// The same run, in which planners can ask for plans of `latency` problems.
+    #[must_use]
+    pub(crate) fn with_latency_planner(self, plan_latency: LatencyPlanner) -> Run<'a> {
+        Run { plan_latency: Some(plan_latency), ..self }
+    }
+
+    /// The best plan of a `latency` problem within a budget, where the run knows how to find one.
+    pub(crate) fn plan_latency(&self, problem: &Problem, budget: &Budget) -> Option<(Plan, Score)> {
+        (self.plan_latency?)(problem, budget)
     }
 
     /// What `evidence` would prove.

@@ -9,7 +9,7 @@ use divvy_core::score::Score;
 use divvy_core::units::{Time, show_number};
 use divvy_io::file;
 use divvy_io::plan_file::{Claim, PlanFile};
-use divvy_lab::plot::{Axis, LineChart, Series};
+use divvy_io::svg::{Axis, LineChart, Series};
 use divvy_search::Budget;
 use divvy_search::studies::pareto_front::{Front, Limits, Point, front};
 use serde_json::{Value, json};

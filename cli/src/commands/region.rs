@@ -1,12 +1,16 @@
 //! `divvy region`: whether splitting a stream can help at all, where it does, and what finding out costs.
 
+mod maps;
+
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use divvy_core::graph::Graph;
 use divvy_core::units::show_number;
 use divvy_io::file;
-use divvy_lab::region::{Boundary, Question, Region, Verdict, region, sizes, verdict};
+use divvy_search::studies::acceleration_region::{
+    Boundary, Question, Region, Verdict, region, sizes, verdict,
+};
 use serde_json::json;
 
 use crate::args::{ObjectiveName, ProblemArgs, RegionArgs};
@@ -48,8 +52,8 @@ pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     drop(progress);
     let found = found.map_err(|reason| Failure::Environment(format!("there is no region: {reason}")))?;
     if let Some(folder) = &args.output {
-        file::write(&folder.join("throughput.svg"), &found.throughput().svg())?;
-        file::write(&folder.join("effort.svg"), &found.effort().svg())?;
+        file::write(&folder.join("throughput.svg"), &maps::throughput(&found).svg())?;
+        file::write(&folder.join("effort.svg"), &maps::effort(&found).svg())?;
         file::write(&folder.join("region.csv"), &found.csv())?;
     }
     Ok(if args.json { in_json(&found, said.as_ref()) } else { in_words(args, &found, said.as_ref()) })
@@ -147,7 +151,7 @@ fn in_words(args: &RegionArgs, found: &Region, said: Option<&Said>) -> String {
 
 fn in_json(found: &Region, said: Option<&Said>) -> String {
     let boundary = |b: &Boundary| json!({"name": b.name, "ratio": b.ratio, "from_paper": b.from_paper, "holds": b.holds});
-    let at = |at: &divvy_lab::region::AtRatio| {
+    let at = |at: &divvy_search::studies::acceleration_region::AtRatio| {
         json!({
             "ratio": at.ratio, "speedup": at.one_device / at.period, "optimal": at.is_optimal,
             "placements": at.effort,

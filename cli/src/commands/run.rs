@@ -6,7 +6,7 @@ pub(super) mod kernels;
 mod learn;
 mod measured;
 pub(super) mod prepare;
-pub(super) mod show;
+pub(super) mod report;
 mod speed;
 mod stages;
 pub(super) mod trace;
@@ -109,9 +109,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let verified = check.expected.is_some().then_some(check.worst);
     // Every item was compared while it came out, so a difference has ended the run already.
     let text = if args.json {
-        show::json(&prepared, &comparison, &report, verified)
+        report::json(&prepared, &comparison, &report, verified)
     } else {
-        show::text(&prepared, &comparison, &report, verified, &notes)
+        report::text(&prepared, &comparison, &report, verified, &notes)
     };
     Ok(Done { text, passed: !report.cancelled })
 }

@@ -17,9 +17,10 @@ use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as OrtTensor, Tens
 use serde_json::Value;
 
 use super::library;
-use crate::backend::{Backend, Device, Kernel, Stage, StageError, StageModel};
+use crate::backend::{Backend, Device, Kernel, Stage, StageModel};
 use crate::cores::Cores;
 use crate::for_each_type;
+use crate::stage_error::StageError;
 use crate::tensor::{Data, HostTensor, Stored, Tensor};
 
 /// Why ONNX Runtime cannot be used.

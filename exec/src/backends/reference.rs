@@ -4,6 +4,7 @@
 //! standard, one after another, and nothing else: an operator, attribute or type that it does not know is an error, not a
 //! guess. Sums are kept in 64 bits, so its results are nearer to the exact ones than those of a fast engine.
 
+pub(crate) mod array;
 mod ops;
 mod proto;
 
@@ -11,9 +12,10 @@ use std::collections::HashMap;
 
 use prost::Message;
 
-use self::ops::Array;
-use crate::backend::{Backend, Device, Stage, StageError, StageModel};
+use crate::backend::{Backend, Device, Stage, StageModel};
+use crate::backends::reference::array::Array;
 use crate::cores::Cores;
+use crate::stage_error::StageError;
 use crate::tensor::{Data, HostTensor, Tensor};
 
 /// The engine.

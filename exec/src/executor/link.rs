@@ -6,7 +6,7 @@ use std::sync::mpsc::Receiver;
 use super::clock::WorkClock;
 use super::report::{Happened, Span};
 use super::shared::{Cargo, Shared, lock};
-use crate::backend::StageError;
+use crate::stage_error::StageError;
 
 /// Copies values until it is told to stop.
 pub(super) fn carry(shared: &Shared, link: usize, queue: &Receiver<Cargo>) {

@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::report::{Failure, Measured};
-use crate::backend::{Kernel, StageError};
+use crate::backend::Kernel;
 use crate::program::{Program, Readers, Slot};
+use crate::stage_error::StageError;
 use crate::tensor::Tensor;
 
 /// To a device.

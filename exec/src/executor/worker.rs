@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use super::clock::{Awaited, WorkClock};
 use super::report::{Happened, Span, remember};
 use super::shared::{Event, Message, Shared, death, lock};
-use crate::backend::{Backend, Stage, StageError};
+use crate::backend::{Backend, Stage};
 use crate::program::DeviceSpec;
+use crate::stage_error::StageError;
 use crate::tensor::Tensor;
 
 /// A device that has nothing to do while items are under way looks for work so long before it sleeps: waking up costs

@@ -11,7 +11,7 @@ use divvy_core::score::{Activity, Lane, Score, Span};
 use divvy_core::units::{Time, show_count};
 
 use crate::critical::critical;
-use crate::markup::escape;
+use crate::svg::markup::escape;
 
 const WIDTH: f64 = 860.0;
 const RIGHT: f64 = 24.0;

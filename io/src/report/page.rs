@@ -3,7 +3,7 @@
 //! Data are JSON inside of a script element that no browser runs. Whatever could end that element or begin a comment in
 //! it is written as an escape, so no name can become markup.
 
-use crate::markup;
+use crate::svg::markup;
 
 const PAGE: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/style.css");

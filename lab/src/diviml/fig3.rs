@@ -4,8 +4,8 @@ use super::{every_field, every_head, every_method, limits, method_bars, solver_d
 use crate::cells::Cell;
 use crate::markdown::{Notes, Page, Picture, Table};
 use crate::models::{Kind, Model};
-use crate::plot::Axis;
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::Axis;
 
 pub(crate) struct Figure3;
 

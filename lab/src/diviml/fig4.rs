@@ -6,8 +6,8 @@ use super::{every_field, every_head, every_method, limits, method_bars, rwnn_dif
 use crate::cells::Cell;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent};
-use crate::plot::Axis;
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::Axis;
 
 pub(crate) struct Figure4;
 

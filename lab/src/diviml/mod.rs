@@ -15,12 +15,13 @@ use std::time::Duration;
 
 use divvy_core::generate::{RwnnOptions, Wiring};
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
 use crate::charts::quality_over_time;
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, percent};
-use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart, LineChart};
 
 /// The planners of the paper's columns, by the paper's name and ours.
 const METHODS: [(&str, &str); 8] = [

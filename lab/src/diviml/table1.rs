@@ -9,8 +9,8 @@ use super::{
 use crate::cells::Cell;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table};
-use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart};
 
 pub(crate) struct Table1;
 

@@ -3,12 +3,13 @@
 use divvy_core::generate::Wiring;
 
 use super::stacked;
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, number, percent};
 use crate::models::Kind;
-use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart};
 
 pub(crate) struct Table2;
 

@@ -3,12 +3,13 @@
 use divvy_core::generate::Wiring;
 
 use super::{limits, plan, rwnn_differs, stacked};
-use crate::cells::{Cell, Figures};
+use crate::cells::Cell;
 use crate::charts::quality_over_time;
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, seconds};
-use crate::plot::{Axis, BarChart, LineChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart, LineChart};
 
 pub(crate) struct Table3;
 

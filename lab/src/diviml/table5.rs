@@ -1,7 +1,8 @@
 //! Table V: GPT-3 on six servers, one of them planned and repeated, or all at once.
 
 use super::{milp_begins, solver_differs};
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::{ClusterNetwork, Instance};
 use crate::markdown::{Notes, Page, Table, percent, seconds};
 use crate::{Experiment, Mode, Results, Settings};

@@ -5,13 +5,14 @@ use std::time::Duration;
 use divvy_core::generate::{RandomModel, RwnnOptions, Wiring};
 
 use super::{milp_begins, rwnn_differs, solver_differs};
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
 use crate::charts::quality_over_time;
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, percent};
 use crate::models::Kind;
-use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart};
 
 /// The planners of the paper's columns, by the paper's name and ours.
 const METHODS: [(&str, &str); 9] = [

@@ -3,8 +3,8 @@
 use super::{MEGA, PAPER, SMALLEST_CUT_PER_WORK, cell, is_optimal, limits, quick, remarks, shown, speedup};
 use crate::cells::Cell;
 use crate::markdown::{Page, Picture, Table, factor};
-use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 pub(crate) struct Figure5;
 
@@ -86,7 +86,7 @@ impl Experiment for Figure5 {
         for (devices, splits) in PAPERS {
             let (its, own) = (papers(devices, splits, settings), ours(devices, Some(splits), settings));
             let (its, own) = (results.of(&its), results.of(&own));
-            let seconds = |figures: Option<&crate::Figures>| figures.map(|figures| figures.seconds);
+            let seconds = |figures: Option<&crate::figures::Figures>| figures.map(|figures| figures.seconds);
             let same = its.zip(own).map(|(its, own)| its.value_ps == own.value_ps);
             against.row(vec![
                 format!("N = {devices}, S = {splits}"),

@@ -1,10 +1,11 @@
 //! Figure 6: throughput and effort over link and processing rate, and the three boundaries.
 
 use super::{MEGA, SMALLEST_CUT_PER_WORK, cell, is_optimal, limits, quick, remarks, speedup};
-use crate::cells::{Cell, Figures};
+use crate::cells::Cell;
+use crate::figures::Figures;
 use crate::markdown::{Page, Picture, Table, factor, seconds};
-use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 pub(crate) struct Figure6;
 

@@ -3,8 +3,8 @@
 use super::{MEGA, cell, limits, quick, remarks, throughput};
 use crate::cells::Cell;
 use crate::markdown::{Page, Picture, Table, number};
-use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 pub(crate) struct Figure8;
 

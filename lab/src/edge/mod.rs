@@ -8,8 +8,10 @@ pub(crate) mod figure6;
 pub(crate) mod figure8;
 pub(crate) mod table2;
 pub(crate) mod unlike;
+mod unlike_networks;
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::{EdgeNetwork, Instance};
 use crate::markdown::number;
 use crate::{Mode, Settings};

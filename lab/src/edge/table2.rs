@@ -110,9 +110,10 @@ impl Experiment for Table2 {
                 papers_region.to_owned(),
                 region.to_owned(),
             ]);
-            let seconds = |figures: Option<&crate::Figures>| figures.map(|figures| figures.seconds);
-            let nodes =
-                |figures: Option<&crate::Figures>| figures.map_or("–".to_owned(), |f| f.nodes.to_string());
+            let seconds = |figures: Option<&crate::figures::Figures>| figures.map(|figures| figures.seconds);
+            let nodes = |figures: Option<&crate::figures::Figures>| {
+                figures.map_or("–".to_owned(), |f| f.nodes.to_string())
+            };
             effort.row(vec![
                 name.to_owned(),
                 papers_seconds.to_string(),

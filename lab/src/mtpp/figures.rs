@@ -4,10 +4,11 @@ use super::{
     Compared, Group, Method, THREE_STAGES, bounds_differ, head, limits, paper_row, ratio_rows, real_group,
     real_models_differ, regal_groups,
 };
-use crate::cells::{Cell, Figures};
+use crate::cells::Cell;
+use crate::figures::Figures;
 use crate::markdown::{Notes, Page, Picture, Table, seconds};
-use crate::plot::{Axis, LineChart, Series};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, LineChart, Series};
 
 pub(crate) struct Times {
     name: &'static str,

@@ -10,7 +10,8 @@ pub(crate) mod table3;
 
 use divvy_core::generate::{RegalFamily, RegalOptions};
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::{Instance, STAGE_BANDWIDTH};
 use crate::markdown::Notes;
 use crate::models::Model;

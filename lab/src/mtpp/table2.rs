@@ -4,8 +4,9 @@ use super::{
     Group, Network, STAGES, THREE_STAGES, cell, head, limits, mean, paper_row, real_group,
     real_models_differ, regal_groups,
 };
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
 use crate::charts::against_stages;
+use crate::figures::Figures;
 use crate::markdown::{Notes, Page, Picture, Table};
 use crate::{Experiment, Mode, Results, Settings};
 

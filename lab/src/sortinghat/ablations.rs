@@ -6,8 +6,8 @@ use super::{LIMITS, cell, common, language, speed_up};
 use crate::cells::Cell;
 use crate::markdown::{Notes, Page, Picture, Table};
 use crate::models::Model;
-use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart};
 
 pub(crate) struct Ablations;
 

@@ -4,12 +4,13 @@ pub(crate) mod ablations;
 pub(crate) mod runs;
 pub(crate) mod topology;
 
-use crate::cells::{Cell, Figures, Work};
+use crate::cells::{Cell, Work};
+use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
 use crate::models::{Kind, Model};
-use crate::plot::{Axis, BarChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart};
 
 /// The paper's servers, the one of its discussion last.
 const SERVERS: [&str; 4] = ["dgx-v100", "dgx-v100-mixed", "a6000-3", "p4d-24xlarge"];

@@ -8,7 +8,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::{Lane, Score};
 use divvy_search::{Budget, Request, solve};
 
-use crate::cells::{Figures, LaneUse};
+use crate::figures::{Figures, LaneUse};
 
 /// The time of each parameter to a device.
 fn load_times(problem: &Problem, device: &str) -> Result<Vec<u64>, String> {

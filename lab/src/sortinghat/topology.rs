@@ -4,8 +4,8 @@ use super::{LIMITS, SERVERS, cell, common, language, speed_up};
 use crate::cells::{Cell, Work};
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor};
-use crate::plot::{Axis, BarChart, BusyLane, LaneChart};
 use crate::{Experiment, Mode, Results, Settings};
+use divvy_io::svg::{Axis, BarChart, BusyLane, LaneChart};
 
 pub(crate) struct Figure4;
 

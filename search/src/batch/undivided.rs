@@ -12,7 +12,7 @@ use smallvec::smallvec;
 
 use crate::batch::schedule::Schedule;
 use crate::batch::tables::{Division, Piece, Tables};
-use crate::solve::{Request, solve};
+use crate::run::Run;
 
 /// The problem with all inputs in one batch; none if no device can take them all, or some op has no such device.
 pub(crate) fn problem(problem: &Problem) -> Option<Problem> {
@@ -40,10 +40,8 @@ pub(crate) fn problem(problem: &Problem) -> Option<Problem> {
 }
 
 /// The best schedule found with all inputs in one batch within a budget.
-pub(crate) fn schedule(whole: &Problem, tables: &Tables, budget: &Budget) -> Option<Schedule> {
-    let request = Request { bounds: Some(Vec::new()), ..Request::default() };
-    let solved = solve(whole, &request, budget, &mut |_| {}).ok()?;
-    let (plan, score) = solved.outcome.best?;
+pub(crate) fn schedule(whole: &Problem, tables: &Tables, run: &Run<'_>, budget: &Budget) -> Option<Schedule> {
+    let (plan, score) = run.plan_latency(whole, budget)?;
     let Plan::Latency(plan) = plan else { return None };
     let mut pieces: Vec<Division> = vec![Division::new(); tables.members.len()];
     let mut order: Vec<(u64, u64, u32, u32)> = Vec::new();

@@ -1,4 +1,5 @@
 //! TODO-DOC
 
+pub(crate) mod acceleration_region;
 pub mod pareto_front;
 pub mod replan;

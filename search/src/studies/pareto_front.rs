@@ -14,7 +14,8 @@ use divvy_core::rng::Rng;
 use divvy_core::score::Score;
 use divvy_core::units::Time;
 
-use crate::solve::{Refused, Request, Solved, solve};
+use crate::request::{Refused, Request};
+use crate::solve::{Solved, solve};
 use crate::stream::tables::Tables;
 
 /// The share of the time for the fastest plan, and how many limits there are between the ends.

@@ -2,7 +2,7 @@
 
 use prost::Message;
 
-use super::ops::Array;
+use crate::backends::reference::array::Array;
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Model {

@@ -312,7 +312,8 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
     let time = left.mul_f64(WHOLE_SHARE).max(Duration::from_millis(1));
     let budget = Budget { start: std::time::Instant::now(), time, ..run.budget.clone() };
     if let Some(whole) = undivided::problem(run.problem) {
-        keep(undivided::schedule(&whole, tables, &budget), Some(vec![tables.groups as u32]), run);
+        let schedule = undivided::schedule(&whole, tables, run, &budget);
+        keep(schedule, Some(vec![tables.groups as u32]), run);
     }
     best.sort_by_key(|(_, schedule)| schedule.value());
     let least = best.first().map_or(0, |(_, schedule)| schedule.value());

@@ -14,7 +14,8 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
-use crate::solve::{Refused, Request, Solved, solve};
+use crate::request::{Refused, Request};
+use crate::solve::{Solved, solve};
 use crate::stream::annealing::{anneal, polish};
 use crate::stream::tables::Tables;
 use crate::studies::replan::keep_in_place::{keep_in_place, repair};

@@ -169,7 +169,7 @@ impl Forest<'_> {
 }
 
 /// What holds in all cases: the best dual of `division-lp`.
-struct Always {
+pub(crate) struct Always {
     weights: Vec<u64>,
     flows: Vec<Flow>,
     windows: Vec<Window>,

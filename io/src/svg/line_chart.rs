@@ -1,7 +1,7 @@
 //! Line charts: several series over one pair of axes.
 
-use super::axis::{Axis, Range, short};
-use super::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
+use crate::svg::axis::{Axis, Range, short};
+use crate::svg::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
 
 /// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -183,7 +183,7 @@ fn steps(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::canvas::tests::assert_well_formed;
+    use crate::svg::canvas::tests::assert_well_formed;
 
     fn chart(series: Vec<Series>) -> LineChart {
         LineChart { series, ..LineChart::new("t", Axis::log("x"), Axis::linear("y")) }

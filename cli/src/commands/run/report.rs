@@ -1,11 +1,11 @@
 //! What a run says: as text, or as JSON.
 
 use divvy_core::units::show_number;
-use divvy_exec::executor::Report;
+use divvy_exec::executor::report::Report;
 use serde_json::{Value, json};
 
-use super::measured::{Comparison, Pair};
-use super::prepare::Prepared;
+use crate::commands::run::measured::{Comparison, Pair};
+use crate::commands::run::prepare::Prepared;
 use crate::show::counted;
 
 /// More stages are not shown one by one.

@@ -1,7 +1,7 @@
 //! Bar charts: groups of bars to the right, one bar for each series, its figure at its end.
 
-use super::axis::{Axis, short};
-use super::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
+use crate::svg::axis::{Axis, short};
+use crate::svg::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
 
 /// Groups of bars.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +98,7 @@ impl BarChart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::canvas::tests::assert_well_formed;
+    use crate::svg::canvas::tests::assert_well_formed;
 
     #[test]
     fn every_figure_has_a_bar_with_its_number_and_missing_ones_have_none() {

@@ -1,7 +1,7 @@
 //! Heat maps over two logarithmic axes, with lines of constant ratio.
 
-use super::axis::{Axis, short};
-use super::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
+use crate::svg::axis::{Axis, short};
+use crate::svg::canvas::{Anchor, Canvas, Swatch, TEXT, WIDTH, width_of};
 
 /// A line on which x / y is the same everywhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,8 +114,8 @@ impl HeatMap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::canvas::tests::assert_well_formed;
     use super::*;
+    use crate::svg::canvas::tests::assert_well_formed;
 
     fn map(values: Vec<Vec<Option<f64>>>) -> HeatMap {
         HeatMap {

@@ -12,14 +12,16 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use crate::budget::Budget;
+use crate::one_device::baseline::Baseline;
+use crate::outcome::Status;
+use crate::solve;
+use crate::solve::Request;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
-use divvy_search::{Baseline, Budget, Request, Status, solve};
-
-use crate::plot::{HeatMap, RatioLine};
 
 /// Operations per second of the devices that are planned for; everything else is scaled.
 const RATE: u64 = 1_000_000_000_000;
@@ -74,9 +76,12 @@ pub struct Region {
     pub sizes: Sizes,
     /// By ratio, ascending.
     pub ratios: Vec<AtRatio>,
-    devices: u32,
-    max_splits: u32,
-    name: String,
+    /// Equal devices.
+    pub devices: u32,
+    /// Most device changes along the network.
+    pub max_splits: u32,
+    /// The network.
+    pub name: String,
 }
 
 /// Equal devices of some rate, each pair with a link of its own.
@@ -215,7 +220,7 @@ impl Region {
     }
 
     /// Rates of links and devices, ascending.
-    fn axes(&self) -> (Vec<f64>, Vec<f64>) {
+    pub fn axes(&self) -> (Vec<f64>, Vec<f64>) {
         let spread = |(low, high): (i32, i32)| -> Vec<f64> {
             let step = |i| 10f64.powf(f64::from(low) + f64::from(i) / f64::from(PER_DECADE));
             (0..=(high - low) * PER_DECADE).map(step).collect()
@@ -224,41 +229,9 @@ impl Region {
     }
 
     /// What a cell of the plane has: the link's place and the device's place on their axes.
-    fn at(&self, link: usize, rate: usize) -> &AtRatio {
+    pub fn at(&self, link: usize, rate: usize) -> &AtRatio {
         let rates = ((RATES.1 - RATES.0) * PER_DECADE) as usize;
         &self.ratios[link + rates - rate]
-    }
-
-    fn map(&self, title: &str, unit: &str, value: &dyn Fn(&AtRatio, f64) -> f64) -> HeatMap {
-        let (links, rates) = self.axes();
-        let row = |r: usize| (0..links.len()).map(|l| Some(value(self.at(l, r), rates[r]))).collect();
-        let values = (0..rates.len()).map(row).collect();
-        let lines = self.boundaries().into_iter();
-        let lines = lines.map(|b| RatioLine { name: b.name, ratio: b.ratio, dashed: b.from_paper }).collect();
-        let mega = |all: &[f64], by: f64| all.iter().map(|value| value / by).collect();
-        // Ratios of lines are in bytes per operation; the axes are in MB/s and GFLOP/s.
-        let scaled = |line: RatioLine| RatioLine { ratio: line.ratio * 1e3, ..line };
-        let lines: Vec<RatioLine> = lines;
-        HeatMap {
-            title: format!("{}: {title}, N = {}, S = {}", self.name, self.devices, self.max_splits),
-            x_label: "link, MB/s".to_owned(),
-            y_label: "device, GFLOP/s".to_owned(),
-            xs: mega(&links, 1e6),
-            ys: mega(&rates, 1e9),
-            values,
-            unit: unit.to_owned(),
-            lines: lines.into_iter().map(scaled).collect(),
-        }
-    }
-
-    /// Inferences per second over the plane.
-    pub fn throughput(&self) -> HeatMap {
-        self.map("inferences per second", "inferences/s", &|at, rate| rate / at.period)
-    }
-
-    /// Placements looked at over the plane.
-    pub fn effort(&self) -> HeatMap {
-        self.map("placements looked at", "placements", &|at, _| (at.effort as f64).max(1.0))
     }
 
     /// The plane, a row for each cell.

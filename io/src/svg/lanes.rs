@@ -1,7 +1,7 @@
 //! Timelines: one lane for each device or bus, filled where it is busy.
 
-use super::axis::{Axis, short};
-use super::canvas::{Anchor, Canvas, TEXT, WIDTH, width_of};
+use crate::svg::axis::{Axis, short};
+use crate::svg::canvas::{Anchor, Canvas, TEXT, WIDTH, width_of};
 
 /// A lane of a timeline.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ impl LaneChart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::canvas::tests::assert_well_formed;
+    use crate::svg::canvas::tests::assert_well_formed;
 
     #[test]
     fn every_busy_stretch_is_a_bar_in_its_lane() {

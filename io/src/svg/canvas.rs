@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use divvy_io::markup::escape;
+use crate::svg::markup::escape;
 
 /// Width of every picture, in its own units.
 pub(super) const WIDTH: f64 = 760.0;
@@ -187,7 +187,7 @@ pub(super) mod tests {
     use super::*;
 
     /// Fails unless every tag is closed in order and no number is missing.
-    pub(in crate::plot) fn assert_well_formed(svg: &str) {
+    pub(in crate::svg) fn assert_well_formed(svg: &str) {
         assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{svg}");
         let mut open: Vec<&str> = Vec::new();
         let mut rest = svg;

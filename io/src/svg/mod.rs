@@ -6,7 +6,7 @@
 //! the chart says that there is nothing to show.
 //!
 //! ```
-//! use divvy_lab::plot::{Axis, LineChart, Series};
+//! use {Axis, LineChart, Series};
 //! let chart = LineChart::new("Value over time", Axis::log("seconds"), Axis::linear("ms"))
 //!     .with(Series::new("auto", [(0.01, 12.0), (0.5, 9.5), (8.0, 9.1)]).stepped())
 //!     .with(Series::new("bound of auto", [(0.01, 8.0), (8.0, 9.0)]).stepped().dashed().in_colour_of(0));
@@ -16,12 +16,13 @@
 mod axis;
 mod bars;
 mod canvas;
-mod heat;
+mod heat_map;
 mod lanes;
-mod lines;
+mod line_chart;
+pub(crate) mod markup;
 
 pub use axis::Axis;
 pub use bars::BarChart;
-pub use heat::{HeatMap, RatioLine};
+pub use heat_map::{HeatMap, RatioLine};
 pub use lanes::{BusyLane, LaneChart};
-pub use lines::{LineChart, Series};
+pub use line_chart::{LineChart, Series};
