@@ -22,7 +22,7 @@ use crate::units::Time;
 use crate::violation::Violation;
 
 /// When an op has its turn: its start, and where that is the same its place in the canonical order.
-type Turn = (Time, usize);
+type PlaceInOrder = (Time, usize);
 
 /// The plan with `op` on `to`; none if it is there already. `plan` must have passed the check, which gave `score`.
 /// Fails only where devices that must exchange cannot.
@@ -50,7 +50,7 @@ pub fn relocate(
 /// Each device's list with `op` moved; none if it is there already.
 fn reorder(
     order: &[Vec<OpId>],
-    turn: &dyn Fn(OpId) -> Turn,
+    turn: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Option<Vec<Vec<OpId>>> {
@@ -76,7 +76,7 @@ fn placement(ops: usize, order: &[Vec<OpId>]) -> Vec<DeviceId> {
 fn latency(
     problem: &Problem,
     plan: &LatencyPlan,
-    turn: &dyn Fn(OpId) -> Turn,
+    turn: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Result<Option<LatencyPlan>, Vec<Violation>> {
@@ -149,7 +149,7 @@ fn pipeline(problem: &Problem, plan: &PipelinePlan, op: OpId, to: DeviceId) -> O
 fn cold_start(
     problem: &Problem,
     plan: &ColdStartPlan,
-    turn: &dyn Fn(OpId) -> Turn,
+    turn: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Option<ColdStartPlan> {
@@ -167,7 +167,7 @@ fn cold_start(
         .collect();
     let must_land = |reader: OpId| !in_place.contains(&reader) && !in_host_memory(device_of[reader.index()]);
     // When each parameter is first needed on each device that reads it.
-    let mut needed: HashMap<(ParamId, DeviceId), Turn> = HashMap::new();
+    let mut needed: HashMap<(ParamId, DeviceId), PlaceInOrder> = HashMap::new();
     for reader in problem.graph.ops().filter(|&reader| must_land(reader)) {
         for &param in problem.graph.params_of(reader) {
             let first = needed.entry((param, device_of[reader.index()])).or_insert(turn(reader));
@@ -185,7 +185,7 @@ fn cold_start(
             landings.push(Landing { param, reader: to, via });
         }
     }
-    let mut loads: HashMap<(ParamId, DeviceId), Turn> = HashMap::new();
+    let mut loads: HashMap<(ParamId, DeviceId), PlaceInOrder> = HashMap::new();
     for landing in &landings {
         let first = needed[&(landing.param, landing.reader)];
         let load = loads.entry((landing.param, landing.via)).or_insert(first);

@@ -74,7 +74,7 @@ pub enum Evidence {
         /// Searches that raise tails, in this order.
         steps: Vec<ProofStep>,
         /// The rows.
-        rows: Vec<Multiple>,
+        rows: Vec<RowMultiple>,
     },
     /// Weights for devices, flows along edges, work within windows and memory, which price every batch: `batch`, and with one
     /// input `latency`; without flows and windows `stream`.
@@ -82,10 +82,10 @@ pub enum Evidence {
         /// One weight per device.
         weights: Vec<u64>,
         /// The edges that inputs pass.
-        flows: Vec<Flow>,
+        flows: Vec<PricedEdge>,
         /// The work of devices between two ops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        windows: Vec<Window>,
+        windows: Vec<WorkWindow>,
         /// The price of a byte of each device's memory, or nothing at all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         memory: Vec<u64>,
@@ -95,17 +95,17 @@ pub enum Evidence {
         /// One weight per device.
         weights: Vec<u64>,
         /// The edges that inputs pass in all cases.
-        flows: Vec<Flow>,
+        flows: Vec<PricedEdge>,
         /// The work of devices between two ops in all cases.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        windows: Vec<Window>,
+        windows: Vec<WorkWindow>,
         /// The parts and their cases.
-        parts: Vec<Part>,
+        parts: Vec<CaseRegion>,
     },
     /// A chain of ops with branches between them: when inputs can pass them, however devices share them (`batch`).
     Passages {
         /// The chain.
-        stages: Vec<Stage>,
+        stages: Vec<ChainStage>,
         /// What ends no earlier is dropped.
         limit_ps: Time,
         /// How many lists of moments are kept.
@@ -123,7 +123,7 @@ pub enum Evidence {
         /// A price for each unit.
         prices: Vec<u64>,
         /// What sets for one stage, or some consecutive ones, hold at most; with unlike devices, one for each kind.
-        groups: Vec<Group>,
+        groups: Vec<StageGroup>,
     },
     /// Ways to divide the network between the first stages and the others, all too dear: `pipeline`.
     Halves {
@@ -148,7 +148,7 @@ pub enum Evidence {
         /// No plan takes this or less.
         threshold_ps: Time,
         /// Pairs that must share a device, each given those before it.
-        unions: Vec<Union>,
+        unions: Vec<ForcedPair>,
         /// Weights for the devices.
         weights: Vec<u64>,
         /// How times are rounded before they are added up; 0: not at all.
@@ -199,17 +199,17 @@ pub enum ProofStep {
 /// Ops whose prices depend on how they are divided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct CaseRegion {
     /// The ops.
     pub ops: Vec<OpId>,
     /// The tree of cases in the order of a walk: behind a branching first all where it holds, then all where it does not.
-    pub walk: Vec<Case>,
+    pub walk: Vec<CaseTree>,
 }
 
 /// A branching, or the rows of a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Case {
+pub enum CaseTree {
     /// Whether the devices of a class take at least so many inputs of an op.
     Split {
         /// The op.
@@ -230,20 +230,20 @@ pub enum Case {
     Priced {
         /// Edges within the part.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        flows: Vec<Flow>,
+        flows: Vec<PricedEdge>,
         /// Windows within the part.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        windows: Vec<Window>,
+        windows: Vec<WorkWindow>,
         /// Ops that take turns.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        turns: Vec<Turn>,
+        turns: Vec<DevicePair>,
     },
 }
 
 /// An edge that inputs pass, so many times, and how its delay is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Flow {
+pub struct PricedEdge {
     /// The producer.
     pub from: OpId,
     /// The consumer.
@@ -258,7 +258,7 @@ pub struct Flow {
 /// Two ops, or one and an end of the schedule, and the work of a device between them, so many times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Window {
+pub struct WorkWindow {
     /// The op behind whose batch it begins; none: it begins with the schedule.
     pub from: Option<OpId>,
     /// The op before whose batch it ends; none: it ends with the schedule.
@@ -272,7 +272,7 @@ pub struct Window {
 /// Two ops that one device runs one after the other, so many times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Turn {
+pub struct DevicePair {
     /// The first.
     pub from: OpId,
     /// The second.
@@ -284,7 +284,7 @@ pub struct Turn {
 /// A row of the program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Row {
+pub enum IntervalRow {
     /// What must come before an op.
     Head {
         /// The op.
@@ -318,17 +318,17 @@ pub enum Row {
 /// A row and how many times it is added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Multiple {
+pub struct RowMultiple {
     /// How many times.
     pub times: u64,
     /// The row.
-    pub row: Row,
+    pub row: IntervalRow,
 }
 
 /// An op that all inputs pass, and what lies between the one before and it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stage {
+pub struct ChainStage {
     /// The op.
     pub op: OpId,
     /// Chains of ops, each of which reads from the one before; an empty one stands for what the op itself reads from the op
@@ -343,7 +343,7 @@ pub struct Stage {
     pub weights: Vec<Vec<u64>>,
 }
 
-impl Stage {
+impl ChainStage {
     /// The lists of shares, of which there is at least one.
     pub(crate) fn lists(&self) -> &[Vec<u64>] {
         if self.weights.is_empty() { std::slice::from_ref(&self.shares) } else { &self.weights }
@@ -352,9 +352,9 @@ impl Stage {
 
 /// The stages, and how they are followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct ChainProof {
     /// In the order of the chain.
-    pub stages: Vec<Stage>,
+    pub stages: Vec<ChainStage>,
     /// What ends no earlier is dropped.
     pub limit_ps: Time,
     /// The most lists of moments that are kept for a sharing; in branches a quarter of it, and one for estimates.
@@ -363,10 +363,10 @@ pub struct Course {
     pub shares: Vec<u64>,
 }
 
-impl Course {
+impl ChainProof {
     /// The course as evidence.
     pub fn evidence(self) -> Evidence {
-        let Course { stages, limit_ps, width, shares } = self;
+        let ChainProof { stages, limit_ps, width, shares } = self;
         Evidence::Passages { stages, limit_ps, width, shares }
     }
 }
@@ -374,7 +374,7 @@ impl Course {
 /// Sets that fit so many consecutive stages, and what the prices of one can add up to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Group {
+pub struct StageGroup {
     /// How many stages.
     pub stages: u32,
     /// How many groups of so many stages there are.
@@ -388,7 +388,7 @@ pub struct Group {
 /// Two ops that must share a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Union {
+pub struct ForcedPair {
     /// The one.
     pub one: OpId,
     /// The other.

@@ -18,13 +18,13 @@ pub const NEVER: u64 = 1 << 61;
 pub struct Edge {
     /// The op at the other end.
     pub op: u32,
-    /// Which size, for [`Dense::delay`].
+    /// Which size, for [`LatencyTables::delay`].
     pub size: u32,
 }
 
 /// The tables.
 #[derive(Clone, Debug)]
-pub struct Dense {
+pub struct LatencyTables {
     devices: usize,
     times: Vec<u64>,
     allowed: Vec<Vec<u32>>,
@@ -39,18 +39,18 @@ pub struct Dense {
     way_out: Vec<u64>,
 }
 
-impl Dense {
+impl LatencyTables {
     /// The tables of a `latency` problem; else why there are none.
-    pub fn new(problem: &Problem) -> Result<Dense, String> {
+    pub fn new(problem: &Problem) -> Result<LatencyTables, String> {
         let Objective::Latency { .. } = problem.objective else {
             return Err(format!("it works on `latency`, not on `{}`", problem.objective.name()));
         };
-        Dense::of_kernels(problem)
+        LatencyTables::of_kernels(problem)
     }
 
     /// The tables as if all weights were resident and links mere delays: a relaxation of `cold-start` too, where copies
     /// are part of the time of the first op that needs them, and so end no later before it than they would as delays.
-    pub fn of_kernels(problem: &Problem) -> Result<Dense, String> {
+    pub fn of_kernels(problem: &Problem) -> Result<LatencyTables, String> {
         if !matches!(problem.objective, Objective::Latency { .. } | Objective::ColdStart { .. }) {
             return Err(format!("it works on one request, not on `{}`", problem.objective.name()));
         }
@@ -66,7 +66,7 @@ impl Dense {
             }
             allowed.push(list);
         }
-        let mut sizes = Sizes::default();
+        let mut sizes = TensorSizes::default();
         let mut inputs: Vec<Vec<Edge>> = vec![Vec::new(); graph.op_count()];
         let mut outputs: Vec<Vec<Edge>> = vec![Vec::new(); graph.op_count()];
         let mut joining: Vec<(u32, u64)> = Vec::new();
@@ -94,7 +94,7 @@ impl Dense {
         let (release, way_out) =
             graph.ops().flat_map(|op| problem.hardware.devices().map(move |d| ends(op, d))).unzip();
         let order = graph.order().iter().map(|op| op.0).collect();
-        let dense = Dense {
+        let dense = LatencyTables {
             devices,
             times,
             allowed,
@@ -136,10 +136,10 @@ impl Dense {
     }
 
     /// The same problem with time running backward: what an op waits for waits for it.
-    pub fn reversed(&self) -> Dense {
+    pub fn reversed(&self) -> LatencyTables {
         let devices = self.devices;
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| to * devices + from));
-        Dense {
+        LatencyTables {
             inputs: self.outputs.clone(),
             outputs: self.inputs.clone(),
             order: self.order.iter().rev().copied().collect(),
@@ -224,12 +224,12 @@ impl Dense {
 }
 
 #[derive(Default)]
-struct Sizes {
+struct TensorSizes {
     bytes: Vec<u64>,
     numbers: HashMap<u64, u32>,
 }
 
-impl Sizes {
+impl TensorSizes {
     fn number(&mut self, bytes: u64) -> u32 {
         *self.numbers.entry(bytes).or_insert_with(|| {
             self.bytes.push(bytes);

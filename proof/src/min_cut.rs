@@ -23,7 +23,7 @@ const NONE: u32 = u32::MAX - 2;
 
 /// A node of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node(u32);
+pub struct CutNode(u32);
 
 /// An arc and its way back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Side {
 
 /// One way of an arc, at present.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct ArcDirection {
     to: u32,
     /// Where the other way is.
     back: u32,
@@ -61,7 +61,7 @@ struct Way {
 
 /// A node's place in the trees.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct TreePlace {
     side: Side,
     /// Whether its neighbours are still to be looked at, and whether its costs changed since the last solution.
     is_active: bool,
@@ -75,7 +75,7 @@ struct Place {
 
 /// What is to be chosen from.
 #[derive(Clone, Debug, Default)]
-pub struct Network {
+pub struct CutNetwork {
     /// Costs of nodes as they were set, and at present.
     cost: Vec<i64>,
     present: Vec<i64>,
@@ -85,25 +85,25 @@ pub struct Network {
     /// The ends of each arc until its ways are laid out, then where these are.
     ends: Vec<(u32, u32)>,
     /// The ways from each node, one node after the other.
-    ways: Vec<Way>,
+    ways: Vec<ArcDirection>,
     first: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<TreePlace>,
     changed: Vec<u32>,
     active: VecDeque<u32>,
     orphans: Vec<u32>,
     now: u64,
 }
 
-impl Network {
-    /// A new node that costs nothing. Only before [`Network::lay_out`].
-    pub fn node(&mut self) -> Node {
+impl CutNetwork {
+    /// A new node that costs nothing. Only before [`CutNetwork::lay_out`].
+    pub fn node(&mut self) -> CutNode {
         self.cost.push(0);
         self.fate.push(Fate::Open);
-        Node(self.cost.len() as u32 - 1)
+        CutNode(self.cost.len() as u32 - 1)
     }
 
-    /// A new arc between two nodes. Only before [`Network::lay_out`].
-    pub fn arc(&mut self, tail: Node, head: Node, there: i64, back: i64) -> Arc {
+    /// A new arc between two nodes. Only before [`CutNetwork::lay_out`].
+    pub fn arc(&mut self, tail: CutNode, head: CutNode, there: i64, back: i64) -> Arc {
         self.ends.push((tail.0, head.0));
         self.arcs.push((there, back));
         Arc(self.ends.len() as u32 - 1)
@@ -121,19 +121,19 @@ impl Network {
             self.first[node + 1] += self.first[node];
         }
         let mut next = self.first.clone();
-        self.ways = vec![Way { to: 0, back: 0, room: 0 }; 2 * self.ends.len()];
+        self.ways = vec![ArcDirection { to: 0, back: 0, room: 0 }; 2 * self.ends.len()];
         for ((tail, head), &(there, back)) in self.ends.iter_mut().zip(&self.arcs) {
             let (from, to) = (*tail, *head);
             let at = next[from as usize];
             next[from as usize] += 1;
             let other = next[to as usize];
             next[to as usize] += 1;
-            self.ways[at as usize] = Way { to, back: other, room: there };
-            self.ways[other as usize] = Way { to: from, back: at, room: back };
+            self.ways[at as usize] = ArcDirection { to, back: other, room: there };
+            self.ways[other as usize] = ArcDirection { to: from, back: at, room: back };
             (*tail, *head) = (at, other);
         }
         self.present = self.cost.clone();
-        let place = Place {
+        let place = TreePlace {
             side: Side::Neither,
             is_active: false,
             is_changed: true,
@@ -147,7 +147,7 @@ impl Network {
 
     /// Choosing a node costs this much from now on.
     #[inline]
-    pub fn set_cost(&mut self, node: Node, cost: i64) {
+    pub fn set_cost(&mut self, node: CutNode, cost: i64) {
         let at = node.0 as usize;
         if self.cost[at] != cost {
             self.present[at] += cost - self.cost[at];
@@ -158,7 +158,7 @@ impl Network {
 
     /// Whether a node may be chosen from now on.
     #[inline]
-    pub fn set_fate(&mut self, node: Node, fate: Fate) {
+    pub fn set_fate(&mut self, node: CutNode, fate: Fate) {
         self.fate[node.0 as usize] = fate;
         self.note_change(node.0);
     }
@@ -184,7 +184,7 @@ impl Network {
         for way in [at, other] {
             let short = -self.ways[way as usize].room;
             if short > 0 {
-                let Way { to, back, .. } = self.ways[way as usize];
+                let ArcDirection { to, back, .. } = self.ways[way as usize];
                 let from = self.ways[back as usize].to;
                 self.present[from as usize] -= short;
                 self.present[to as usize] += short;
@@ -195,7 +195,7 @@ impl Network {
             }
         }
         for way in [at, other] {
-            let Way { to, back, room } = self.ways[way as usize];
+            let ArcDirection { to, back, room } = self.ways[way as usize];
             let from = self.ways[back as usize].to;
             if room > 0 {
                 self.wake(from);
@@ -209,7 +209,7 @@ impl Network {
     /// A way without room holds nothing in a tree.
     #[inline]
     fn cut(&mut self, way: u32) {
-        let Way { to, back, .. } = self.ways[way as usize];
+        let ArcDirection { to, back, .. } = self.ways[way as usize];
         let from = self.ways[back as usize].to;
         let below = self.places[to as usize];
         if below.side == Side::Sending && below.parent == back {
@@ -304,7 +304,7 @@ impl Network {
     /// The children of a node lose their parent, and those that could reach it look again.
     fn part(&mut self, node: u32) {
         for at in self.first[node as usize]..self.first[node as usize + 1] {
-            let Way { to, back, room } = self.ways[at as usize];
+            let ArcDirection { to, back, room } = self.ways[at as usize];
             let other = self.places[to as usize];
             let reaches = match other.side {
                 Side::Sending => self.ways[back as usize].room > 0,
@@ -327,7 +327,7 @@ impl Network {
             return None;
         }
         for at in self.first[node as usize]..self.first[node as usize + 1] {
-            let Way { to, back, room } = self.ways[at as usize];
+            let ArcDirection { to, back, room } = self.ways[at as usize];
             let sends = place.side == Side::Sending;
             let room = if sends { room } else { self.ways[back as usize].room };
             if room <= 0 {
@@ -352,7 +352,7 @@ impl Network {
 
     /// Sends what there is room for from root to root over a way between the trees; none if that is without end.
     fn send_along(&mut self, between: u32) -> Option<i64> {
-        let Way { to: taker, back, room } = self.ways[between as usize];
+        let ArcDirection { to: taker, back, room } = self.ways[between as usize];
         let sender = self.ways[back as usize].to;
         let mut least = room;
         let mut source = sender;
@@ -381,7 +381,7 @@ impl Network {
         let mut node = sender;
         while node != source {
             let up = self.places[node as usize].parent;
-            let Way { to, back: down, .. } = self.ways[up as usize];
+            let ArcDirection { to, back: down, .. } = self.ways[up as usize];
             self.ways[up as usize].room += least;
             self.ways[down as usize].room -= least;
             if self.ways[down as usize].room == 0 {
@@ -392,7 +392,7 @@ impl Network {
         let mut node = taker;
         while node != sink {
             let up = self.places[node as usize].parent;
-            let Way { to, back: down, .. } = self.ways[up as usize];
+            let ArcDirection { to, back: down, .. } = self.ways[up as usize];
             self.ways[up as usize].room -= least;
             self.ways[down as usize].room += least;
             if self.ways[up as usize].room == 0 {
@@ -419,7 +419,7 @@ impl Network {
             }
             let mut best = (u32::MAX, NONE);
             for at in self.first[node as usize]..self.first[node as usize + 1] {
-                let Way { to, back, room } = self.ways[at as usize];
+                let ArcDirection { to, back, room } = self.ways[at as usize];
                 let room = if place.side == Side::Sending { self.ways[back as usize].room } else { room };
                 if room > 0
                     && self.places[to as usize].side == place.side
@@ -472,16 +472,16 @@ impl Network {
         Some(total)
     }
 
-    /// After [`Network::solve`] to the end: whether a node is in the smallest of the cheapest choices.
+    /// After [`CutNetwork::solve`] to the end: whether a node is in the smallest of the cheapest choices.
     #[inline]
-    pub fn is_chosen(&self, node: Node) -> bool {
+    pub fn is_chosen(&self, node: CutNode) -> bool {
         self.places[node.0 as usize].side == Side::Sending
     }
 
-    /// After [`Network::solve`] to the end: at least so much more a choice costs in which this open node is chosen though the
+    /// After [`CutNetwork::solve`] to the end: at least so much more a choice costs in which this open node is chosen though the
     /// cheapest choice leaves it, or left though that chooses it.
     #[inline]
-    pub fn price_of_change(&self, node: Node) -> i64 {
+    pub fn price_of_change(&self, node: CutNode) -> i64 {
         self.present[node.0 as usize].abs()
     }
 }
@@ -493,14 +493,14 @@ mod tests {
 
     /// A network beside plain figures to try all choices with.
     struct Pair {
-        network: Network,
-        nodes: Vec<(Node, i64, Fate)>,
+        network: CutNetwork,
+        nodes: Vec<(CutNode, i64, Fate)>,
         arcs: Vec<(Arc, usize, usize, i64, i64)>,
     }
 
     impl Pair {
         fn new(rng: &mut Rng) -> Pair {
-            let mut network = Network::default();
+            let mut network = CutNetwork::default();
             let nodes: Vec<_> = (0..1 + rng.below(7)).map(|_| (network.node(), 0, Fate::Open)).collect();
             let arcs: Vec<_> = (0..rng.below(14))
                 .map(|_| {
@@ -533,7 +533,7 @@ mod tests {
 
         fn cost(&self, set: u32) -> Option<i64> {
             let chosen = |i: usize| set >> i & 1 == 1;
-            let fits = |(i, (_, _, fate)): (usize, &(Node, i64, Fate))| {
+            let fits = |(i, (_, _, fate)): (usize, &(CutNode, i64, Fate))| {
                 *fate == Fate::Open || chosen(i) == (*fate == Fate::In)
             };
             let nodes = self.nodes.iter().enumerate();

@@ -3,16 +3,16 @@
 //! A [`Certificate`] claims that no plan has a smaller value. [`verify`] works out what its evidence really proves.
 //! A bound that only a search vouches for is [`Evidence::Attested`] and never counts as verified.
 
-use crate::batch::chain_dp::Passages;
+use crate::batch::chain_dp::ChainDp;
 use crate::batch::{chain_dp, division_cases};
 use crate::certificate::{Certificate, Standing};
-use crate::cold_start::last_loads::LastLoads;
-use crate::cold_start::segment_prices::{Prices, Segments};
+use crate::cold_start::last_loads::LastLoadArgument;
+use crate::cold_start::segment_prices::{SegmentPrices, SegmentArgument};
 use crate::cold_start::{bus_bytes, last_loads, segment_prices};
-use crate::division_lp::Rows;
-use crate::evidence::{Course, Evidence, Multiple};
+use crate::division_lp::DivisionRows;
+use crate::evidence::{ChainProof, Evidence, RowMultiple};
 use crate::frontier_search::recipe;
-use crate::frontier_search::recipe::Prover;
+use crate::frontier_search::recipe::FrontierProof;
 use crate::latency::interval_lp;
 use crate::latency::interval_lp::Interval;
 use crate::loads::{forced, weighted_average};
@@ -29,12 +29,12 @@ pub struct Proven(Certificate);
 
 impl Proven {
     /// What a prover has proved so far.
-    pub fn by_searches(bound: &str, prover: &Prover) -> Proven {
+    pub fn by_searches(bound: &str, prover: &FrontierProof) -> Proven {
         Proven(Certificate { bound: bound.to_owned(), value_ps: prover.lower(), evidence: prover.evidence() })
     }
 
     /// What rows of the interval program prove; none if they prove nothing.
-    pub fn by_rows(bound: &str, interval: &Interval, rows: Vec<Multiple>) -> Option<Proven> {
+    pub fn by_rows(bound: &str, interval: &Interval, rows: Vec<RowMultiple>) -> Option<Proven> {
         let value_ps = interval.proven(&rows).ok()?;
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: interval.evidence(rows) }))
     }
@@ -42,7 +42,7 @@ impl Proven {
     /// What an argument about last loads proves; it must be the one that the evidence describes.
     pub fn by_last_loads(
         bound: &str,
-        argument: &LastLoads<'_>,
+        argument: &LastLoadArgument<'_>,
         weights: Vec<u64>,
         left_ps: Time,
     ) -> Option<Proven> {
@@ -52,7 +52,7 @@ impl Proven {
     }
 
     /// What prices prove of segments; none if they prove nothing.
-    pub fn by_segments(bound: &str, segments: &Segments<'_>, prices: &Prices) -> Option<Proven> {
+    pub fn by_segments(bound: &str, segments: &SegmentArgument<'_>, prices: &SegmentPrices) -> Option<Proven> {
         let value_ps = segments.proven(prices).ok()?;
         let (links, kernels) = (prices.links.clone(), prices.kernels);
         let evidence = Evidence::Segments { links, kernels, chain: segments.chain().to_vec() };
@@ -62,8 +62,8 @@ impl Proven {
     /// What a course proves; none if that is nothing, or `stop` ends it.
     pub fn by_passages(
         bound: &str,
-        passages: &Passages<'_>,
-        course: &Course,
+        passages: &ChainDp<'_>,
+        course: &ChainProof,
         stop: &mut dyn FnMut() -> bool,
     ) -> Option<Proven> {
         let value_ps = passages.proven(course, stop).ok()?;
@@ -106,20 +106,20 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
             last_loads::proven(problem, weights, *left_ps, shares, steps)
         }
         Evidence::Segments { links, kernels, chain } => {
-            let prices = Prices { links: links.clone(), kernels: *kernels };
+            let prices = SegmentPrices { links: links.clone(), kernels: *kernels };
             segment_prices::proven(problem, chain, &prices)
         }
         Evidence::Frontier { weights, steps } => recipe::proven(problem, weights, steps),
         Evidence::Interval { weights, steps, rows } => interval_lp::proven(problem, weights, steps, rows),
         Evidence::Divisions { weights, flows, windows, memory } => {
-            division_lp::proven(problem, &Rows { weights, flows, windows, memory })
+            division_lp::proven(problem, &DivisionRows { weights, flows, windows, memory })
         }
         Evidence::Cases { weights, flows, windows, parts } => {
-            division_cases::proven(problem, &Rows { weights, flows, windows, memory: &[] }, parts)
+            division_cases::proven(problem, &DivisionRows { weights, flows, windows, memory: &[] }, parts)
         }
         Evidence::Passages { stages, limit_ps, width, shares } => {
             let (stages, shares) = (stages.clone(), shares.clone());
-            let course = Course { stages, limit_ps: *limit_ps, width: *width, shares };
+            let course = ChainProof { stages, limit_ps: *limit_ps, width: *width, shares };
             chain_dp::proven(problem, &course)
         }
         Evidence::Cover { merged, threshold_ps, prices, groups } => {

@@ -7,10 +7,10 @@ use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, Problem};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_proof::frontier_search::levels::{Settings, search};
-use divvy_proof::frontier_search::subproblem::Part;
+use divvy_proof::frontier_search::levels::{SearchWidth, search};
+use divvy_proof::frontier_search::subproblem::Subproblem;
 use divvy_proof::frontier_search::tails::Tails;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
 /// A random problem of few ops on two or three devices, unlike in speed and partly without links.
 fn random_problem(rng: &mut Rng) -> Option<Problem> {
@@ -71,8 +71,8 @@ fn random_problem(rng: &mut Rng) -> Option<Problem> {
 }
 
 /// The best finish over every sequence of ops and every choice of devices, each op as early as it can be.
-fn exhaustive(dense: &Dense) -> u64 {
-    fn deeper(dense: &Dense, ends: &mut Vec<Option<(u64, usize)>>, free: &[u64], value: u64, best: &mut u64) {
+fn exhaustive(dense: &LatencyTables) -> u64 {
+    fn deeper(dense: &LatencyTables, ends: &mut Vec<Option<(u64, usize)>>, free: &[u64], value: u64, best: &mut u64) {
         if ends.iter().all(Option::is_some) {
             *best = value.min(*best);
             return;
@@ -106,12 +106,12 @@ fn exhaustive(dense: &Dense) -> u64 {
     best
 }
 
-fn for_problems(count: u64, mut test: impl FnMut(&Dense, &[Vec<u64>], u64, u64)) {
+fn for_problems(count: u64, mut test: impl FnMut(&LatencyTables, &[Vec<u64>], u64, u64)) {
     let times: u64 = std::env::var("DIVVY_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     for seed in 0..count * times {
         let mut rng = Rng::new(seed);
         let Some(problem) = random_problem(&mut rng) else { continue };
-        let dense = Dense::new(&problem).expect("it is a latency problem");
+        let dense = LatencyTables::new(&problem).expect("it is a latency problem");
         let mut weights = || (0..dense.device_count()).map(|_| rng.between(0, 9)).collect::<Vec<u64>>();
         let weights = [weights(), weights()];
         test(&dense, &weights, exhaustive(&dense), seed);
@@ -123,8 +123,8 @@ fn a_search_that_drops_nothing_is_exact() {
     let mut solved = 0;
     for_problems(1500, |dense, weights, optimum, seed| {
         let tails = Tails::new(dense, weights);
-        let part = Part::new(dense, &tails, dense.order().to_vec());
-        let settings = Settings { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
+        let part = Subproblem::new(dense, &tails, dense.order().to_vec());
+        let settings = SearchWidth { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
         let found = search(&part, &settings, &mut || false);
         assert!(found.exact);
         assert_eq!(found.lower, optimum, "seed {seed}");
@@ -132,7 +132,7 @@ fn a_search_that_drops_nothing_is_exact() {
             solved += 1;
             assert_eq!(found.best.unwrap().0, optimum, "seed {seed}");
         }
-        let none = search(&part, &Settings { limit: optimum, ..settings }, &mut || false);
+        let none = search(&part, &SearchWidth { limit: optimum, ..settings }, &mut || false);
         assert!(none.best.is_none() && none.lower == optimum, "seed {seed}");
     });
     assert!(solved > 1000, "only {solved} problems had a solution");
@@ -154,17 +154,17 @@ fn a_narrow_search_gives_a_bound_and_a_schedule() {
                     }
                 }
                 for &device in dense.allowed(op as usize) {
-                    let mut part = Part::new(dense, &tails, ops.clone());
+                    let mut part = Subproblem::new(dense, &tails, ops.clone());
                     part.set_releases(|_, _| 0);
                     part.pin(0, device);
-                    let settings = Settings { width, limit: NEVER, weights, levels: usize::MAX };
+                    let settings = SearchWidth { width, limit: NEVER, weights, levels: usize::MAX };
                     let found = search(&part, &settings, &mut || false);
                     tails.raise(op as usize, device as usize, found.lower);
                 }
             }
-            let part = Part::new(dense, &tails, dense.order().to_vec());
+            let part = Subproblem::new(dense, &tails, dense.order().to_vec());
             let found =
-                search(&part, &Settings { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
+                search(&part, &SearchWidth { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
             assert!(found.lower <= optimum, "seed {seed}, width {width}: {} above {optimum}", found.lower);
             if let Some((value, _)) = found.best {
                 assert!(value >= optimum, "seed {seed}");

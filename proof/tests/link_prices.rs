@@ -4,7 +4,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_proof::stream::link_prices::Shares;
+use divvy_proof::stream::link_prices::DeviceKnapsack;
 use divvy_testing::cases;
 use divvy_testing::random_problems::Kind;
 
@@ -53,7 +53,7 @@ fn the_best_share_is_worth_as_much_as_the_best_of_all_sets() {
             return;
         }
         let weights: Vec<u64> = problem.hardware.links().iter().map(|_| rng.between(0, 2)).collect();
-        let Ok(shares) = Shares::new(problem, &weights) else {
+        let Ok(shares) = DeviceKnapsack::new(problem, &weights) else {
             panic!("few tensors are alive in small problems")
         };
         let most = *rng.pick(&[10, 300]);

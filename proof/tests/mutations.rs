@@ -16,7 +16,7 @@ use divvy_core::units::Time;
 use divvy_core::violation::Rule;
 use divvy_core::{Objective, check};
 use divvy_proof::certificate::{Certificate, Standing};
-use divvy_proof::evidence::{Evidence, Multiple, ProofStep, Row, Stage};
+use divvy_proof::evidence::{Evidence, RowMultiple, ProofStep, IntervalRow, ChainStage};
 use divvy_proof::verify::{proven, verify};
 
 use divvy_testing::cases::{Case, build};
@@ -198,8 +198,8 @@ fn malformed(case: &Case) -> Vec<Evidence> {
 /// Chains that are none, and branches that are not between two of their ops.
 fn malformed_courses(model: &Model) -> Vec<Evidence> {
     let plain =
-        |op: u32| Stage { op: OpId(op), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
-    let with = |op: u32, branches: Vec<Vec<OpId>>, shares: Vec<u64>| Stage {
+        |op: u32| ChainStage { op: OpId(op), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
+    let with = |op: u32, branches: Vec<Vec<OpId>>, shares: Vec<u64>| ChainStage {
         op: OpId(op),
         branches,
         shares,
@@ -242,7 +242,7 @@ fn malformed_courses(model: &Model) -> Vec<Evidence> {
         all.push(course(stages(vec![1; model.devices + 1]), 100, 10));
         all.push(course(stages(vec![u64::MAX; model.devices]), 100, 10));
         let by_parts = |weights| {
-            let stage = Stage { weights, ..with(chain[2].0, vec![vec![chain[1]]], Vec::new()) };
+            let stage = ChainStage { weights, ..with(chain[2].0, vec![vec![chain[1]]], Vec::new()) };
             vec![plain(chain[0].0), stage]
         };
         all.push(course(by_parts(vec![vec![0; model.devices]]), 100, 10));
@@ -261,40 +261,40 @@ fn malformed_rows(case: &Case) -> Vec<Evidence> {
     let model = &case.model;
     let (ops, devices) = (model.ops as u32, model.devices as u32);
     let prices = vec![0; model.devices];
-    let mut lists: Vec<Vec<(u64, Row)>> = vec![
+    let mut lists: Vec<Vec<(u64, IntervalRow)>> = vec![
         Vec::new(),
-        vec![(1, Row::Head { op: OpId(0) })],
-        vec![(0, Row::Tail { op: OpId(0) })],
-        vec![(1 << 33, Row::Tail { op: OpId(0) })],
-        vec![(2, Row::Head { op: OpId(0) }), (1, Row::Tail { op: OpId(0) })],
-        vec![(1, Row::Gap { from: OpId(0), to: OpId(0), prices: prices.clone() })],
-        vec![(1, Row::Between { from: Some(OpId(0)), to: Some(OpId(0)), device: DeviceId(0) })],
-        vec![(1, Row::Between { from: None, to: None, device: DeviceId(devices) })],
+        vec![(1, IntervalRow::Head { op: OpId(0) })],
+        vec![(0, IntervalRow::Tail { op: OpId(0) })],
+        vec![(1 << 33, IntervalRow::Tail { op: OpId(0) })],
+        vec![(2, IntervalRow::Head { op: OpId(0) }), (1, IntervalRow::Tail { op: OpId(0) })],
+        vec![(1, IntervalRow::Gap { from: OpId(0), to: OpId(0), prices: prices.clone() })],
+        vec![(1, IntervalRow::Between { from: Some(OpId(0)), to: Some(OpId(0)), device: DeviceId(0) })],
+        vec![(1, IntervalRow::Between { from: None, to: None, device: DeviceId(devices) })],
     ];
     for op in [OpId(ops), OpId(u32::MAX)] {
-        lists.push(vec![(1, Row::Tail { op })]);
-        lists.push(vec![(1, Row::Head { op }), (1, Row::Tail { op: OpId(0) })]);
-        lists.push(vec![(1, Row::Between { from: Some(op), to: None, device: DeviceId(0) })]);
-        lists.push(vec![(1, Row::Gap { from: op, to: OpId(0), prices: prices.clone() })]);
-        lists.push(vec![(1, Row::Gap { from: OpId(0), to: op, prices: prices.clone() })]);
+        lists.push(vec![(1, IntervalRow::Tail { op })]);
+        lists.push(vec![(1, IntervalRow::Head { op }), (1, IntervalRow::Tail { op: OpId(0) })]);
+        lists.push(vec![(1, IntervalRow::Between { from: Some(op), to: None, device: DeviceId(0) })]);
+        lists.push(vec![(1, IntervalRow::Gap { from: op, to: OpId(0), prices: prices.clone() })]);
+        lists.push(vec![(1, IntervalRow::Gap { from: OpId(0), to: op, prices: prices.clone() })]);
     }
     for chain in random_evidence::chains(model).iter().filter(|chain| chain.len() == 2) {
         let (first, last) = (chain[0], chain[1]);
-        let tail = (1, Row::Tail { op: last });
+        let tail = (1, IntervalRow::Tail { op: last });
         for prices in [vec![1; model.devices - 1], vec![1; model.devices + 1], vec![u64::MAX; model.devices]]
         {
-            lists.push(vec![(1, Row::Gap { from: first, to: last, prices }), tail.clone()]);
+            lists.push(vec![(1, IntervalRow::Gap { from: first, to: last, prices }), tail.clone()]);
         }
         // Against the data.
-        let back = Row::Gap { from: last, to: first, prices: prices.clone() };
-        lists.push(vec![(1, back), (1, Row::Tail { op: first })]);
-        let back = Row::Between { from: Some(last), to: Some(first), device: DeviceId(0) };
-        lists.push(vec![(1, back), (1, Row::Tail { op: first })]);
+        let back = IntervalRow::Gap { from: last, to: first, prices: prices.clone() };
+        lists.push(vec![(1, back), (1, IntervalRow::Tail { op: first })]);
+        let back = IntervalRow::Between { from: Some(last), to: Some(first), device: DeviceId(0) };
+        lists.push(vec![(1, back), (1, IntervalRow::Tail { op: first })]);
     }
-    let rows = |list: Vec<(u64, Row)>| list.into_iter().map(|(times, row)| Multiple { times, row }).collect();
+    let rows = |list: Vec<(u64, IntervalRow)>| list.into_iter().map(|(times, row)| RowMultiple { times, row }).collect();
     let evidence = |list| Evidence::Interval { weights: Vec::new(), steps: Vec::new(), rows: rows(list) };
     let mut all: Vec<Evidence> = lists.into_iter().map(evidence).collect();
-    let tail = rows(vec![(1, Row::Tail { op: OpId(0) })]);
+    let tail = rows(vec![(1, IntervalRow::Tail { op: OpId(0) })]);
     let weights = vec![vec![1; model.devices + 1]];
     all.push(Evidence::Interval { weights, steps: Vec::new(), rows: tail });
     all
@@ -321,9 +321,9 @@ fn spoiled_rows_prove_nothing_false() {
                 1 => rows[place].times = 1 << 32,
                 2 => drop(rows.remove(place)),
                 _ => match &mut rows[place].row {
-                    Row::Gap { prices, .. } => prices[0] = rng.between(0, 1 << 61),
-                    Row::Between { from, .. } => *from = None,
-                    Row::Head { op } | Row::Tail { op } => *op = OpId(rng.below(case.model.ops) as u32),
+                    IntervalRow::Gap { prices, .. } => prices[0] = rng.between(0, 1 << 61),
+                    IntervalRow::Between { from, .. } => *from = None,
+                    IntervalRow::Head { op } | IntervalRow::Tail { op } => *op = OpId(rng.below(case.model.ops) as u32),
                 },
             }
             let spoiled = Evidence::Interval { weights, steps, rows };

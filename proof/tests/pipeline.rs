@@ -11,11 +11,11 @@ use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware}
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
-use divvy_proof::evidence::{Evidence, Group};
+use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::branching_tree::{Branching, verify};
 use divvy_proof::pipeline::convex_sets::{ONE, Sets};
-use divvy_proof::pipeline::relaxation::Relaxed;
-use divvy_proof::pipeline::two_way_cut::{Halves, WHOLE};
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
+use divvy_proof::pipeline::two_way_cut::{TwoWayCut, WHOLE};
 use divvy_proof::verify::proven;
 
 use divvy_testing::describe::describe;
@@ -106,12 +106,12 @@ fn optimum(problem: &Problem, stages: u32) -> (u64, Vec<usize>) {
 }
 
 /// The same over units.
-fn optimum_of_units(relaxed: &Relaxed) -> u64 {
+fn optimum_of_units(relaxed: &PipelineRelaxation) -> u64 {
     let (units, stages) = (relaxed.units(), relaxed.stages() as usize);
     let mut best = u64::MAX;
     for number in 0..stages.pow(units as u32) {
         let stage_of: Vec<usize> = (0..units).map(|unit| number / stages.pow(unit as u32) % stages).collect();
-        let flows = |tensor: &divvy_proof::pipeline::units::Tensor| {
+        let flows = |tensor: &divvy_proof::pipeline::units::UnitTensor| {
             let from = stage_of[tensor.producer as usize];
             tensor.consumers.iter().all(|&to| from <= stage_of[to as usize])
         };
@@ -137,8 +137,8 @@ fn uniting_units_does_not_change_the_best_plan() {
         let ops = 2 + rng.below(6);
         let problem = plain(rng, ops, stages);
         let (best, _) = optimum(&problem, stages);
-        let relaxed = Relaxed::new(&problem).expect("it is a pipeline");
-        let merged = Relaxed::merged(&problem).expect("it is a pipeline");
+        let relaxed = PipelineRelaxation::new(&problem).expect("it is a pipeline");
+        let merged = PipelineRelaxation::merged(&problem).expect("it is a pipeline");
         assert_eq!(optimum_of_units(&relaxed), best, "seed {seed}");
         assert_eq!(optimum_of_units(&merged), best, "seed {seed}");
         united += usize::from(merged.units() < relaxed.units());
@@ -154,11 +154,11 @@ fn two_stages_are_solved_by_beginnings() {
         let ops = 2 + rng.below(6);
         let problem = plain(rng, ops, 2);
         let (best, _) = optimum(&problem, 2);
-        let relaxed = Relaxed::merged(&problem).expect("it is a pipeline");
+        let relaxed = PipelineRelaxation::merged(&problem).expect("it is a pipeline");
         for threshold in [best.saturating_sub(1), best].into_iter().filter(|&t| t < best || best > 0) {
             let budgets = [1, 1].map(|stages| relaxed.budget(stages, threshold));
             let multipliers = [0, WHOLE / 4, WHOLE / 2, WHOLE * 3 / 4, WHOLE];
-            let tree = tree(&mut Halves::new(&relaxed, budgets), &multipliers, rng);
+            let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng);
             assert_eq!(tree.is_some(), threshold < best, "seed {seed}: {threshold} of {best}");
             let Some(tree) = tree else { continue };
             let evidence = Evidence::Halves { merged: true, threshold_ps: Time(threshold), first: 1, tree };
@@ -192,13 +192,13 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
     if rng.below(4) == 0 {
         return Some(Evidence::Beginnings { merged, threshold_ps: Time(threshold) });
     }
-    let relaxed = if merged { Relaxed::merged(problem) } else { Relaxed::new(problem) }.expect("a pipeline");
+    let relaxed = if merged { PipelineRelaxation::merged(problem) } else { PipelineRelaxation::new(problem) }.expect("a pipeline");
     let stages = relaxed.stages();
     if stages > 1 && rng.below(2) == 0 {
         let first = 1 + rng.below(stages as usize - 1) as u32;
         let budgets = [first, stages - first].map(|stages| relaxed.budget(stages, threshold));
         let multipliers = [0, rng.below(WHOLE as usize) as u32, WHOLE / 2, WHOLE];
-        let tree = tree(&mut Halves::new(&relaxed, budgets), &multipliers, rng)?;
+        let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng)?;
         return Some(Evidence::Halves { merged, threshold_ps: Time(threshold), first, tree });
     }
     let prices: Vec<u64> = (0..relaxed.units()).map(|_| rng.below(20) as u64).collect();
@@ -209,9 +209,9 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
         let budget = relaxed.budget(stages, threshold);
         let mut sets = Sets::new(&relaxed, kind, budget, &prices, limit);
         let tree = tree(&mut sets, &multipliers, rng)?;
-        Some(Group { stages, count, limit, tree })
+        Some(StageGroup { stages, count, limit, tree })
     };
-    let groups: Option<Vec<Group>> = if relaxed.kinds().is_empty() {
+    let groups: Option<Vec<StageGroup>> = if relaxed.kinds().is_empty() {
         if stages % 2 == 0 && rng.below(2) == 0 {
             let limit = total.saturating_sub(1) / u64::from(stages / 2);
             group(2, stages / 2, limit, relaxed.least(), rng).map(|group| vec![group])
@@ -312,8 +312,8 @@ fn spoiled_proofs_prove_nothing_false() {
 fn hostile_proofs_are_refused() {
     let rng = &mut Rng::new(7);
     let problem = plain(rng, 5, 3);
-    let group = |stages, count, limit, tree: &[u32]| Group { stages, count, limit, tree: tree.to_vec() };
-    let cover = |prices: Vec<u64>, groups: Vec<Group>| Evidence::Cover {
+    let group = |stages, count, limit, tree: &[u32]| StageGroup { stages, count, limit, tree: tree.to_vec() };
+    let cover = |prices: Vec<u64>, groups: Vec<StageGroup>| Evidence::Cover {
         merged: false,
         threshold_ps: Time(1_000_000),
         prices,
@@ -348,8 +348,8 @@ fn hostile_proofs_are_refused() {
     for evidence in all {
         assert!(proven(&problem, &evidence).is_err(), "{evidence:?}");
     }
-    let relaxed = Relaxed::new(&problem).expect("a pipeline");
-    assert!(verify(&mut Halves::new(&relaxed, [u64::MAX >> 20; 2]), &[1]).is_err());
+    let relaxed = PipelineRelaxation::new(&problem).expect("a pipeline");
+    assert!(verify(&mut TwoWayCut::new(&relaxed, [u64::MAX >> 20; 2]), &[1]).is_err());
 }
 
 /// Theorem 4.3 of the MTPP paper: with the right priorities, Kahn's algorithm gives an order that a best plan slices.

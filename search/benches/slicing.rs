@@ -13,7 +13,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::ClassSpec;
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware};
 use divvy_core::rng::Rng;
-use divvy_search::pipeline::{Dense, Net, Slicer};
+use divvy_search::pipeline::{PipelineTables, StageNetwork, Slicer};
 
 const SIZES: [u32; 3] = [200, 1000, 5000];
 const STAGES: u32 = 16;
@@ -34,7 +34,7 @@ fn problem(nodes: u32) -> Problem {
     Problem::new(graph, &spec.profile, hardware, &[], objective, &ConstraintsSpec::default()).expect("sound")
 }
 
-fn orders(net: &Net<'_>) -> Vec<Vec<u32>> {
+fn orders(net: &StageNetwork<'_>) -> Vec<Vec<u32>> {
     let mut rng = Rng::new(7);
     (0..ORDERS).map(|_| net.sorted_by(&(0..net.len()).map(|_| rng.unit()).collect::<Vec<_>>())).collect()
 }
@@ -43,8 +43,8 @@ fn orders(net: &Net<'_>) -> Vec<Vec<u32>> {
 #[divan::bench(args = SIZES, sample_count = 40)]
 fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
-    let dense = Dense::new(&problem).expect("a pipeline problem");
-    let net = Net::new(&dense);
+    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
+    let net = StageNetwork::new(&dense);
     let orders = orders(&net);
     let mut slicer = Slicer::new(&net);
     bencher.counter(ORDERS).bench_local(|| {
@@ -59,8 +59,8 @@ fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
 #[divan::bench(args = SIZES, sample_count = 40)]
 fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
-    let dense = Dense::new(&problem).expect("a pipeline problem");
-    let net = Net::new(&dense);
+    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
+    let net = StageNetwork::new(&dense);
     let orders = orders(&net);
     let mut slicer = Slicer::new(&net);
     let mut values = Vec::new();
@@ -88,10 +88,10 @@ fn fenwick(bencher: Bencher<'_, '_>, nodes: u32) {
     published_with(bencher, nodes, published::costs_by_fenwick);
 }
 
-fn published_with(bencher: Bencher<'_, '_>, nodes: u32, table: fn(&Dense, &[u32]) -> Vec<Vec<u64>>) {
+fn published_with(bencher: Bencher<'_, '_>, nodes: u32, table: fn(&PipelineTables, &[u32]) -> Vec<Vec<u64>>) {
     let problem = problem(nodes);
-    let dense = Dense::new(&problem).expect("a pipeline problem");
-    let net = Net::new(&dense);
+    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
+    let net = StageNetwork::new(&dense);
     let orders: Vec<Vec<u32>> = orders(&net).iter().map(|order| net.ops_in(order)).collect();
     bencher.counter(ORDERS).bench_local(|| {
         for order in &orders {

@@ -5,7 +5,7 @@ use divvy_core::problem::Problem;
 
 /// When a bound runs without being asked for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runs {
+pub enum When {
     /// Always: it takes next to no time.
     Always,
     /// After the planners of `auto`, which leave it a part of the time, and where nothing is planned: it takes the time
@@ -26,8 +26,8 @@ pub trait Bound: Sync {
     /// Why it says nothing of a problem, if it does not.
     fn supports(&self, problem: &Problem) -> Result<(), String>;
     /// When it runs without being asked for by name.
-    fn runs(&self) -> Runs {
-        Runs::Always
+    fn runs(&self) -> When {
+        When::Always
     }
     /// If it runs last and a better plan hardly helps it: the share of the time by whose end it is through, so that planners
     /// then go on undisturbed.

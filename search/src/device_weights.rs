@@ -4,7 +4,7 @@
 //! dearer, since the ops still to come are rarely the average.
 
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
 /// Rounds of updates of the weights.
 const ROUNDS: u32 = 120;
@@ -14,7 +14,7 @@ const FINEST: u64 = 1 << 12;
 const MOST_VARIED: usize = 4;
 
 /// Lists of weights, one weight for each device.
-pub(crate) fn weights(problem: &Problem, dense: &Dense) -> Vec<Vec<u64>> {
+pub(crate) fn weights(problem: &Problem, dense: &LatencyTables) -> Vec<Vec<u64>> {
     let class_of: Vec<usize> =
         problem.hardware.devices().map(|device| problem.hardware.class_of(device).index()).collect();
     let classes = problem.hardware.class_count();
@@ -39,7 +39,7 @@ pub(crate) fn weights(problem: &Problem, dense: &Dense) -> Vec<Vec<u64>> {
 }
 
 /// Logarithms of the best weight for each class: a class that draws more than its share becomes dearer.
-fn best_logs(dense: &Dense, class_of: &[usize], classes: usize) -> Vec<f64> {
+fn best_logs(dense: &LatencyTables, class_of: &[usize], classes: usize) -> Vec<f64> {
     let mut members = vec![0.0f64; classes];
     for &class in class_of {
         members[class] += 1.0;

@@ -38,7 +38,7 @@ mod stream;
 mod strongly_connected;
 pub mod studies;
 
-pub use bound::{Bound, Runs};
+pub use bound::{Bound, When};
 pub use budget::{Budget, StopReason};
 pub use cpu_time::processor_seconds;
 pub use highs::attested_by as solver_name;

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use divvy_proof::latency_tables::{Dense, Edge};
+use divvy_proof::latency_tables::{LatencyTables, Edge};
 
 use crate::strongly_connected::circles;
 
@@ -33,12 +33,12 @@ pub(crate) struct Modules {
 
 impl Modules {
     /// The modules of a network, with as few channels as it takes for the largest to be small.
-    pub(crate) fn find(dense: &Dense) -> Modules {
+    pub(crate) fn find(dense: &LatencyTables) -> Modules {
         Modules::of_size(dense, SMALLEST)
     }
 
     /// As [`Modules::find`], with neighbours united up to `smallest` ops.
-    pub(crate) fn of_size(dense: &Dense, smallest: usize) -> Modules {
+    pub(crate) fn of_size(dense: &LatencyTables, smallest: usize) -> Modules {
         let largest = |modules: &Modules| modules.modules.iter().map(Vec::len).max().unwrap_or(0);
         let mut best = Modules { modules: by_pivots(dense, smallest), channels: 1 };
         let mut to_beat = largest(&best) as f64;
@@ -67,7 +67,7 @@ impl Modules {
 }
 
 /// Each module ends in a pivot; the last in whatever follows.
-fn by_pivots(dense: &Dense, smallest: usize) -> Vec<Vec<u32>> {
+fn by_pivots(dense: &LatencyTables, smallest: usize) -> Vec<Vec<u32>> {
     let is_pivot = pivots(dense);
     let position = positions(dense);
     // Between two pivots of the canonical order lie exactly the ops between them on paths.
@@ -84,10 +84,10 @@ fn by_pivots(dense: &Dense, smallest: usize) -> Vec<Vec<u32>> {
 }
 
 /// Whether each op has a path from or to every other op.
-fn pivots(dense: &Dense) -> Vec<bool> {
+fn pivots(dense: &LatencyTables) -> Vec<bool> {
     // In a topological order, an op leads to all behind it if it is the only one of them that waits for none of them.
     // The same backwards shows whether all before lead to it.
-    type Edges = fn(&Dense, usize) -> &[Edge];
+    type Edges = fn(&LatencyTables, usize) -> &[Edge];
     let alone = |order: &mut dyn Iterator<Item = &u32>, from: Edges, to: Edges| {
         let mut waits: Vec<usize> = (0..dense.op_count()).map(|op| from(dense, op).len()).collect();
         let mut ready = waits.iter().filter(|waits| **waits == 0).count();
@@ -102,12 +102,12 @@ fn pivots(dense: &Dense) -> Vec<bool> {
         }
         alone
     };
-    let forward = alone(&mut dense.order().iter(), Dense::inputs, Dense::outputs);
-    let backward = alone(&mut dense.order().iter().rev(), Dense::outputs, Dense::inputs);
+    let forward = alone(&mut dense.order().iter(), LatencyTables::inputs, LatencyTables::outputs);
+    let backward = alone(&mut dense.order().iter().rev(), LatencyTables::outputs, LatencyTables::inputs);
     forward.into_iter().zip(backward).map(|(forward, backward)| forward && backward).collect()
 }
 
-fn positions(dense: &Dense) -> Vec<usize> {
+fn positions(dense: &LatencyTables) -> Vec<usize> {
     let mut position = vec![0; dense.op_count()];
     for (i, &op) in dense.order().iter().enumerate() {
         position[op as usize] = i;
@@ -130,7 +130,7 @@ fn unite_small(modules: Vec<Vec<u32>>, smallest: usize, position: &[usize]) -> V
     united
 }
 
-fn by_channels(dense: &Dense, channels: usize, smallest: usize) -> Vec<Vec<u32>> {
+fn by_channels(dense: &LatencyTables, channels: usize, smallest: usize) -> Vec<Vec<u32>> {
     let ops = dense.op_count();
     let edges: Vec<(usize, usize)> =
         (0..ops).flat_map(|op| dense.outputs(op).iter().map(move |edge| (op, edge.op as usize))).collect();
@@ -169,7 +169,7 @@ fn by_channels(dense: &Dense, channels: usize, smallest: usize) -> Vec<Vec<u32>>
 fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec<usize> {
     let mut component = vec![0; nodes];
     let mut count = 0;
-    let mut open = vec![Part { nodes: (0..nodes).collect(), edges: edges.to_vec() }];
+    let mut open = vec![Subgraph { nodes: (0..nodes).collect(), edges: edges.to_vec() }];
     while let Some(part) = open.pop() {
         let loose = part.loose(k);
         for (&node, _) in part.nodes.iter().zip(&loose).filter(|(_, loose)| **loose) {
@@ -192,12 +192,12 @@ fn connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec
 }
 
 /// Some nodes of an undirected graph, numbered anew from 0, and the edges between them.
-struct Part {
+struct Subgraph {
     nodes: Vec<usize>,
     edges: Vec<(usize, usize)>,
 }
 
-impl Part {
+impl Subgraph {
     /// For each node those it has an edge with, as often as it has one.
     fn neighbours(&self) -> Vec<Vec<usize>> {
         let mut neighbours = vec![Vec::new(); self.nodes.len()];
@@ -209,10 +209,10 @@ impl Part {
     }
 
     /// The parts that the nodes go to, which are numbered; nodes without a number go to none.
-    fn split(&self, number: &[Option<usize>]) -> Vec<Part> {
+    fn split(&self, number: &[Option<usize>]) -> Vec<Subgraph> {
         let count = number.iter().flatten().max().map_or(0, |most| most + 1);
-        let mut parts: Vec<Part> =
-            (0..count).map(|_| Part { nodes: Vec::new(), edges: Vec::new() }).collect();
+        let mut parts: Vec<Subgraph> =
+            (0..count).map(|_| Subgraph { nodes: Vec::new(), edges: Vec::new() }).collect();
         let mut renamed = vec![0; self.nodes.len()];
         for (node, number) in number.iter().enumerate() {
             if let Some(number) = *number {
@@ -443,7 +443,7 @@ mod tests {
     }
 
     /// Networks of modules, some of whose ops lead nowhere.
-    fn networks() -> Vec<Dense> {
+    fn networks() -> Vec<LatencyTables> {
         let mut networks = Vec::new();
         for wiring in Wiring::ALL {
             for (channels, seed) in (1..=3).flat_map(|channels| (0..8).map(move |seed| (channels, seed))) {
@@ -457,7 +457,7 @@ mod tests {
                 let objective = Objective::Latency { links: LinkUse::Delay };
                 let problem =
                     Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap();
-                networks.push(Dense::new(&problem).unwrap());
+                networks.push(LatencyTables::new(&problem).unwrap());
             }
         }
         networks

@@ -47,9 +47,9 @@ const LATENCY_BOUNDS: &[&dyn Bound] = &[
     // Some dozens of passes over the ops.
     &WeightedAverage,
     // One pass backward, and the sets of ops that follow each op.
-    &latency::bounds::frontier_search::Tails,
+    &latency::bounds::frontier_search::TailBound,
     // A linear program, where memory is short.
-    &division_lp::memory_bound::Memory,
+    &division_lp::memory_bound::MemoryBound,
     // From here on, by name: searches that take the time they are given.
     &latency::bounds::frontier_search::ModuleTails,
     &latency::bounds::frontier_search::Beam,
@@ -141,7 +141,7 @@ const COLD_START_BOUNDS: &[&dyn Bound] = &[
     // Some dozens of passes over the ops.
     &WeightedAverage,
     // Prices moved again and again, as long as there is time.
-    &cold_start::bounds::segment_prices::Segments,
+    &cold_start::bounds::segment_prices::SegmentBound,
     // Searches behind every op, as long as there is time.
     &cold_start::bounds::last_loads::SearchedLoads,
 ];
@@ -176,7 +176,7 @@ const PIPELINE_BOUNDS: &[&dyn Bound] = &[
     &pipeline::bounds::two_way_cut::TwoStage,
     &pipeline::bounds::two_way_cut::Hierarchy,
     // Every way there is, where there are few.
-    &pipeline::bounds::down_sets::DownSets,
+    &pipeline::bounds::down_sets::DownSetBound,
     // Linear programs and exact searches, again and again.
     &pipeline::bounds::column_generation::ColumnGeneration,
     // From here on, by name: the paper's programs, the smallest first.
@@ -205,11 +205,11 @@ const STREAM_BOUNDS: &[&dyn Bound] = &[
     // One pass over the ops that pins force onto a device.
     &Pinned,
     // One pass over the tensors that pins force over a link.
-    &stream::bounds::transfers::Transfers,
+    &stream::bounds::transfers::PinnedTransfers,
     // Some dozens of passes over the ops.
     &WeightedAverage,
     // A linear program, where memory is short.
-    &division_lp::memory_bound::Memory,
+    &division_lp::memory_bound::MemoryBound,
     // Minimum cuts at one threshold after the other.
     &stream::bounds::colocation::Colocation,
     // Prices, moved again and again.

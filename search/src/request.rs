@@ -3,7 +3,7 @@
 use divvy_core::did_you_mean::closest;
 use divvy_core::problem::{Objective, Problem};
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::latency::module_solver;
 use crate::planner::Planner;
 use crate::registry::{bounds, every_bound, every_planner, planner_named, planners};
@@ -67,10 +67,10 @@ pub(crate) fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<
     let Some(names) = &request.bounds else {
         let is_auto = request.planner.as_deref().is_none_or(|name| name == "auto");
         let runs = |b: &&dyn Bound| match b.runs() {
-            Runs::Always => true,
-            Runs::Last => is_auto || request.bound_only,
-            Runs::Alone => request.bound_only,
-            Runs::ByName => false,
+            When::Always => true,
+            When::Last => is_auto || request.bound_only,
+            When::Alone => request.bound_only,
+            When::ByName => false,
         };
         let chosen = all.iter().copied().filter(|b| runs(b) && b.supports(problem).is_ok());
         return Ok(chosen.collect());

@@ -4,7 +4,7 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::budget::{Budget, StopReason};
 use crate::one_device::baseline::{Baseline, baseline};
 use crate::outcome::Outcome;
@@ -94,7 +94,7 @@ pub fn solve(
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
     if outcome.infeasible.is_empty() {
-        let is_last = |bound: &&dyn Bound| bound.runs() == Runs::Last;
+        let is_last = |bound: &&dyn Bound| bound.runs() == When::Last;
         let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = bounds.into_iter().partition(is_last);
         let mut session = Session { problem, request, inner, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);

@@ -38,7 +38,7 @@ impl Blocks {
 pub fn group_blocks(graph: &Graph) -> Blocks {
     let mut group_of = vec![0; graph.op_count()];
     let mut likeness = Vec::new();
-    let mut known: HashMap<Vec<Mark>, u32> = HashMap::new();
+    let mut known: HashMap<Vec<BlockFact>, u32> = HashMap::new();
     let mut rest = graph.order();
     for length in lengths(graph) {
         let (block, after) = rest.split_at(length);
@@ -79,7 +79,7 @@ fn lengths(graph: &Graph) -> Vec<usize> {
 
 /// One fact about a block; two blocks are alike if their facts are the same in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Mark {
+enum BlockFact {
     /// The next op, by its kind and its figures.
     Op { kind: String, flops: Option<u64>, traffic: Option<u64>, in_place_bytes: Option<u64> },
     /// It reads a tensor, by its number in the block.
@@ -90,7 +90,7 @@ enum Mark {
     Weighs { number: u32, bytes: u64 },
 }
 
-fn marks(graph: &Graph, block: &[OpId]) -> Vec<Mark> {
+fn marks(graph: &Graph, block: &[OpId]) -> Vec<BlockFact> {
     let positions = graph.position(block[0])..graph.position(block[0]) + block.len();
     let leaves =
         |tensor: TensorId| graph.consumers(tensor).iter().any(|&op| !positions.contains(&graph.position(op)));
@@ -100,7 +100,7 @@ fn marks(graph: &Graph, block: &[OpId]) -> Vec<Mark> {
     for &op in block {
         let spec = graph.op(op);
         let (flops, traffic, in_place_bytes) = (spec.flops, spec.traffic, spec.in_place_bytes);
-        marks.push(Mark::Op { kind: spec.kind.clone(), flops, traffic, in_place_bytes });
+        marks.push(BlockFact::Op { kind: spec.kind.clone(), flops, traffic, in_place_bytes });
         let mut reads = Vec::with_capacity(graph.inputs(op).len());
         for &tensor in graph.inputs(op) {
             let new = tensors.len() as u32;
@@ -109,17 +109,17 @@ fn marks(graph: &Graph, block: &[OpId]) -> Vec<Mark> {
         }
         // Which tensor a file lists first says nothing of the wiring.
         reads.sort_unstable();
-        marks.extend(reads.into_iter().map(|(number, bytes)| Mark::Reads { number, bytes }));
+        marks.extend(reads.into_iter().map(|(number, bytes)| BlockFact::Reads { number, bytes }));
         for &param in graph.params_of(op) {
             let new = params.len() as u32;
             let number = *params.entry(param).or_insert(new);
-            marks.push(Mark::Weighs { number, bytes: graph.param_bytes(param) });
+            marks.push(BlockFact::Weighs { number, bytes: graph.param_bytes(param) });
         }
         for &tensor in graph.outputs(op) {
             let new = tensors.len() as u32;
             tensors.insert(tensor, new);
             let (bytes, output) = (graph.tensor_bytes(tensor), graph.is_output(tensor));
-            marks.push(Mark::Makes { bytes, leaves: leaves(tensor), output });
+            marks.push(BlockFact::Makes { bytes, leaves: leaves(tensor), output });
         }
     }
     marks

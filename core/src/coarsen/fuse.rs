@@ -16,7 +16,7 @@ use crate::ids::{OpId, TensorId};
 
 /// What a group may still take in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tail {
+enum FusionTail {
     /// A product, and whether it has its normalisation and its bias.
     Product { normalised: bool, biased: bool },
     /// A sum of two tensors.
@@ -33,7 +33,7 @@ pub fn group_fused(graph: &Graph, profile: &Profile) -> Vec<u32> {
     let fusing = Fusing { graph, profile, roles };
     // A group is a tree that hangs on its last op: every other op knows the one that it leads to.
     let mut next: Vec<Option<OpId>> = vec![None; graph.op_count()];
-    let mut tails = vec![Tail::Closed; graph.op_count()];
+    let mut tails = vec![FusionTail::Closed; graph.op_count()];
     for &op in graph.order() {
         tails[op.index()] = fusing.alone(op);
         if let Some(before) = fusing.sole_operand(op)
@@ -90,28 +90,28 @@ impl Fusing<'_> {
     }
 
     /// What a group that begins with `op` may take in.
-    fn alone(&self, op: OpId) -> Tail {
+    fn alone(&self, op: OpId) -> FusionTail {
         match self.roles[op.index()] {
-            Role::Product => Tail::Product { normalised: false, biased: false },
-            Role::Add if !self.has_one_operand(op) => Tail::Sum,
-            role if is_elementwise(role) && self.has_one_operand(op) => Tail::Chain,
-            _ => Tail::Closed,
+            Role::Product => FusionTail::Product { normalised: false, biased: false },
+            Role::Add if !self.has_one_operand(op) => FusionTail::Sum,
+            role if is_elementwise(role) && self.has_one_operand(op) => FusionTail::Chain,
+            _ => FusionTail::Closed,
         }
     }
 
     /// What a group may take in once it has taken `op`, which has one operand; none if it may not take it.
-    fn extended(&self, tail: Tail, op: OpId) -> Option<Tail> {
+    fn extended(&self, tail: FusionTail, op: OpId) -> Option<FusionTail> {
         let bias = || !self.graph.params_of(op).is_empty() || self.graph.inputs(op).len() > 1;
         match (tail, self.roles[op.index()]) {
-            (_, Role::Quantize) => Some(Tail::Closed),
-            (Tail::Product { normalised: false, biased }, Role::Normalise) => {
-                Some(Tail::Product { normalised: true, biased })
+            (_, Role::Quantize) => Some(FusionTail::Closed),
+            (FusionTail::Product { normalised: false, biased }, Role::Normalise) => {
+                Some(FusionTail::Product { normalised: true, biased })
             }
-            (Tail::Product { normalised, biased: false }, Role::Add) if bias() => {
-                Some(Tail::Product { normalised, biased: true })
+            (FusionTail::Product { normalised, biased: false }, Role::Add) if bias() => {
+                Some(FusionTail::Product { normalised, biased: true })
             }
-            (Tail::Product { .. } | Tail::Sum, Role::Activation) => Some(Tail::Closed),
-            (Tail::Chain, role) if is_elementwise(role) => Some(Tail::Chain),
+            (FusionTail::Product { .. } | FusionTail::Sum, Role::Activation) => Some(FusionTail::Closed),
+            (FusionTail::Chain, role) if is_elementwise(role) => Some(FusionTail::Chain),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::input_error::{Code, InputErrors};
 use crate::rng::Rng;
 
 /// An edge, lower end first.
-pub(super) type Edge = (u32, u32);
+pub(super) type NodePair = (u32, u32);
 
 /// A random model with its parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,7 +89,7 @@ impl RandomModel {
     }
 
     /// The edges of a graph of this model.
-    pub(super) fn edges(self, nodes: u32, rng: &mut Rng) -> Vec<Edge> {
+    pub(super) fn edges(self, nodes: u32, rng: &mut Rng) -> Vec<NodePair> {
         match self {
             RandomModel::Er { p } => erdos_renyi(nodes, p, rng),
             RandomModel::Ws { k, p } => watts_strogatz(nodes, k, p, rng),
@@ -99,7 +99,7 @@ impl RandomModel {
 }
 
 /// Every pair is an edge with probability `p` (Erdős and Rényi, in Gilbert's form).
-pub(super) fn erdos_renyi(nodes: u32, p: f64, rng: &mut Rng) -> Vec<Edge> {
+pub(super) fn erdos_renyi(nodes: u32, p: f64, rng: &mut Rng) -> Vec<NodePair> {
     independent_pairs(nodes, |_, _| p, rng)
 }
 
@@ -110,15 +110,15 @@ pub(super) fn stochastic_blocks(
     within: f64,
     between: f64,
     rng: &mut Rng,
-) -> Vec<Edge> {
+) -> Vec<NodePair> {
     let block = |node: u32| u64::from(node) * u64::from(blocks) / u64::from(nodes);
     independent_pairs(nodes, |a, b| if block(a) == block(b) { within } else { between }, rng)
 }
 
 /// A ring where everyone knows the `k` nearest, `k` even; then each edge's far end moves anywhere with probability
 /// `p` (Watts and Strogatz).
-pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<Edge> {
-    let mut edges: BTreeSet<Edge> = BTreeSet::new();
+pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<NodePair> {
+    let mut edges: BTreeSet<NodePair> = BTreeSet::new();
     let mut degree = vec![0u32; nodes as usize];
     for distance in 1..=k / 2 {
         for node in 0..nodes {
@@ -153,7 +153,7 @@ pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<E
 
 /// Starting from `m` nodes, everyone who comes links to `m` others, the more linked the likelier (Barabási and
 /// Albert).
-pub(super) fn barabasi_albert(nodes: u32, m: u32, rng: &mut Rng) -> Vec<Edge> {
+pub(super) fn barabasi_albert(nodes: u32, m: u32, rng: &mut Rng) -> Vec<NodePair> {
     let mut edges = Vec::new();
     let mut targets: BTreeSet<u32> = (0..m).collect();
     // Each node as often as it has edges, so that a uniform pick prefers the well linked.
@@ -172,7 +172,7 @@ pub(super) fn barabasi_albert(nodes: u32, m: u32, rng: &mut Rng) -> Vec<Edge> {
     edges
 }
 
-fn independent_pairs(nodes: u32, probability: impl Fn(u32, u32) -> f64, rng: &mut Rng) -> Vec<Edge> {
+fn independent_pairs(nodes: u32, probability: impl Fn(u32, u32) -> f64, rng: &mut Rng) -> Vec<NodePair> {
     let mut edges = Vec::new();
     for a in 0..nodes {
         for b in a + 1..nodes {
@@ -184,7 +184,7 @@ fn independent_pairs(nodes: u32, probability: impl Fn(u32, u32) -> f64, rng: &mu
     edges
 }
 
-fn ordered(a: u32, b: u32) -> Edge {
+fn ordered(a: u32, b: u32) -> NodePair {
     (a.min(b), a.max(b))
 }
 
@@ -192,7 +192,7 @@ fn ordered(a: u32, b: u32) -> Edge {
 mod tests {
     use super::*;
 
-    fn check_simple(edges: &[Edge], nodes: u32) {
+    fn check_simple(edges: &[NodePair], nodes: u32) {
         assert!(edges.iter().all(|&(a, b)| a < b && b < nodes));
         assert!(edges.windows(2).all(|pair| pair[0] < pair[1]), "sorted, none twice");
     }

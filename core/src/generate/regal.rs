@@ -7,7 +7,7 @@
 //! 1 GB/s both weigh the same. Unlike REGAL this does not filter for graphs that are hard to schedule in little
 //! memory.
 
-use super::random_graphs::{Edge, barabasi_albert, erdos_renyi, stochastic_blocks, watts_strogatz};
+use super::random_graphs::{NodePair, barabasi_albert, erdos_renyi, stochastic_blocks, watts_strogatz};
 use super::{MOST_DRAWS, check_range, check_size, choose, graph_of_edges};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::input_error::InputErrors;
@@ -104,7 +104,7 @@ pub fn regal(options: &RegalOptions) -> Result<ProblemSpec, InputErrors> {
     })
 }
 
-fn edges(options: &RegalOptions, rng: &mut Rng) -> Vec<Edge> {
+fn edges(options: &RegalOptions, rng: &mut Rng) -> Vec<NodePair> {
     let nodes = options.nodes;
     let edges = match options.family {
         RegalFamily::Layered => return layered(nodes, rng),
@@ -115,16 +115,16 @@ fn edges(options: &RegalOptions, rng: &mut Rng) -> Vec<Edge> {
     };
     let mut position: Vec<u32> = (0..nodes).collect();
     rng.shuffle(&mut position);
-    let place = |(a, b): Edge| {
+    let place = |(a, b): NodePair| {
         let (a, b) = (position[a as usize], position[b as usize]);
         (a.min(b), a.max(b))
     };
-    let mut edges: Vec<Edge> = edges.into_iter().map(place).collect();
+    let mut edges: Vec<NodePair> = edges.into_iter().map(place).collect();
     edges.sort_unstable();
     edges
 }
 
-fn layered(nodes: u32, rng: &mut Rng) -> Vec<Edge> {
+fn layered(nodes: u32, rng: &mut Rng) -> Vec<NodePair> {
     let layers = f64::from(nodes).sqrt().round() as usize;
     let mut sizes = vec![0u32; layers];
     for _ in 0..nodes {
@@ -151,7 +151,7 @@ fn layered(nodes: u32, rng: &mut Rng) -> Vec<Edge> {
 }
 
 /// The time of each op.
-fn work(bytes: &[u64], edges: &[Edge], rng: &mut Rng) -> Vec<Option<Cost>> {
+fn work(bytes: &[u64], edges: &[NodePair], rng: &mut Rng) -> Vec<Option<Cost>> {
     let all: u64 = bytes.iter().sum();
     let mut touched = bytes.to_vec();
     for &(producer, consumer) in edges {

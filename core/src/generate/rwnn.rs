@@ -10,7 +10,7 @@
 //! *heavy*, 1.2 to 1.6 times slower on the T4 than on the A100 and 6 to 20 times slower on the CPU. All times are
 //! whole microseconds, and a transfer over a link of 1 GB/s takes whole microseconds too.
 
-use super::random_graphs::{Edge, RandomModel};
+use super::random_graphs::{NodePair, RandomModel};
 use super::{MOST_DRAWS, MOST_OPS, check_range, check_size, choose, graph_of_edges};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::graph::GraphSpec;
@@ -159,7 +159,7 @@ fn check(options: &RwnnOptions) -> Result<(), InputErrors> {
 /// The wiring of the whole network.
 #[derive(Default)]
 struct Wired {
-    edges: Vec<Edge>,
+    edges: Vec<NodePair>,
     /// The module of each op.
     module: Vec<u32>,
     /// Whether each op is an inner one.
@@ -230,7 +230,7 @@ impl Wired {
 }
 
 /// Ties each of `loose` to one of `ends`, and an end that got none to any of `inner`.
-fn spread(ends: &[u32], loose: &[u32], inner: &[u32], rng: &mut Rng) -> Vec<Edge> {
+fn spread(ends: &[u32], loose: &[u32], inner: &[u32], rng: &mut Rng) -> Vec<NodePair> {
     if ends.is_empty() {
         return Vec::new();
     }
@@ -247,7 +247,7 @@ fn spread(ends: &[u32], loose: &[u32], inner: &[u32], rng: &mut Rng) -> Vec<Edge
 }
 
 /// `count` pairs, no two with the same start or the same end.
-fn some_pairs(from: &[u32], to: &[u32], count: usize, rng: &mut Rng) -> Vec<Edge> {
+fn some_pairs(from: &[u32], to: &[u32], count: usize, rng: &mut Rng) -> Vec<NodePair> {
     let (mut from, mut to) = (from.to_vec(), to.to_vec());
     rng.shuffle(&mut from);
     rng.shuffle(&mut to);

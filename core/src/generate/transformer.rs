@@ -9,7 +9,7 @@
 //! multiple of their elements. GPT projects queries, keys and values in one op with three outputs and ties its head to
 //! the token embedding; LLaMA does neither. Constants such as the mask and the tables of the rotation are left out.
 
-use super::transformer_sizes::{GPTS, LLAMAS, Sizes, TransformerOptions};
+use super::transformer_sizes::{GPTS, LLAMAS, TransformerSizes, TransformerOptions};
 use super::{Draft, DraftTensor};
 use crate::graph::OpSpec;
 use crate::input_error::{Code, InputErrors};
@@ -27,7 +27,7 @@ const ROTATION: u64 = 3;
 
 /// A network of the GPT family without times or hardware.
 pub fn gpt(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
-    let (sizes, mut errors) = Sizes::new(options, &GPTS)?;
+    let (sizes, mut errors) = TransformerSizes::new(options, &GPTS)?;
     if options.kv_heads.is_some() {
         let fix = "leave it out, or generate a llama";
         errors.add(Code::Option, "--kv-heads", "gpt has one head of keys for each of queries", fix);
@@ -37,7 +37,7 @@ pub fn gpt(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
         errors.add(Code::Range, "--sequence, --past", message, "shorten them, or raise --context");
     }
     errors.into_result(())?;
-    let mut network = Network::new(sizes);
+    let mut network = TransformerBuilder::new(sizes);
     let mut x = network.gpt_embeddings();
     for layer in 0..sizes.layers {
         x = network.gpt_layer(layer, x);
@@ -50,13 +50,13 @@ pub fn gpt(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
 
 /// A network of the LLaMA family without times or hardware.
 pub fn llama(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
-    let (sizes, mut errors) = Sizes::new(options, &LLAMAS)?;
+    let (sizes, mut errors) = TransformerSizes::new(options, &LLAMAS)?;
     if options.context.is_some() {
         let fix = "leave it out, or generate a gpt";
         errors.add(Code::Option, "--context", "llama has no table of positions", fix);
     }
     errors.into_result(())?;
-    let mut network = Network::new(sizes);
+    let mut network = TransformerBuilder::new(sizes);
     let tokens = network.tokens();
     let mut x = network.lookup("embed_tokens", &[tokens], sizes.vocabulary, sizes.rows());
     for layer in 0..sizes.layers {
@@ -82,17 +82,17 @@ struct Attended {
 }
 
 /// A network under construction. Parameters and tensors are named after their op.
-struct Network {
+struct TransformerBuilder {
     draft: Draft,
-    sizes: Sizes,
+    sizes: TransformerSizes,
     module: u32,
 }
 
-impl Network {
-    fn new(sizes: Sizes) -> Network {
+impl TransformerBuilder {
+    fn new(sizes: TransformerSizes) -> TransformerBuilder {
         let past = if sizes.past > 0 { format!("-past{}", sizes.past) } else { String::new() };
         let name = format!("{}-{}x{}{past}", sizes.name, sizes.batch, sizes.sequence);
-        Network { draft: Draft::new(name, Some("fp16")), sizes, module: 0 }
+        TransformerBuilder { draft: Draft::new(name, Some("fp16")), sizes, module: 0 }
     }
 
     fn finish(self) -> ProblemSpec {
@@ -143,7 +143,7 @@ impl Network {
     }
 
     fn gpt_embeddings(&mut self) -> DraftTensor {
-        let Sizes { vocabulary, context, sequence, hidden, .. } = self.sizes;
+        let TransformerSizes { vocabulary, context, sequence, hidden, .. } = self.sizes;
         let tokens = self.tokens();
         let words = self.lookup("wte", &[tokens], vocabulary, self.sizes.rows());
         let positions = self.lookup("wpe", &[], context, sequence);
@@ -206,7 +206,7 @@ impl Network {
 
     fn gpt_layer(&mut self, layer: u32, x: DraftTensor) -> DraftTensor {
         self.module = layer + 1;
-        let Sizes { hidden, intermediate, .. } = self.sizes;
+        let TransformerSizes { hidden, intermediate, .. } = self.sizes;
         let (rows, name) = (self.sizes.rows(), |part: &str| format!("h{layer}.{part}"));
         let normed = self.norm(&name("ln_1"), Norm::Layer, x);
         let op = self.linear_op(&name("attn.qkv"), normed, [hidden, 3 * hidden], true);
@@ -224,7 +224,7 @@ impl Network {
 
     fn llama_layer(&mut self, layer: u32, x: DraftTensor) -> DraftTensor {
         self.module = layer + 1;
-        let Sizes { hidden, intermediate, .. } = self.sizes;
+        let TransformerSizes { hidden, intermediate, .. } = self.sizes;
         let kv_hidden = self.sizes.kv_heads * self.sizes.head_width();
         let (rows, name) = (self.sizes.rows(), |part: &str| format!("layer{layer}.{part}"));
         let normed = self.norm(&name("input_norm"), Norm::Rms, x);
@@ -247,7 +247,7 @@ impl Network {
 
     /// The scores of all tokens, by a matrix of its own or by that of the embedding `tied`.
     fn head(&mut self, x: DraftTensor, tied: Option<&str>) {
-        let Sizes { hidden, vocabulary, .. } = self.sizes;
+        let TransformerSizes { hidden, vocabulary, .. } = self.sizes;
         let rows = self.sizes.rows();
         let op = self.op("lm_head", "Linear", 2 * rows * hidden * vocabulary, &[x]);
         match tied {

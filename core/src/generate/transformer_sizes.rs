@@ -93,7 +93,7 @@ pub(super) const LLAMAS: [Published; 2] = [
 
 /// All sizes, settled.
 #[derive(Clone, Copy)]
-pub(super) struct Sizes {
+pub(super) struct TransformerSizes {
     pub(super) name: &'static str,
     pub(super) layers: u32,
     pub(super) hidden: u64,
@@ -107,12 +107,12 @@ pub(super) struct Sizes {
     pub(super) past: u64,
 }
 
-impl Sizes {
+impl TransformerSizes {
     /// The sizes that `options` ask for and their faults, or the fault that leaves no sizes at all.
     pub(super) fn new(
         options: &TransformerOptions,
         all: &[Published],
-    ) -> Result<(Sizes, InputErrors), InputErrors> {
+    ) -> Result<(TransformerSizes, InputErrors), InputErrors> {
         let names: Vec<(&str, Published)> = all.iter().map(|one| (one.name, *one)).collect();
         let base = match &options.name {
             Some(name) => choose("--name", name, &names)?,
@@ -126,7 +126,7 @@ impl Sizes {
         let hidden = options.hidden.unwrap_or(base.hidden);
         // Published feed-forward widths belong to their own hidden width: another one keeps the proportion.
         let in_proportion = u64::from(hidden) * u64::from(base.intermediate) / u64::from(base.hidden);
-        let sizes = Sizes {
+        let sizes = TransformerSizes {
             name: if changed { "custom" } else { base.name },
             layers: options.layers.unwrap_or(base.layers),
             hidden: hidden.into(),
@@ -229,7 +229,7 @@ mod tests {
             heads: Some(10),
             ..TransformerOptions::default()
         };
-        let (sizes, errors) = Sizes::new(&options, &GPTS).unwrap();
+        let (sizes, errors) = TransformerSizes::new(&options, &GPTS).unwrap();
         assert!(errors.is_empty());
         assert_eq!((sizes.name, sizes.layers, sizes.intermediate, sizes.kv_heads), ("custom", 36, 2560, 10));
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn all_faults_are_reported_at_once() {
         let options = TransformerOptions { layers: Some(0), batch: 0, ..TransformerOptions::default() };
-        let (_, errors) = Sizes::new(&options, &LLAMAS).unwrap();
+        let (_, errors) = TransformerSizes::new(&options, &LLAMAS).unwrap();
         let places: Vec<&str> = errors.kept().iter().map(|e| e.place.as_str()).collect();
         assert_eq!(places, ["--layers", "--batch"]);
     }
@@ -252,6 +252,6 @@ mod tests {
             past: u32::MAX,
             ..TransformerOptions::default()
         };
-        assert!(!Sizes::new(&most, &GPTS).unwrap().1.is_empty());
+        assert!(!TransformerSizes::new(&most, &GPTS).unwrap().1.is_empty());
     }
 }

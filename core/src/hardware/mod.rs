@@ -377,7 +377,7 @@ fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
     for (i, class) in spec.classes.iter().enumerate() {
         check_class(&format!("hardware.class[{i}]"), class, errors);
     }
-    let known = Known {
+    let known = KnownNames {
         classes: spec.classes.iter().map(|class| class.name.as_str()).collect(),
         nodes: spec.nodes.iter().map(|node| node.name.as_str()).collect(),
     };
@@ -449,12 +449,12 @@ fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
 }
 
 /// What devices may refer to.
-struct Known<'a> {
+struct KnownNames<'a> {
     classes: HashSet<&'a str>,
     nodes: HashSet<&'a str>,
 }
 
-fn check_device(place: &str, device: &DeviceSpec, known: &Known<'_>, errors: &mut InputErrors) {
+fn check_device(place: &str, device: &DeviceSpec, known: &KnownNames<'_>, errors: &mut InputErrors) {
     if !known.classes.contains(device.class.as_str()) {
         unknown(&format!("{place}.class"), "class", &device.class, "a [class.NAME] of this file", errors);
     }

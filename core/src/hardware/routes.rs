@@ -203,7 +203,7 @@ impl Map {
 
     /// Breadth first over links at least `width` wide. Links leave each place by ascending id, so the first path
     /// found to a place is, among the shortest, the one with the lowest ids.
-    fn shortest(&self, from: usize, width: u64) -> Paths {
+    fn shortest(&self, from: usize, width: u64) -> RouteSearch {
         let mut reached_by: Vec<Option<(usize, usize)>> = vec![None; self.hops.len()];
         let mut queue = VecDeque::from([from]);
         while let Some(place) = queue.pop_front().filter(|_| width > 0) {
@@ -217,16 +217,16 @@ impl Map {
                 }
             }
         }
-        Paths { from, reached_by }
+        RouteSearch { from, reached_by }
     }
 }
 
-struct Paths {
+struct RouteSearch {
     from: usize,
     reached_by: Vec<Option<(usize, usize)>>,
 }
 
-impl Paths {
+impl RouteSearch {
     fn to(&self, target: usize, map: &Map) -> Option<Route> {
         let mut hops = Vec::new();
         let mut place = target;

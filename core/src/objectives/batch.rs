@@ -8,7 +8,7 @@
 
 use crate::costs::show_sizes;
 use crate::ids::{DeviceId, TensorId};
-use crate::objectives::longest_path::{Schedule, check_lanes};
+use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::{check_allowed, ids_exist, no_route};
@@ -170,7 +170,7 @@ fn delay(problem: &Problem, tensor: TensorId, from: DeviceId, to: DeviceId, shar
 }
 
 /// A tensor on its way, for inputs that a batch shares with the one behind it.
-struct Move {
+struct BatchTransfer {
     tensor: TensorId,
     /// The batch that made it; none: an input of the network.
     of: Option<u32>,
@@ -182,7 +182,7 @@ struct Move {
 fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
-    let mut schedule = Schedule::default();
+    let mut schedule = TaskGraph::default();
     let mut score = Score {
         device_busy: vec![Time::ZERO; problem.hardware.device_count()],
         link_busy: vec![Time::ZERO; problem.hardware.links().len()],
@@ -198,7 +198,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             match delay(problem, tensor, from, batch.device, batch.size()) {
                 Some(time) => {
                     release = release.max(time);
-                    moves.push(Move { tensor, of: None, from, to: batch.device, time });
+                    moves.push(BatchTransfer { tensor, of: None, from, to: batch.device, time });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), from, batch.device, &mut violations),
             }
@@ -221,7 +221,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
                     }
                     Some(time) => {
                         schedule.after(i, j as u32, time);
-                        moves.push(Move {
+                        moves.push(BatchTransfer {
                             tensor,
                             of: Some(i),
                             from: earlier.device,
@@ -255,7 +255,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             match delay(problem, tensor, batch.device, to, batch.size()) {
                 Some(time) => {
                     score.value = score.value.max(end + time);
-                    moves.push(Move { tensor, of: Some(i as u32), from: batch.device, to, time });
+                    moves.push(BatchTransfer { tensor, of: Some(i as u32), from: batch.device, to, time });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
             }
@@ -267,13 +267,13 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         match delay(problem, tensor, from, to, problem.objective.inputs()) {
             Some(time) => {
                 score.value = score.value.max(time);
-                moves.push(Move { tensor, of: None, from, to, time });
+                moves.push(BatchTransfer { tensor, of: None, from, to, time });
             }
             None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
         }
     }
     violations.stop()?;
-    for Move { tensor, of, from, to, time } in moves.into_iter().filter(|m| m.time > Time::ZERO) {
+    for BatchTransfer { tensor, of, from, to, time } in moves.into_iter().filter(|m| m.time > Time::ZERO) {
         let route = problem.hardware.route(from, to).expect("its time was computed");
         let start = of.map_or(Time::ZERO, |i| starts[i as usize] + schedule.duration(i));
         for link in route.media() {

@@ -18,7 +18,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ids::{DeviceId, OpId, ParamId, TensorId};
-use crate::objectives::longest_path::{Schedule, check_lanes};
+use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::{no_route, placement_of};
 use crate::objectives::transfers::source;
@@ -231,7 +231,7 @@ fn reads_pass_freely(problem: &Problem) -> bool {
 
 fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
-    let mut schedule = Schedule::default();
+    let mut schedule = TaskGraph::default();
     for time in durations(problem, plan, decisions)? {
         schedule.task(time, Time::ZERO);
     }
@@ -290,7 +290,7 @@ fn collect(
     problem: &Problem,
     plan: &ColdStartPlan,
     decisions: &Decisions,
-    schedule: &Schedule,
+    schedule: &TaskGraph,
     starts: &[Time],
     load_task: &HashMap<(ParamId, DeviceId), u32>,
 ) -> Result<Score, Vec<Violation>> {

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 
 use crate::hardware::Route;
 use crate::ids::{DeviceId, OpId};
-use crate::objectives::longest_path::{Schedule, check_lanes};
+use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::placement_of;
-use crate::objectives::transfers::{Move, moves, source};
+use crate::objectives::transfers::{NeededTransfer, moves, source};
 use crate::plan::{LatencyPlan, Transfer};
 use crate::problem::{LinkUse, Problem};
 use crate::score::{Activity, Lane, Score, Span, Trace, energy};
@@ -42,7 +42,7 @@ fn check_transfers(
     problem: &Problem,
     links: LinkUse,
     plan: &LatencyPlan,
-    moves: &[Move<'_>],
+    moves: &[NeededTransfer<'_>],
     violations: &mut Violations,
 ) {
     let name = |transfer: &Transfer| match problem.graph.spec().tensors.get(transfer.tensor.index()) {
@@ -78,11 +78,11 @@ fn run(
     links: LinkUse,
     plan: &LatencyPlan,
     device_of: &[DeviceId],
-    moves: &[Move<'_>],
+    moves: &[NeededTransfer<'_>],
     memory: Vec<u64>,
 ) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
-    let mut schedule = Schedule::default();
+    let mut schedule = TaskGraph::default();
     for op in graph.ops() {
         let time = problem.time(op, device_of[op.index()]).expect("the device may run it");
         schedule.task(time, Time::ZERO);
@@ -154,7 +154,7 @@ fn run(
 fn link_queues(
     problem: &Problem,
     plan: &LatencyPlan,
-    moves: &[Move<'_>],
+    moves: &[NeededTransfer<'_>],
     task_of: &HashMap<Transfer, u32>,
 ) -> Vec<Vec<u32>> {
     let routes: HashMap<Transfer, &Route> = moves.iter().map(|m| (m.what, m.route)).collect();

@@ -10,7 +10,7 @@ use crate::violation::{Rule, Violations};
 
 /// Tasks and what they wait for.
 #[derive(Default)]
-pub(super) struct Schedule {
+pub(super) struct TaskGraph {
     tasks: Vec<Task>,
     precedences: Vec<(u32, u32, Time)>,
 }
@@ -21,7 +21,7 @@ struct Task {
     release: Time,
 }
 
-impl Schedule {
+impl TaskGraph {
     /// Adds a task and returns its number; numbers count from 0.
     pub(super) fn task(&mut self, duration: Time, release: Time) -> u32 {
         self.tasks.push(Task { duration, release });
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn tasks_start_as_soon_as_they_may() {
-        let mut schedule = Schedule::default();
+        let mut schedule = TaskGraph::default();
         let a = schedule.task(Time(5), Time(1));
         let b = schedule.task(Time(2), Time(0));
         let c = schedule.task(Time(1), Time(3));
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_circle_is_found() {
-        let mut schedule = Schedule::default();
+        let mut schedule = TaskGraph::default();
         let [a, b, c] = [1, 2, 3].map(|t| schedule.task(Time(t), Time::ZERO));
         schedule.after(a, b, Time::ZERO);
         schedule.in_turn(&[b, c, a]);

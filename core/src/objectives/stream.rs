@@ -11,7 +11,7 @@
 use crate::ids::{DeviceId, OpId};
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::place_each_once;
-use crate::objectives::transfers::Move;
+use crate::objectives::transfers::NeededTransfer;
 use crate::objectives::{memory, transfers};
 use crate::plan::StreamPlan;
 use crate::problem::Problem;
@@ -60,7 +60,7 @@ fn check_splits(problem: &Problem, device_of: &[DeviceId], violations: &mut Viol
 }
 
 /// What both ends of a transfer spend on it.
-fn copies(problem: &Problem, device_of: &[DeviceId], m: &Move<'_>) -> Vec<(DeviceId, Time)> {
+fn copies(problem: &Problem, device_of: &[DeviceId], m: &NeededTransfer<'_>) -> Vec<(DeviceId, Time)> {
     let producer = problem.graph.producer(m.what.tensor).map(|op| device_of[op.index()]);
     let from = producer.or(problem.constraints.input_at);
     let ends = from.into_iter().chain([m.what.to]).filter(|_| !m.route.links.is_empty());
@@ -68,7 +68,7 @@ fn copies(problem: &Problem, device_of: &[DeviceId], m: &Move<'_>) -> Vec<(Devic
     ends.map(|device| (device, problem.copy_time(device, bytes))).collect()
 }
 
-fn score(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], memory: Vec<u64>) -> Score {
+fn score(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>], memory: Vec<u64>) -> Score {
     let graph = &problem.graph;
     let mut device_busy = vec![Time::ZERO; problem.hardware.device_count()];
     for op in graph.ops() {
@@ -102,7 +102,7 @@ fn score(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], memory: 
 }
 
 /// One request with everything to itself.
-fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[Move<'_>], score: &mut Score) {
+fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>], score: &mut Score) {
     let graph = &problem.graph;
     let mut free = vec![Time::ZERO; problem.hardware.device_count()];
     let mut ends = vec![Time::ZERO; graph.op_count()];

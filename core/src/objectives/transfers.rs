@@ -9,7 +9,7 @@ use crate::units::Time;
 use crate::violation::{Violation, Violations};
 
 /// A transfer that a placement makes necessary.
-pub(crate) struct Move<'a> {
+pub(crate) struct NeededTransfer<'a> {
     pub(crate) what: Transfer,
     pub(crate) route: &'a Route,
     pub(crate) time: Time,
@@ -27,7 +27,7 @@ pub(crate) fn source(problem: &Problem, tensor: TensorId, device_of: &[DeviceId]
 pub(crate) fn moves<'a>(
     problem: &'a Problem,
     device_of: &[DeviceId],
-) -> Result<Vec<Move<'a>>, Vec<Violation>> {
+) -> Result<Vec<NeededTransfer<'a>>, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
     let mut moves = Vec::new();
@@ -46,7 +46,7 @@ pub(crate) fn moves<'a>(
                 Some(route) if route.bandwidth.is_none() => {}
                 Some(route) => {
                     let time = route.time(graph.tensor_bytes(tensor));
-                    moves.push(Move { what: Transfer { tensor, to }, route, time });
+                    moves.push(NeededTransfer { what: Transfer { tensor, to }, route, time });
                 }
             }
         }

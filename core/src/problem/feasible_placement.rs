@@ -61,11 +61,11 @@ pub fn tensors_of(problem: &Problem, op: OpId) -> u64 {
 }
 
 /// How many inputs run on each device that has some.
-type Choice = Vec<(DeviceId, u32)>;
+type DeviceInputs = Vec<(DeviceId, u32)>;
 
 /// Ops that are placed as one.
 struct Unit {
-    choices: Vec<Choice>,
+    choices: Vec<DeviceInputs>,
     /// The weights that no other unit reads.
     weights: u64,
     /// What each input adds.
@@ -95,7 +95,7 @@ fn units(problem: &Problem, inputs: u32, all_connected: bool) -> Option<Vec<Unit
     for (unit, group) in groups.iter().enumerate() {
         group.iter().for_each(|op| unit_of[op.index()] = unit);
     }
-    let mut divisions: HashMap<Vec<(DeviceId, Vec<u32>)>, Vec<Choice>> = HashMap::new();
+    let mut divisions: HashMap<Vec<(DeviceId, Vec<u32>)>, Vec<DeviceInputs>> = HashMap::new();
     let mut units = Vec::with_capacity(groups.len());
     for (number, group) in groups.iter().enumerate() {
         let mut params: Vec<ParamId> = group.iter().flat_map(|&op| graph.params_of(op)).copied().collect();
@@ -143,8 +143,8 @@ fn sizes_of(problem: &Problem, group: &[OpId], inputs: u32) -> Vec<(DeviceId, Ve
 }
 
 /// All ways to make up the inputs of one size per device; none if there are too many.
-fn divide(sizes: &[(DeviceId, Vec<u32>)], inputs: u32) -> Option<Vec<Choice>> {
-    let mut parts: Vec<(u32, Choice)> = vec![(inputs, Vec::new())];
+fn divide(sizes: &[(DeviceId, Vec<u32>)], inputs: u32) -> Option<Vec<DeviceInputs>> {
+    let mut parts: Vec<(u32, DeviceInputs)> = vec![(inputs, Vec::new())];
     for (device, sizes) in sizes {
         let mut more = Vec::new();
         for (left, choice) in parts.iter().filter(|(left, _)| *left > 0) {
@@ -161,7 +161,7 @@ fn divide(sizes: &[(DeviceId, Vec<u32>)], inputs: u32) -> Option<Vec<Choice>> {
 }
 
 /// Whether what a group reads and makes of the network's inputs and outputs gets where it must.
-fn reaches_the_ends(problem: &Problem, group: &[OpId], choice: &Choice) -> bool {
+fn reaches_the_ends(problem: &Problem, group: &[OpId], choice: &DeviceInputs) -> bool {
     let (graph, constraints) = (&problem.graph, &problem.constraints);
     let is_input = |tensor: &TensorId| graph.producer(*tensor).is_none();
     let reads_inputs = group.iter().any(|&op| graph.inputs(op).iter().any(is_input));
@@ -196,7 +196,7 @@ fn neighbours(graph: &Graph, group: &[OpId], unit: usize, unit_of: &[usize]) -> 
 
 /// How many choices were looked at until all were ruled out; none if a placement was found or the search gave up.
 fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
-    let mut memory = Memory::new(problem);
+    let mut memory = MemoryHeld::new(problem);
     let mut chosen: Vec<usize> = Vec::with_capacity(units.len());
     let (mut next, mut steps) = (0, 0);
     loop {
@@ -206,7 +206,7 @@ fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
             memory.put(problem, unit, choice);
             let behind = units.get(chosen.len() + 1).map_or(0, |unit| unit.held_from_here);
             let gets_through = |&(other, reads): &(usize, bool)| {
-                let there: &Choice = &units[other].choices[chosen[other]];
+                let there: &DeviceInputs = &units[other].choices[chosen[other]];
                 if reads { can_pass(problem, there, choice) } else { can_pass(problem, choice, there) }
             };
             if memory.holds(behind) && unit.neighbours.iter().all(gets_through) {
@@ -226,7 +226,7 @@ fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
 }
 
 /// Whether every input can get from where it is to where it is needed, as far as numbers tell.
-fn can_pass(problem: &Problem, from: &Choice, to: &Choice) -> bool {
+fn can_pass(problem: &Problem, from: &DeviceInputs, to: &DeviceInputs) -> bool {
     let arrive = |&(b, needed): &(DeviceId, u32)| {
         let sent = from.iter().filter(|(a, _)| has_way(problem, *a, b)).map(|(_, inputs)| inputs);
         sent.sum::<u32>() >= needed
@@ -239,21 +239,21 @@ fn can_pass(problem: &Problem, from: &Choice, to: &Choice) -> bool {
 }
 
 /// What devices hold.
-struct Memory {
+struct MemoryHeld {
     limits: Vec<Option<u64>>,
     used: Vec<u128>,
     /// How many units on a device read weights that several read.
     readers: HashMap<(ParamId, DeviceId), u32>,
 }
 
-impl Memory {
-    fn new(problem: &Problem) -> Memory {
+impl MemoryHeld {
+    fn new(problem: &Problem) -> MemoryHeld {
         let limits: Vec<Option<u64>> =
             problem.hardware.devices().map(|device| problem.memory_limit(device)).collect();
-        Memory { used: vec![0; limits.len()], limits, readers: HashMap::new() }
+        MemoryHeld { used: vec![0; limits.len()], limits, readers: HashMap::new() }
     }
 
-    fn put(&mut self, problem: &Problem, unit: &Unit, choice: &Choice) {
+    fn put(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
         for &(device, inputs) in choice {
             let mut held = u128::from(unit.weights) + u128::from(unit.tensors) * u128::from(inputs);
             for &param in &unit.shared {
@@ -265,7 +265,7 @@ impl Memory {
         }
     }
 
-    fn take(&mut self, problem: &Problem, unit: &Unit, choice: &Choice) {
+    fn take(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
         for &(device, inputs) in choice {
             let mut held = u128::from(unit.weights) + u128::from(unit.tensors) * u128::from(inputs);
             for &param in &unit.shared {

@@ -266,7 +266,7 @@ impl Problem {
         let work: u128 = (self.costs.iter().flat_map(|class| &class.costs).flatten().flatten())
             .map(|cost| u128::from(cost.time.0) * devices)
             .sum();
-        let ways = Ways::of(&self.hardware);
+        let ways = WorstRoute::of(&self.hardware);
         // Every consumer may wait for as many transfers as there are pairs of devices, or inputs to divide; together
         // they carry each input once. The same tensor may also be sent to an output, and counted at both of its ends.
         let pairs = (devices * devices).min(inputs);
@@ -313,15 +313,15 @@ impl Problem {
 }
 
 /// The worst of all ways that bytes may take.
-struct Ways {
+struct WorstRoute {
     slowest: Option<u128>,
     latency: u128,
     passes: u128,
 }
 
-impl Ways {
-    fn of(hardware: &Hardware) -> Ways {
-        let mut ways = Ways { slowest: None, latency: 0, passes: 1 };
+impl WorstRoute {
+    fn of(hardware: &Hardware) -> WorstRoute {
+        let mut ways = WorstRoute { slowest: None, latency: 0, passes: 1 };
         let pairs = hardware.devices().flat_map(|a| hardware.devices().map(move |b| (a, b)));
         let between = pairs.filter_map(|(a, b)| hardware.route(a, b));
         for route in between.chain(hardware.devices().filter_map(|d| hardware.host_route(d))) {

@@ -16,14 +16,14 @@
 //! case, and counts C at most as often as in the case that counts it most.
 
 use crate::division_lp::units::too_large;
-use crate::division_lp::{BatchPrices, MOST_STEPS, Rows, divisor_of, finish_of, indivisible, reached};
-use crate::evidence::{Case, Flow, Part, Window};
+use crate::division_lp::{BatchPrices, MOST_STEPS, DivisionRows, divisor_of, finish_of, indivisible, reached};
+use crate::evidence::{CaseTree, PricedEdge, CaseRegion, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
 /// What is known in a case.
-struct Known {
+struct CaseFacts {
     inputs: u32,
     classes: usize,
     /// For each op and class of devices, how many inputs it may take at least and at most.
@@ -34,8 +34,8 @@ struct Known {
     turns: Vec<(OpId, OpId)>,
 }
 
-impl Known {
-    fn new(problem: &Problem, inputs: u32) -> Known {
+impl CaseFacts {
+    fn new(problem: &Problem, inputs: u32) -> CaseFacts {
         let (ops, classes) = (problem.graph.op_count(), problem.hardware.class_count());
         let mut only: Vec<Option<DeviceId>> = vec![None; ops * classes];
         let mut has_several = vec![false; ops * classes];
@@ -48,7 +48,7 @@ impl Known {
         for (only, _) in only.iter_mut().zip(has_several).filter(|(_, has_several)| *has_several) {
             *only = None;
         }
-        Known { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, turns: Vec::new() }
+        CaseFacts { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, turns: Vec::new() }
     }
 
     /// The device that takes all inputs of an op, if that is known.
@@ -64,7 +64,7 @@ impl Known {
 }
 
 /// What rows and the cases of parts prove.
-pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time, String> {
+pub fn proven(problem: &Problem, rows: &DivisionRows<'_>, parts: &[CaseRegion]) -> Result<Time, String> {
     let Objective::Batch { inputs } = problem.objective else {
         return Err(format!("cases are for `batch`, not for `{}`", problem.objective.name()));
     };
@@ -94,7 +94,7 @@ pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time
         sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
         counted += always.ends_of(op);
     }
-    let mut known = Known::new(problem, inputs);
+    let mut known = CaseFacts::new(problem, inputs);
     for (number, part) in parts.iter().enumerate() {
         let inside = |op: usize| part_of[op] == Some(number);
         let (least, most_counted) = cheapest_case(problem, rows, part, &inside, &mut known)?;
@@ -105,7 +105,7 @@ pub fn proven(problem: &Problem, rows: &Rows<'_>, parts: &[Part]) -> Result<Time
 }
 
 /// What the walk through a part's cases does next.
-enum Step {
+enum WalkStep {
     /// Nothing more is known than before.
     Root,
     /// A range is narrowed.
@@ -121,32 +121,32 @@ enum Step {
 /// What a part costs in its cheapest case, and how often it counts C at most.
 fn cheapest_case(
     problem: &Problem,
-    rows: &Rows<'_>,
-    part: &Part,
+    rows: &DivisionRows<'_>,
+    part: &CaseRegion,
     inside: &dyn Fn(usize) -> bool,
-    known: &mut Known,
+    known: &mut CaseFacts,
 ) -> Result<(i128, u128), String> {
     let (mut least_cost, mut most_counted): (Option<i128>, u128) = (None, 0);
     let exists = |op: OpId| op.index() < problem.graph.op_count() && inside(op.index());
     let unknown = || "cases are told apart by an op or a class that is not there".to_owned();
     let mut walk = part.walk.iter();
-    let mut open = vec![Step::Root];
+    let mut open = vec![WalkStep::Root];
     while let Some(step) = open.pop() {
         match step {
-            Step::Widen(place, range) => {
+            WalkStep::Widen(place, range) => {
                 known.ranges[place] = range;
                 continue;
             }
-            Step::Forget => {
+            WalkStep::Forget => {
                 known.turns.pop();
                 continue;
             }
-            Step::Narrow(place, range) => known.ranges[place] = range,
-            Step::Turn(first, second) => known.turns.push((first, second)),
-            Step::Root => {}
+            WalkStep::Narrow(place, range) => known.ranges[place] = range,
+            WalkStep::Turn(first, second) => known.turns.push((first, second)),
+            WalkStep::Root => {}
         }
         match walk.next().ok_or("a part's cases end too early")? {
-            Case::Split { op, class, least } => {
+            CaseTree::Split { op, class, least } => {
                 if !exists(*op) || *class >= known.classes {
                     return Err(unknown());
                 }
@@ -155,11 +155,11 @@ fn cheapest_case(
                 if *least <= from || *least > to {
                     return Err(format!("a case of `{}` holds always or never", problem.graph.op_name(*op)));
                 }
-                open.push(Step::Widen(place, (from, to)));
-                open.push(Step::Narrow(place, (from, least - 1)));
-                open.push(Step::Narrow(place, (*least, to)));
+                open.push(WalkStep::Widen(place, (from, to)));
+                open.push(WalkStep::Narrow(place, (from, least - 1)));
+                open.push(WalkStep::Narrow(place, (*least, to)));
             }
-            Case::Order { first, second } => {
+            CaseTree::Order { first, second } => {
                 if !exists(*first) || !exists(*second) || first == second {
                     return Err(unknown());
                 }
@@ -168,18 +168,18 @@ fn cheapest_case(
                     let [first, second] = [first, second].map(|op| problem.graph.op_name(*op));
                     return Err(format!("`{first}` and `{second}` need not share a device"));
                 }
-                open.extend([Step::Forget, Step::Turn(*second, *first)]);
-                open.extend([Step::Forget, Step::Turn(*first, *second)]);
+                open.extend([WalkStep::Forget, WalkStep::Turn(*second, *first)]);
+                open.extend([WalkStep::Forget, WalkStep::Turn(*first, *second)]);
             }
-            Case::Priced { flows, windows, turns } => {
+            CaseTree::Priced { flows, windows, turns } => {
                 stays_inside(problem, flows, windows, inside)?;
                 if turns.iter().any(|turn| !known.turns.contains(&(turn.from, turn.to))) {
                     return Err("a case has turns that nothing says".to_owned());
                 }
-                let flows: Vec<Flow> = rows.flows.iter().chain(flows).cloned().collect();
-                let windows: Vec<Window> = rows.windows.iter().chain(windows).cloned().collect();
+                let flows: Vec<PricedEdge> = rows.flows.iter().chain(flows).cloned().collect();
+                let windows: Vec<WorkWindow> = rows.windows.iter().chain(windows).cloned().collect();
                 let is_whole = |op: OpId| known.whole_on(op).is_some();
-                let rows = Rows { flows: &flows, windows: &windows, ..*rows };
+                let rows = DivisionRows { flows: &flows, windows: &windows, ..*rows };
                 let prices = BatchPrices::in_case(problem, &rows, turns, &is_whole)?;
                 let (mut sum, mut counted) = (Some(0i128), 0);
                 for &op in &part.ops {
@@ -207,8 +207,8 @@ fn cheapest_case(
 /// Whether flows and windows, and all that lies between their ends, are within a part.
 fn stays_inside(
     problem: &Problem,
-    flows: &[Flow],
-    windows: &[Window],
+    flows: &[PricedEdge],
+    windows: &[WorkWindow],
     inside: &dyn Fn(usize) -> bool,
 ) -> Result<(), String> {
     let ops = problem.graph.op_count();

@@ -13,7 +13,7 @@
 //! run at once where copies between devices take time.
 
 use crate::evidence::{Evidence, ProofStep};
-use crate::frontier_search::recipe::{Prover, follow_with};
+use crate::frontier_search::recipe::{FrontierProof, follow_with};
 use crate::latency_tables::way_out;
 use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::problem::{Contention, Objective, Problem};
@@ -31,7 +31,7 @@ pub struct Demand {
 }
 
 /// The chains behind the ops of a problem.
-pub struct LastLoads<'a> {
+pub struct LastLoadArgument<'a> {
     problem: &'a Problem,
     contention: Contention,
     /// The weights of the devices and the steps of the searches that raised what is behind.
@@ -43,21 +43,21 @@ pub struct LastLoads<'a> {
     behind_start: Vec<u64>,
 }
 
-impl<'a> LastLoads<'a> {
+impl<'a> LastLoadArgument<'a> {
     /// Works out the chains; fails for other objectives, and where no device can run an op so that its output arrives.
-    pub fn new(problem: &'a Problem) -> Result<LastLoads<'a>, String> {
-        LastLoads::with_searches(problem, None)
+    pub fn new(problem: &'a Problem) -> Result<LastLoadArgument<'a>, String> {
+        LastLoadArgument::with_searches(problem, None)
     }
 
-    /// As [`LastLoads::new`], with the tails of a prover that works as if all weights were resident.
-    pub fn with_searches(problem: &'a Problem, prover: Option<&Prover>) -> Result<LastLoads<'a>, String> {
+    /// As [`LastLoadArgument::new`], with the tails of a prover that works as if all weights were resident.
+    pub fn with_searches(problem: &'a Problem, prover: Option<&FrontierProof>) -> Result<LastLoadArgument<'a>, String> {
         let Objective::ColdStart { contention, .. } = problem.objective else {
             return Err("weights are resident except under cold-start".to_owned());
         };
         let graph = &problem.graph;
         let hardware = &problem.hardware;
         let in_host = |d: DeviceId| hardware.host_route(d).is_some_and(|route| route.bandwidth.is_none());
-        let mut all = LastLoads {
+        let mut all = LastLoadArgument {
             problem,
             contention,
             searches: prover.map_or_else(Default::default, |p| (p.weights().to_vec(), p.steps().to_vec())),
@@ -122,7 +122,7 @@ impl<'a> LastLoads<'a> {
 
     /// What must have crossed the buses at the moment `left` before the end: the rows of the program of bus capacities.
     /// Each demand is met by loading all its parameters, in parts over any bus, or by reading in place. A dual solution
-    /// of it, one weight for each link, is what [`LastLoads::proven`] takes.
+    /// of it, one weight for each link, is what [`LastLoadArgument::proven`] takes.
     pub fn demands(&self, left: Time) -> Vec<Demand> {
         let graph = &self.problem.graph;
         let mut params: Vec<Vec<ParamId>> = vec![Vec::new(); graph.op_count()];
@@ -243,8 +243,8 @@ pub(crate) fn proven(
     steps: &[ProofStep],
 ) -> Result<Time, String> {
     if steps.is_empty() {
-        return LastLoads::new(problem)?.proven(weights, left);
+        return LastLoadArgument::new(problem)?.proven(weights, left);
     }
-    let prover = follow_with(Prover::of_kernels(problem, shares.to_vec())?, steps)?;
-    LastLoads::with_searches(problem, Some(&prover))?.proven(weights, left)
+    let prover = follow_with(FrontierProof::of_kernels(problem, shares.to_vec())?, steps)?;
+    LastLoadArgument::with_searches(problem, Some(&prover))?.proven(weights, left)
 }

@@ -16,7 +16,7 @@
 
 use std::collections::HashMap;
 
-use crate::cold_start::last_loads::LastLoads;
+use crate::cold_start::last_loads::LastLoadArgument;
 use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::problem::{Contention, Objective, Problem};
 use divvy_core::units::Time;
@@ -32,7 +32,7 @@ const MOST_PRICE: u64 = 1 << 24;
 
 /// What the links and the kernels cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Prices {
+pub struct SegmentPrices {
     /// One for each link or bus.
     pub links: Vec<u64>,
     /// For the time of the chain.
@@ -40,11 +40,11 @@ pub struct Prices {
 }
 
 /// A network cut at a chain of ops.
-pub struct Segments<'a> {
+pub struct SegmentArgument<'a> {
     problem: &'a Problem,
-    loads: LastLoads<'a>,
+    loads: LastLoadArgument<'a>,
     chain: Vec<OpId>,
-    parts: Vec<Part>,
+    parts: Vec<SegmentOps>,
     /// The least time from the last load or read that counts to the end of the plan.
     behind_loads: u64,
     /// The least time until the first op of the chain has run.
@@ -52,19 +52,19 @@ pub struct Segments<'a> {
 }
 
 /// The ops of a segment; the first node is the op that it begins behind.
-struct Part {
-    nodes: Vec<Node>,
+struct SegmentOps {
+    nodes: Vec<SegmentOp>,
 }
 
-struct Node {
+struct SegmentOp {
     op: OpId,
-    before: Vec<Edge>,
+    before: Vec<SegmentEdge>,
     /// Parameters that it alone reads, the largest ones.
     params: Vec<ParamId>,
 }
 
 /// What a node waits for.
-struct Edge {
+struct SegmentEdge {
     node: usize,
     bytes: u64,
     /// Whether an op without a time of its own is on the way, which may be on a device of its own.
@@ -78,8 +78,8 @@ struct Edge {
 /// No way leads there.
 const NEVER: u64 = u64::MAX;
 
-impl Edge {
-    fn new(problem: &Problem, node: usize, bytes: u64, viewed: bool) -> Edge {
+impl SegmentEdge {
+    fn new(problem: &Problem, node: usize, bytes: u64, viewed: bool) -> SegmentEdge {
         let devices = problem.hardware.device_count();
         let time = |from: usize, to: usize| {
             let time = problem.peer_copy_time(bytes, DeviceId::new(from), DeviceId::new(to));
@@ -88,7 +88,7 @@ impl Edge {
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| (from, to)));
         let copies: Vec<u64> = pairs.clone().map(|(from, to)| time(from, to)).collect();
         if !viewed {
-            return Edge { node, bytes, viewed, delays: copies.clone(), copies };
+            return SegmentEdge { node, bytes, viewed, delays: copies.clone(), copies };
         }
         // It may come by any devices; the last copy is from one of them.
         let mut delays = copies.clone();
@@ -100,16 +100,16 @@ impl Edge {
         }
         let last = |to: usize| (0..devices).filter(|&by| by != to).map(|by| copies[by * devices + to]).min();
         let copies = pairs.map(|(from, to)| if from == to { 0 } else { last(to).unwrap_or(NEVER) }).collect();
-        Edge { node, bytes, viewed, delays, copies }
+        SegmentEdge { node, bytes, viewed, delays, copies }
     }
 }
 
 /// A way to run an op on a device: time and price.
-type Way = (u64, u128);
+type OpOption = (u64, u128);
 
-impl<'a> Segments<'a> {
+impl<'a> SegmentArgument<'a> {
     /// Cuts a network; fails where the ops are no chain.
-    pub fn new(problem: &'a Problem, chain: Vec<OpId>) -> Result<Segments<'a>, String> {
+    pub fn new(problem: &'a Problem, chain: Vec<OpId>) -> Result<SegmentArgument<'a>, String> {
         let graph = &problem.graph;
         if problem.hardware.device_count() > MOST_DEVICES {
             return Err(format!("segments are searched for up to {MOST_DEVICES} devices"));
@@ -117,10 +117,10 @@ impl<'a> Segments<'a> {
         if chain.is_empty() || chain.iter().any(|op| op.index() >= graph.op_count()) {
             return Err("the chain names no op, or one that does not exist".to_owned());
         }
-        let loads = LastLoads::new(problem)?;
+        let loads = LastLoadArgument::new(problem)?;
         let mut parts = Vec::new();
         for pair in chain.windows(2) {
-            parts.push(Part::new(problem, pair[0], pair[1])?);
+            parts.push(SegmentOps::new(problem, pair[0], pair[1])?);
         }
         let counted = parts.iter().flat_map(|part| &part.nodes[1..]).filter(|node| !node.params.is_empty());
         let behind_loads = counted.map(|node| loads.least_behind_end(node.op)).min().unwrap_or(0);
@@ -130,7 +130,7 @@ impl<'a> Segments<'a> {
             ends[op.index()] = before + problem.shortest_time(op).0;
         }
         let head = ends[chain[0].index()];
-        Ok(Segments { problem, loads, chain, parts, behind_loads, head })
+        Ok(SegmentArgument { problem, loads, chain, parts, behind_loads, head })
     }
 
     /// The chain.
@@ -139,7 +139,7 @@ impl<'a> Segments<'a> {
     }
 
     /// What prices prove.
-    pub fn proven(&self, prices: &Prices) -> Result<Time, String> {
+    pub fn proven(&self, prices: &SegmentPrices) -> Result<Time, String> {
         let links = self.problem.hardware.links().len();
         let all = || prices.links.iter().copied().chain([prices.kernels]);
         if prices.links.len() != links || all().any(|price| price > MOST_PRICE) {
@@ -178,8 +178,8 @@ impl<'a> Segments<'a> {
     }
 }
 
-impl Part {
-    fn new(problem: &Problem, from: OpId, to: OpId) -> Result<Part, String> {
+impl SegmentOps {
+    fn new(problem: &Problem, from: OpId, to: OpId) -> Result<SegmentOps, String> {
         let graph = &problem.graph;
         let (first, last) = (graph.position(from), graph.position(to));
         if first >= last {
@@ -202,7 +202,7 @@ impl Part {
         }
         // For each op that belongs to a node: the node, and the smallest tensor on the way from there.
         let mut place: HashMap<OpId, (usize, u64)> = HashMap::from([(from, (0, NEVER))]);
-        let source = Node { op: from, before: Vec::new(), params: Vec::new() };
+        let source = SegmentOp { op: from, before: Vec::new(), params: Vec::new() };
         let mut nodes = vec![source];
         for &op in between.iter().filter(|op| behind[op.index()] && leads[op.index()] && **op != from) {
             let mut before: Vec<(usize, u64, bool)> = Vec::new();
@@ -228,24 +228,24 @@ impl Part {
             params.dedup();
             params.truncate(2);
             place.insert(op, (nodes.len(), NEVER));
-            let edge = |(node, bytes, viewed)| Edge::new(problem, node, bytes, viewed);
+            let edge = |(node, bytes, viewed)| SegmentEdge::new(problem, node, bytes, viewed);
             let before = before.into_iter().map(edge).collect();
-            nodes.push(Node { op, before, params });
+            nodes.push(SegmentOp { op, before, params });
         }
         if nodes.len() > MOST_NODES {
             return Err(format!("a segment of {} ops is too long, {MOST_NODES} is the most", nodes.len()));
         }
-        Ok(Part { nodes })
+        Ok(SegmentOps { nodes })
     }
 
     /// For each node and device, the ways to run it that no other beats in time and price.
-    fn ways(&self, problem: &Problem, prices: &Prices) -> Vec<Vec<Vec<Way>>> {
-        let of = |node: &Node| problem.hardware.devices().map(|d| ways(problem, prices, node, d)).collect();
+    fn ways(&self, problem: &Problem, prices: &SegmentPrices) -> Vec<Vec<Vec<OpOption>>> {
+        let of = |node: &SegmentOp| problem.hardware.devices().map(|d| ways(problem, prices, node, d)).collect();
         self.nodes.iter().map(of).collect()
     }
 
     /// Everything that a search of it depends on but the hardware.
-    fn looks(&self, ways: &[Vec<Vec<Way>>]) -> Vec<u128> {
+    fn looks(&self, ways: &[Vec<Vec<OpOption>>]) -> Vec<u128> {
         let mut looks = Vec::new();
         for (node, ways) in self.nodes.iter().zip(ways) {
             looks.push(node.before.len() as u128);
@@ -261,11 +261,11 @@ impl Part {
     }
 
     /// The least cost for each device before and each device at the end.
-    fn table(&self, ways: &[Vec<Vec<Way>>], kernels: u128, left: &mut u64) -> Vec<Option<u128>> {
+    fn table(&self, ways: &[Vec<Vec<OpOption>>], kernels: u128, left: &mut u64) -> Vec<Option<u128>> {
         let devices = ways[0].len();
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| (from, to)));
         let least = |pair| {
-            let mut search = Search::new(self, ways, kernels, pair, MOST_STEPS.min(*left));
+            let mut search = SegmentSearch::new(self, ways, kernels, pair, MOST_STEPS.min(*left));
             let least = search.least();
             *left = left.saturating_sub(search.steps);
             least
@@ -275,7 +275,7 @@ impl Part {
 }
 
 /// The ways of one node on a device.
-fn ways(problem: &Problem, prices: &Prices, node: &Node, device: DeviceId) -> Vec<Way> {
+fn ways(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: DeviceId) -> Vec<OpOption> {
     let Some(time) = problem.time(node.op, device).filter(|_| problem.may_run(node.op, device)) else {
         return Vec::new();
     };
@@ -287,7 +287,7 @@ fn ways(problem: &Problem, prices: &Prices, node: &Node, device: DeviceId) -> Ve
     if node.params.is_empty() || in_host {
         return vec![(time.0, 0)];
     }
-    let mut all: Vec<Way> = vec![(time.0, 0)];
+    let mut all: Vec<OpOption> = vec![(time.0, 0)];
     for &param in &node.params {
         let landings = problem.hardware.devices().filter_map(|via| {
             let (load, _) = problem.load_time(param, via)?;
@@ -295,8 +295,8 @@ fn ways(problem: &Problem, prices: &Prices, node: &Node, device: DeviceId) -> Ve
                 if via == device { Time::ZERO } else { problem.forward_time(param, via, device)? };
             Some((forward.0, u128::from(load.0) * price_to(via)?))
         });
-        let landings: Vec<Way> = landings.collect();
-        let with = |&(time, price): &Way| {
+        let landings: Vec<OpOption> = landings.collect();
+        let with = |&(time, price): &OpOption| {
             landings.iter().map(move |&(forward, cost)| (time + forward, price + cost)).collect::<Vec<_>>()
         };
         all = undominated(all.iter().flat_map(with).collect());
@@ -308,9 +308,9 @@ fn ways(problem: &Problem, prices: &Prices, node: &Node, device: DeviceId) -> Ve
     undominated(all)
 }
 
-fn undominated(mut ways: Vec<Way>) -> Vec<Way> {
+fn undominated(mut ways: Vec<OpOption>) -> Vec<OpOption> {
     ways.sort_unstable();
-    let mut kept: Vec<Way> = Vec::new();
+    let mut kept: Vec<OpOption> = Vec::new();
     for way in ways {
         if kept.last().is_none_or(|last| way.1 < last.1) {
             kept.push(way);
@@ -323,9 +323,9 @@ fn undominated(mut ways: Vec<Way>) -> Vec<Way> {
 const BEAM: usize = 24;
 
 /// A search over all choices of a segment: a narrow pass for a good one, then all that could be better, depth first.
-struct Search<'s> {
-    nodes: &'s [Node],
-    ways: &'s [Vec<Vec<Way>>],
+struct SegmentSearch<'s> {
+    nodes: &'s [SegmentOp],
+    ways: &'s [Vec<Vec<OpOption>>],
     kernels: u128,
     from: usize,
     to: usize,
@@ -342,7 +342,7 @@ struct Search<'s> {
 
 /// Choices for the first nodes.
 #[derive(Clone)]
-struct State {
+struct PartialChoice {
     device: Vec<usize>,
     finish: Vec<u64>,
     /// For each node and device, the time of its copy there so far.
@@ -362,7 +362,7 @@ struct Busy {
 
 /// What one more choice comes to.
 #[derive(Clone, Copy)]
-struct Step {
+struct ChoiceCost {
     device: usize,
     busy: Busy,
     finish: u64,
@@ -372,14 +372,14 @@ struct Step {
     least: u128,
 }
 
-impl<'s> Search<'s> {
+impl<'s> SegmentSearch<'s> {
     fn new(
-        part: &'s Part,
-        ways: &'s [Vec<Vec<Way>>],
+        part: &'s SegmentOps,
+        ways: &'s [Vec<Vec<OpOption>>],
         kernels: u128,
         (from, to): (usize, usize),
         most_steps: u64,
-    ) -> Search<'s> {
+    ) -> SegmentSearch<'s> {
         let devices = ways[0].len();
         let count = part.nodes.len();
         let mut rest = vec![0u128; count + 1];
@@ -407,7 +407,7 @@ impl<'s> Search<'s> {
         }
         let nodes = &part.nodes;
         let (best, abandoned) = (None, None);
-        Search { nodes, ways, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
+        SegmentSearch { nodes, ways, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
     }
 
     /// The least cost; what certainly is no more than it, where that takes too long.
@@ -417,7 +417,7 @@ impl<'s> Search<'s> {
         if path == NEVER {
             return None;
         }
-        let mut state = State {
+        let mut state = PartialChoice {
             device: vec![self.from; count],
             finish: vec![0; count],
             copied: vec![0; count * devices],
@@ -431,17 +431,17 @@ impl<'s> Search<'s> {
     }
 
     /// A good choice, keeping a few at each node.
-    fn narrow(&mut self, first: State) -> Option<u128> {
+    fn narrow(&mut self, first: PartialChoice) -> Option<u128> {
         let mut states = vec![first];
         for node in 1..self.nodes.len() {
-            let mut steps: Vec<(usize, Step)> = Vec::new();
+            let mut steps: Vec<(usize, ChoiceCost)> = Vec::new();
             for (number, state) in states.iter().enumerate() {
                 steps.extend(self.choices(node, state).into_iter().map(|step| (number, step)));
             }
             self.steps += steps.len() as u64;
             steps.sort_by_key(|(_, step)| (step.least, step.finish));
             steps.truncate(BEAM);
-            let next = |(number, step): (usize, Step)| {
+            let next = |(number, step): (usize, ChoiceCost)| {
                 let mut state = states[number].clone();
                 self.apply(node, &mut state, step);
                 state
@@ -452,7 +452,7 @@ impl<'s> Search<'s> {
     }
 
     /// Everything that can be chosen for a node, but for what is no better than the best.
-    fn choices(&self, node: usize, state: &State) -> Vec<Step> {
+    fn choices(&self, node: usize, state: &PartialChoice) -> Vec<ChoiceCost> {
         let is_last = node + 1 == self.nodes.len();
         let mut steps = Vec::new();
         for device in (0..self.ways[0].len()).filter(|&device| !is_last || device == self.to) {
@@ -464,7 +464,7 @@ impl<'s> Search<'s> {
         steps
     }
 
-    fn look(&self, node: usize, state: &State, device: usize, (work, cost): Way) -> Option<Step> {
+    fn look(&self, node: usize, state: &PartialChoice, device: usize, (work, cost): OpOption) -> Option<ChoiceCost> {
         let devices = self.ways[0].len();
         let mut busy = state.busy[device];
         let mut head = 0;
@@ -491,10 +491,10 @@ impl<'s> Search<'s> {
         let takes = state.takes.max(finish + tail).max(busy.head + busy.work + busy.tail);
         let price = state.price + cost;
         let least = self.kernels * u128::from(takes) + price + self.rest[node + 1];
-        Some(Step { device, busy, finish, price, takes, least })
+        Some(ChoiceCost { device, busy, finish, price, takes, least })
     }
 
-    fn apply(&self, node: usize, state: &mut State, step: Step) {
+    fn apply(&self, node: usize, state: &mut PartialChoice, step: ChoiceCost) {
         let devices = self.ways[0].len();
         for edge in &self.nodes[node].before {
             let copy = edge.copies[state.device[edge.node] * devices + step.device];
@@ -508,7 +508,7 @@ impl<'s> Search<'s> {
         state.takes = step.takes;
     }
 
-    fn go_on(&mut self, node: usize, state: &mut State) {
+    fn go_on(&mut self, node: usize, state: &mut PartialChoice) {
         self.steps += 1;
         if node == self.nodes.len() {
             let cost = self.kernels * u128::from(state.takes) + state.price;
@@ -542,6 +542,6 @@ impl<'s> Search<'s> {
 }
 
 /// What prices prove of a chain.
-pub(crate) fn proven(problem: &Problem, chain: &[OpId], prices: &Prices) -> Result<Time, String> {
-    Segments::new(problem, chain.to_vec())?.proven(prices)
+pub(crate) fn proven(problem: &Problem, chain: &[OpId], prices: &SegmentPrices) -> Result<Time, String> {
+    SegmentArgument::new(problem, chain.to_vec())?.proven(prices)
 }

@@ -9,7 +9,7 @@ use divvy_core::ids::OpId;
 use divvy_core::problem::{Problem, feasible_placement};
 
 /// What batches pay for memory.
-pub(super) struct RoomPrices {
+pub(super) struct MemoryPrices {
     /// For each device, the price of a byte; none at all: memory is free.
     prices: Vec<u64>,
     /// For each op, the weights that it answers for.
@@ -20,11 +20,11 @@ pub(super) struct RoomPrices {
     given_back: i128,
 }
 
-impl RoomPrices {
+impl MemoryPrices {
     /// From one price for each device, or none at all.
-    pub(super) fn new(problem: &Problem, prices: &[u64]) -> Result<RoomPrices, String> {
+    pub(super) fn new(problem: &Problem, prices: &[u64]) -> Result<MemoryPrices, String> {
         let devices = problem.hardware.device_count();
-        let mut room = RoomPrices {
+        let mut room = MemoryPrices {
             prices: prices.to_vec(),
             weights: Vec::new(),
             activations: Vec::new(),

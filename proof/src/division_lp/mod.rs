@@ -28,9 +28,9 @@ pub mod units;
 
 use std::collections::HashMap;
 
-use crate::division_lp::memory_prices::RoomPrices;
-use crate::division_lp::units::{Ways, divisor, too_large};
-use crate::evidence::{Flow, Turn, Window};
+use crate::division_lp::memory_prices::MemoryPrices;
+use crate::division_lp::units::{FastestRoutes, divisor, too_large};
+use crate::evidence::{PricedEdge, DevicePair, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -43,18 +43,18 @@ pub(super) const MOST_STEPS: u128 = 1 << 34;
 
 /// Rows in force.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rows<'a> {
+pub struct DivisionRows<'a> {
     /// One weight per device.
     pub weights: &'a [u64],
     /// The edges that inputs pass.
-    pub flows: &'a [Flow],
+    pub flows: &'a [PricedEdge],
     /// The work of devices between two ops.
-    pub windows: &'a [Window],
+    pub windows: &'a [WorkWindow],
     /// The price of a byte of each device's memory, or nothing at all.
     pub memory: &'a [u64],
 }
 
-impl Rows<'_> {
+impl DivisionRows<'_> {
     /// How many inputs there are; an error if such rows do not hold for the objective.
     fn inputs(&self, problem: &Problem) -> Result<u32, String> {
         match problem.objective {
@@ -92,7 +92,7 @@ pub struct BatchPrices {
     own: Vec<Option<i128>>,
     /// For each op and device, how many times its batch is part of a window.
     within: Vec<Within>,
-    room: RoomPrices,
+    room: MemoryPrices,
     times: Vec<u64>,
     /// For each op, how often C ≥ the end of an input's batch of it is counted.
     ends: Vec<u128>,
@@ -103,7 +103,7 @@ pub struct BatchPrices {
 
 impl BatchPrices {
     /// Works the prices out; an error if the evidence is none.
-    pub fn new(problem: &Problem, rows: &Rows<'_>) -> Result<BatchPrices, String> {
+    pub fn new(problem: &Problem, rows: &DivisionRows<'_>) -> Result<BatchPrices, String> {
         BatchPrices::in_case(problem, rows, &[], &|_| false)
     }
 
@@ -111,12 +111,12 @@ impl BatchPrices {
     /// caller says so.
     pub(super) fn in_case(
         problem: &Problem,
-        rows: &Rows<'_>,
-        turns: &[Turn],
+        rows: &DivisionRows<'_>,
+        turns: &[DevicePair],
         is_whole: &dyn Fn(OpId) -> bool,
     ) -> Result<BatchPrices, String> {
         let inputs = rows.inputs(problem)?;
-        let &Rows { weights, flows, windows, memory } = rows;
+        let &DivisionRows { weights, flows, windows, memory } = rows;
         let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
         if weights.len() != devices || weights.iter().any(|&weight| weight > MOST_TIMES) {
             return Err(format!("it needs one weight up to {MOST_TIMES} for each of {devices} devices"));
@@ -160,7 +160,7 @@ impl BatchPrices {
             inputs,
             own: vec![None; ops * slots.len()],
             within,
-            room: RoomPrices::new(problem, memory)?,
+            room: MemoryPrices::new(problem, memory)?,
             times: vec![0; ops * slots.len()],
             slots,
             weights: weights.to_vec(),
@@ -178,7 +178,7 @@ impl BatchPrices {
                 leaving.saturating_sub(entering),
             )?;
         }
-        let ways = Ways::new(problem);
+        let ways = FastestRoutes::new(problem);
         for flow in flows {
             prices.add_flow(problem, &ways, flow)?;
         }
@@ -247,7 +247,7 @@ impl BatchPrices {
         devices.filter_map(time).min()
     }
 
-    fn add_flow(&mut self, problem: &Problem, ways: &Ways<'_>, flow: &Flow) -> Result<(), String> {
+    fn add_flow(&mut self, problem: &Problem, ways: &FastestRoutes<'_>, flow: &PricedEdge) -> Result<(), String> {
         let graph = &problem.graph;
         let joining = graph.inputs(flow.to).iter().filter(|&&t| graph.producer(t) == Some(flow.from));
         let Some(bytes) = joining.map(|&t| graph.tensor_bytes(t)).max() else {
@@ -439,7 +439,7 @@ pub(super) fn indivisible(problem: &Problem, op: OpId) -> String {
 }
 
 /// What rows prove.
-pub(crate) fn proven(problem: &Problem, rows: &Rows<'_>) -> Result<Time, String> {
+pub(crate) fn proven(problem: &Problem, rows: &DivisionRows<'_>) -> Result<Time, String> {
     BatchPrices::new(problem, rows)?.proven(problem)
 }
 
@@ -456,7 +456,7 @@ struct Within {
 /// before all that lies between them is done.
 fn work_within(
     problem: &Problem,
-    windows: &[Window],
+    windows: &[WorkWindow],
     is_whole: &dyn Fn(OpId) -> bool,
 ) -> Result<Vec<Within>, String> {
     let (ops, devices) = (problem.graph.op_count(), problem.hardware.device_count());
@@ -566,9 +566,9 @@ mod tests {
     }
 
     fn window(problem: &Problem, from: Option<u32>, to: Option<u32>) -> Result<Time, String> {
-        let window = Window { from: from.map(OpId), to: to.map(OpId), device: DeviceId(0), times: 1 };
+        let window = WorkWindow { from: from.map(OpId), to: to.map(OpId), device: DeviceId(0), times: 1 };
         let weights = vec![0; problem.hardware.device_count()];
-        proven(problem, &Rows { weights: &weights, windows: &[window], ..Rows::default() })
+        proven(problem, &DivisionRows { weights: &weights, windows: &[window], ..DivisionRows::default() })
     }
 
     /// On one device a plan ends after 31. Counting an end of the window twice, or what only follows, would prove more.

@@ -4,14 +4,14 @@ use divvy_core::hardware::Route;
 use divvy_core::problem::Problem;
 
 /// The ways between classes: of all between their devices, those that can be the fastest for some number of bytes.
-pub struct Ways<'a> {
+pub struct FastestRoutes<'a> {
     classes: usize,
     routes: Vec<Vec<&'a Route>>,
 }
 
-impl<'a> Ways<'a> {
+impl<'a> FastestRoutes<'a> {
     /// The ways of a problem's hardware.
-    pub fn new(problem: &'a Problem) -> Ways<'a> {
+    pub fn new(problem: &'a Problem) -> FastestRoutes<'a> {
         let hardware = &problem.hardware;
         let classes = hardware.class_count();
         let mut routes: Vec<Vec<&Route>> = vec![Vec::new(); classes * classes];
@@ -27,7 +27,7 @@ impl<'a> Ways<'a> {
                 }
             }
         }
-        Ways { classes, routes }
+        FastestRoutes { classes, routes }
     }
 
     /// The least time of bytes from a device of one class to one of another; none without a route.

@@ -15,12 +15,12 @@ mod estimate;
 mod expand;
 mod states;
 
-use crate::frontier_search::levels::states::{Level, Set, Step, Wait};
-use crate::frontier_search::subproblem::Part;
+use crate::frontier_search::levels::states::{StateLevel, StatesOfSet, Origin, Wait};
+use crate::frontier_search::subproblem::Subproblem;
 
 /// How to search.
 #[derive(Clone, Debug)]
-pub struct Settings<'a> {
+pub struct SearchWidth<'a> {
     /// How many rows to keep on each level. The least value that others could have had limits the bound.
     pub width: usize,
     /// Schedules that do not end below this are of no interest.
@@ -33,7 +33,7 @@ pub struct Settings<'a> {
 
 /// What a search found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FrontierResult {
     /// No schedule of the part ends before this, or before the limit.
     pub lower: u64,
     /// The best schedule below the limit: its value, and ops (as numbered in the part) with their devices in the order
@@ -53,17 +53,17 @@ const POURED: [usize; 6] = [3, 6, 12, 24, 48, 96];
 const SLACK: usize = 12;
 
 /// Searches a part. `stop` is asked once per set of ops; if it says so, what the levels so far show is the result.
-pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bool) -> Found {
-    let mut search = Search::new(part, settings);
-    let mut level = Level::default();
+pub fn search(part: &Subproblem, settings: &SearchWidth<'_>, stop: &mut dyn FnMut() -> bool) -> FrontierResult {
+    let mut search = FrontierSearch::new(part, settings);
+    let mut level = StateLevel::default();
     let first = level.add(search.first_set());
     level.sets[first].rows.extend_from_slice(&part.free);
-    level.sets[first].push(0, 0, Step { before: 0, op: 0, device: 0 });
+    level.sets[first].push(0, 0, Origin { before: 0, op: 0, device: 0 });
     search.number(&mut level);
     let levels = part.ops.len().min(settings.levels);
     for done in 0..levels {
         let (dropped, exact) = (search.dropped, search.exact);
-        let mut next = Level::default();
+        let mut next = StateLevel::default();
         for set in &level.sets {
             if stop() {
                 // The next level is not complete, so what was dropped from it does not count either.
@@ -82,15 +82,15 @@ pub fn search(part: &Part, settings: &Settings<'_>, stop: &mut dyn FnMut() -> bo
     search.finish(&level, levels)
 }
 
-struct Search<'a> {
-    part: &'a Part,
-    settings: &'a Settings<'a>,
+struct FrontierSearch<'a> {
+    part: &'a Subproblem,
+    settings: &'a SearchWidth<'a>,
     /// For each of the weights, for each op, its least weighted time.
     weighted: Vec<Vec<u64>>,
     /// For each op, its shortest time.
     shortest: Vec<u64>,
     /// Every row ever kept.
-    log: Vec<Step>,
+    log: Vec<Origin>,
     dropped: u64,
     exact: bool,
     rows: u64,
@@ -100,8 +100,8 @@ struct Search<'a> {
     starts: Vec<u64>,
 }
 
-impl<'a> Search<'a> {
-    fn new(part: &'a Part, settings: &'a Settings<'a>) -> Search<'a> {
+impl<'a> FrontierSearch<'a> {
+    fn new(part: &'a Subproblem, settings: &'a SearchWidth<'a>) -> FrontierSearch<'a> {
         let weighted = settings.weights.iter();
         let weighted = weighted
             .map(|weights| (0..part.ops.len()).map(|op| part.least_weighted(op, weights)).collect())
@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
             let times = part.allowed[op].iter().map(|&device| part.time(op, device as usize));
             times.min().unwrap_or(0)
         };
-        Search {
+        FrontierSearch {
             part,
             settings,
             weighted,
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
     }
 
     /// The set of a level in which `op` follows the ops of `before`; made if there is none yet.
-    fn set_after(&mut self, before: &Set, op: u32, level: &mut Level) -> usize {
+    fn set_after(&mut self, before: &StatesOfSet, op: u32, level: &mut StateLevel) -> usize {
         let mut scheduled = before.scheduled.clone();
         scheduled[op as usize / 64] |= 1 << (op % 64);
         if let Some(&set) = level.index.get(&scheduled) {
@@ -154,7 +154,7 @@ impl<'a> Search<'a> {
     }
 
     /// The set with nothing scheduled.
-    fn first_set(&self) -> Set {
+    fn first_set(&self) -> StatesOfSet {
         let ready = (0..self.part.ops.len() as u32).filter(|&op| self.part.reads[op as usize].is_empty());
         let all = self.weighted.iter().map(|weighted| weighted.iter().sum()).collect();
         let scheduled = vec![0; self.part.ops.len().div_ceil(64)].into();
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
     }
 
     /// A set without rows. `all` are the areas of all ops still to come.
-    fn set(&self, scheduled: Box<[u64]>, ports: Vec<u32>, ready: &[u32], all: Vec<u64>) -> Set {
+    fn set(&self, scheduled: Box<[u64]>, ports: Vec<u32>, ready: &[u32], all: Vec<u64>) -> StatesOfSet {
         let part = self.part;
         let done = |op: u32| scheduled[op as usize / 64] >> (op % 64) & 1 == 1;
         let place = |port: &u32| {
@@ -185,7 +185,7 @@ impl<'a> Search<'a> {
         let reads = |op: u32| part.reads[op as usize].iter().map(place).collect();
         let ready = ready.iter().map(|&op| (op, reads(op))).collect();
         let poured = self.pour(all, done);
-        Set {
+        StatesOfSet {
             scheduled,
             ready,
             ports,
@@ -250,14 +250,14 @@ impl<'a> Search<'a> {
     }
 
     /// Writes the rows of a level into the log.
-    fn number(&mut self, level: &mut Level) {
+    fn number(&mut self, level: &mut StateLevel) {
         for set in &mut level.sets {
             set.first_number = self.log.len() as u32;
             self.log.extend_from_slice(&set.steps);
         }
     }
 
-    fn finish(self, level: &Level, levels: usize) -> Found {
+    fn finish(self, level: &StateLevel, levels: usize) -> FrontierResult {
         let complete = levels == self.part.ops.len();
         let mut lower = self.dropped.min(self.settings.limit);
         let mut best: Option<(u64, Vec<(u32, u32)>)> = None;
@@ -269,7 +269,7 @@ impl<'a> Search<'a> {
                 }
             }
         }
-        Found { lower, best, exact: complete && self.exact, levels, rows: self.rows }
+        FrontierResult { lower, best, exact: complete && self.exact, levels, rows: self.rows }
     }
 
     fn way_to(&self, mut number: u32) -> Vec<(u32, u32)> {

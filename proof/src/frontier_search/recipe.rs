@@ -5,10 +5,10 @@
 //! again, here, in integers. Nothing that made the recipe need be believed.
 
 use crate::evidence::{Evidence, ProofStep};
-use crate::frontier_search::levels::{Found, Settings, search};
-use crate::frontier_search::subproblem::Part;
+use crate::frontier_search::levels::{FrontierResult, SearchWidth, search};
+use crate::frontier_search::subproblem::Subproblem;
 use crate::frontier_search::tails::Tails;
-use crate::latency_tables::{Dense, NEVER};
+use crate::latency_tables::{LatencyTables, NEVER};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
@@ -18,8 +18,8 @@ pub const MOST_ROWS: u32 = 1 << 20;
 const MOST_STEPS: usize = 200;
 
 /// Searches that raise a lower bound, and what was done so far.
-pub struct Prover {
-    dense: Dense,
+pub struct FrontierProof {
+    dense: LatencyTables,
     tails: Tails,
     weights: Vec<Vec<u64>>,
     steps: Vec<ProofStep>,
@@ -34,19 +34,19 @@ pub struct Prover {
     only_forks: bool,
 }
 
-impl Prover {
+impl FrontierProof {
     /// Starts from tails by chains and by areas under the given weights; each list has one weight for each device.
-    pub fn new(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
-        Prover::of(problem, Dense::new(problem)?, weights)
+    pub fn new(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<FrontierProof, String> {
+        FrontierProof::of(problem, LatencyTables::new(problem)?, weights)
     }
 
-    /// As [`Prover::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too. Ops are
+    /// As [`FrontierProof::new`], as if all weights were resident: what it says of kernels holds for `cold-start` too. Ops are
     /// searched only where branches part, since those networks have thousands of ops in chains.
-    pub fn of_kernels(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
-        Ok(Prover { only_forks: true, ..Prover::of(problem, Dense::of_kernels(problem)?, weights)? })
+    pub fn of_kernels(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<FrontierProof, String> {
+        Ok(FrontierProof { only_forks: true, ..FrontierProof::of(problem, LatencyTables::of_kernels(problem)?, weights)? })
     }
 
-    fn of(problem: &Problem, dense: Dense, weights: Vec<Vec<u64>>) -> Result<Prover, String> {
+    fn of(problem: &Problem, dense: LatencyTables, weights: Vec<Vec<u64>>) -> Result<FrontierProof, String> {
         let heaviest = dense.heaviest_weights();
         for weights in &weights {
             if weights.len() != dense.device_count() {
@@ -61,13 +61,13 @@ impl Prover {
         let alike = alike(problem);
         let (steps, best) = (Vec::new(), Vec::new());
         let mut prover =
-            Prover { dense, tails, weights, steps, lower: 0, best, alike, heads, only_forks: false };
+            FrontierProof { dense, tails, weights, steps, lower: 0, best, alike, heads, only_forks: false };
         prover.take_tails();
         Ok(prover)
     }
 
     /// The problem in numbers.
-    pub fn dense(&self) -> &Dense {
+    pub fn dense(&self) -> &LatencyTables {
         &self.dense
     }
 
@@ -140,11 +140,11 @@ impl Prover {
                 if self.tails.of(op as usize, devices[0] as usize) >= limit {
                     continue;
                 }
-                let mut part = Part::new(&self.dense, &self.tails, ops.clone());
+                let mut part = Subproblem::new(&self.dense, &self.tails, ops.clone());
                 part.set_releases(|_, _| 0);
                 part.pin(0, devices[0]);
                 let settings =
-                    Settings { width: width as usize, limit, weights: &self.weights, levels: usize::MAX };
+                    SearchWidth { width: width as usize, limit, weights: &self.weights, levels: usize::MAX };
                 let found = search(&part, &settings, stop);
                 if found.levels < ops.len() {
                     // What counts is what the recipe says.
@@ -185,7 +185,7 @@ impl Prover {
     }
 
     /// Searches the whole network, or as much of it as it has time for.
-    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> Found {
+    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> FrontierResult {
         self.search_levels(width, limit, usize::MAX, stop)
     }
 
@@ -195,9 +195,9 @@ impl Prover {
         limit: Time,
         levels: usize,
         stop: &mut dyn FnMut() -> bool,
-    ) -> Found {
-        let part = Part::new(&self.dense, &self.tails, self.dense.order().to_vec());
-        let settings = Settings { width: width as usize, limit: limit.0, weights: &self.weights, levels };
+    ) -> FrontierResult {
+        let part = Subproblem::new(&self.dense, &self.tails, self.dense.order().to_vec());
+        let settings = SearchWidth { width: width as usize, limit: limit.0, weights: &self.weights, levels };
         let found = search(&part, &settings, stop);
         if found.lower > self.lower {
             self.lower = found.lower;
@@ -229,12 +229,12 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
 }
 
 /// Follows a recipe.
-pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<Prover, String> {
-    follow_with(Prover::new(problem, weights.to_vec())?, steps)
+pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<FrontierProof, String> {
+    follow_with(FrontierProof::new(problem, weights.to_vec())?, steps)
 }
 
 /// Follows a recipe from where a prover is.
-pub(crate) fn follow_with(mut prover: Prover, steps: &[ProofStep]) -> Result<Prover, String> {
+pub(crate) fn follow_with(mut prover: FrontierProof, steps: &[ProofStep]) -> Result<FrontierProof, String> {
     if steps.len() > MOST_STEPS {
         return Err(format!("a recipe of more than {MOST_STEPS} steps"));
     }

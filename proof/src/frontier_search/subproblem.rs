@@ -5,7 +5,7 @@
 //! so a lower bound for a part with valid releases and tails is one for the whole.
 
 use crate::frontier_search::tails::Tails;
-use crate::latency_tables::{Dense, NEVER};
+use crate::latency_tables::{LatencyTables, NEVER};
 
 /// A tensor that ops of the part wait for: its producer, the sizes it comes in, and who still needs it.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Port {
 
 /// The ops looked at. Numbers of ops in here are positions in `ops`.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct Subproblem {
     /// The ops, as numbered in the problem, in topological order.
     pub ops: Vec<u32>,
     pub(super) devices: usize,
@@ -48,9 +48,9 @@ pub struct Part {
     pub(super) head_start: Vec<i64>,
 }
 
-impl Part {
+impl Subproblem {
     /// The part of `ops`, which must be in topological order; nothing but the problem's own releases before them.
-    pub fn new(dense: &Dense, tails: &Tails, ops: Vec<u32>) -> Part {
+    pub fn new(dense: &LatencyTables, tails: &Tails, ops: Vec<u32>) -> Subproblem {
         let devices = dense.device_count();
         let mut local = vec![u32::MAX; dense.op_count()];
         for (i, &op) in ops.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Part {
         });
         let tails = per_op(&|op, d| tails.of(op, d));
         let allowed = ops.iter().map(|&op| dense.allowed(op as usize).to_vec()).collect();
-        let mut part = Part {
+        let mut part = Subproblem {
             devices,
             times,
             allowed,

@@ -4,7 +4,7 @@
 //! it, with the transfer there; and all ops that follow, as well as the devices could share them (their area, for
 //! given weights of the devices). Valid for every schedule, whatever else runs.
 
-use crate::latency_tables::{Dense, NEVER};
+use crate::latency_tables::{LatencyTables, NEVER};
 
 /// A lower bound for each op and device.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ const MOST_OPS_WITH_AREAS: usize = 4000;
 
 impl Tails {
     /// Tails from chains and from areas under the given weights of the devices.
-    pub fn new(dense: &Dense, weights: &[Vec<u64>]) -> Tails {
+    pub fn new(dense: &LatencyTables, weights: &[Vec<u64>]) -> Tails {
         let devices = dense.device_count();
         let areas = areas_after(dense, weights);
         let mut tails = Tails { devices, values: vec![NEVER; dense.op_count() * devices] };
@@ -37,7 +37,7 @@ impl Tails {
     }
 
     /// From the end of a producer on a device: the transfer and the tail of a consumer on the best device for it.
-    fn cheapest(&self, dense: &Dense, consumer: usize, size: u32, from: usize) -> u64 {
+    fn cheapest(&self, dense: &LatencyTables, consumer: usize, size: u32, from: usize) -> u64 {
         let ways = dense.allowed(consumer).iter().map(|&to| {
             dense.delay(size, from, to as usize) + self.values[consumer * self.devices + to as usize]
         });
@@ -68,7 +68,7 @@ impl Tails {
     }
 
     /// Works out once more what the tails of consumers mean for an op.
-    pub fn refresh(&mut self, dense: &Dense, op: usize) {
+    pub fn refresh(&mut self, dense: &LatencyTables, op: usize) {
         for &device in dense.allowed(op) {
             let device = device as usize;
             let ways = dense.outputs(op).iter();
@@ -79,7 +79,7 @@ impl Tails {
 }
 
 /// For each op, the area of all ops that follow it.
-fn areas_after(dense: &Dense, weights: &[Vec<u64>]) -> Vec<u64> {
+fn areas_after(dense: &LatencyTables, weights: &[Vec<u64>]) -> Vec<u64> {
     let count = dense.op_count();
     if count > MOST_OPS_WITH_AREAS || weights.is_empty() {
         return vec![0; count];

@@ -4,11 +4,11 @@
 //! it; all at least 0. Every schedule, with x = 1 on the op's device and 0 elsewhere, satisfies
 //!
 //! * for each op, Σ x = 1;
-//! * [`Row::Head`]: s ≥ Σ head·x, where a head is the least time before the op can start on that device;
-//! * [`Row::Tail`]: C − s ≥ Σ tail·x, with the tails of [`crate::frontier_search`];
-//! * [`Row::Between`]: from the end of one op to the start of another, or from the beginning, or to the end, a device
+//! * [`IntervalRow::Head`]: s ≥ Σ head·x, where a head is the least time before the op can start on that device;
+//! * [`IntervalRow::Tail`]: C − s ≥ Σ tail·x, with the tails of [`crate::frontier_search`];
+//! * [`IntervalRow::Between`]: from the end of one op to the start of another, or from the beginning, or to the end, a device
 //!   runs the ops between the two one after the other;
-//! * [`Row::Gap`]: let T(u, v) be the least time from the start of an op on u to the start of a later one on v. For any
+//! * [`IntervalRow::Gap`]: let T(u, v) be the least time from the start of an op on u to the start of a later one on v. For any
 //!   prices p of the devices, and q(v) = max over u of p(u) − T(u, v), the time between the two starts is at least
 //!   Σ p·x of the earlier op less Σ q·x of the later one: with the two on u and v that is p(u) − q(v) ≤ T(u, v). The
 //!   best prices make it the cost of moving the shares of the one to those of the other.
@@ -17,17 +17,17 @@
 //! (factor of C) · C ≥ Σ over ops of some combination of its shares, which is at least the least of its devices. Any
 //! factors give a bound, and the dual solution the best one; whoever found them need not be believed.
 
-use crate::evidence::{Evidence, Multiple, ProofStep, Row};
-use crate::frontier_search::recipe::{Prover, follow};
+use crate::evidence::{Evidence, RowMultiple, ProofStep, IntervalRow};
+use crate::frontier_search::recipe::{FrontierProof, follow};
 use crate::frontier_search::tails::Tails;
-use crate::latency_tables::{Dense, NEVER};
+use crate::latency_tables::{LatencyTables, NEVER};
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
 /// The factors of a row; their sum with the columns is at least 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Terms {
+pub struct RowTerms {
     /// Of the end.
     pub end: i8,
     /// Of starts of ops.
@@ -48,7 +48,7 @@ const MOST_GAPS: usize = 1 << 25;
 
 /// The program.
 pub struct Interval {
-    dense: Dense,
+    dense: LatencyTables,
     tails: Tails,
     heads: Vec<u64>,
     /// The devices that can run an op in a schedule that ends.
@@ -78,7 +78,7 @@ impl Gaps {
 
 impl Interval {
     /// The program with the tails that a prover has raised so far.
-    pub fn new(prover: &Prover) -> Result<Interval, String> {
+    pub fn new(prover: &FrontierProof) -> Result<Interval, String> {
         let dense = prover.dense().clone();
         let count = dense.op_count();
         if count > MOST_OPS {
@@ -118,7 +118,7 @@ impl Interval {
     }
 
     /// The problem in numbers.
-    pub fn dense(&self) -> &Dense {
+    pub fn dense(&self) -> &LatencyTables {
         &self.dense
     }
 
@@ -168,9 +168,9 @@ impl Interval {
     }
 
     /// A row's factors; an error if it is not a row of this program.
-    pub fn terms(&self, row: &Row) -> Result<Terms, String> {
+    pub fn terms(&self, row: &IntervalRow) -> Result<RowTerms, String> {
         match row {
-            Row::Gap { from, .. } => {
+            IntervalRow::Gap { from, .. } => {
                 self.check_op(*from)?;
                 self.gap_terms(row, &self.gaps(from.index()))
             }
@@ -183,26 +183,26 @@ impl Interval {
         if op.index() < count { Ok(op.index()) } else { Err(format!("op {} of {count}", op.0)) }
     }
 
-    fn plain_terms(&self, row: &Row) -> Result<Terms, String> {
-        let times = |terms: &mut Terms, op: usize, factor: &dyn Fn(usize) -> u64| {
+    fn plain_terms(&self, row: &IntervalRow) -> Result<RowTerms, String> {
+        let times = |terms: &mut RowTerms, op: usize, factor: &dyn Fn(usize) -> u64| {
             for &device in &self.possible[op] {
                 terms.shares.push((op, device as usize, -(factor(device as usize) as i64)));
             }
         };
-        let mut terms = Terms::default();
+        let mut terms = RowTerms::default();
         match *row {
-            Row::Head { op } => {
+            IntervalRow::Head { op } => {
                 let op = self.check_op(op)?;
                 terms.starts.push((op, 1));
                 times(&mut terms, op, &|device| self.heads[op * self.dense.device_count() + device]);
             }
-            Row::Tail { op } => {
+            IntervalRow::Tail { op } => {
                 let op = self.check_op(op)?;
                 terms.end = 1;
                 terms.starts.push((op, -1));
                 times(&mut terms, op, &|device| self.tails.of(op, device));
             }
-            Row::Between { from, to, device } => {
+            IntervalRow::Between { from, to, device } => {
                 let from = from.map(|op| self.check_op(op)).transpose()?;
                 let to = to.map(|op| self.check_op(op)).transpose()?;
                 let device = device.index();
@@ -226,13 +226,13 @@ impl Interval {
                     }
                 }
             }
-            Row::Gap { .. } => unreachable!("it has terms of its own"),
+            IntervalRow::Gap { .. } => unreachable!("it has terms of its own"),
         }
         Ok(terms)
     }
 
-    fn gap_terms(&self, row: &Row, gaps: &Gaps) -> Result<Terms, String> {
-        let Row::Gap { to, prices, .. } = row else { return self.plain_terms(row) };
+    fn gap_terms(&self, row: &IntervalRow, gaps: &Gaps) -> Result<RowTerms, String> {
+        let IntervalRow::Gap { to, prices, .. } = row else { return self.plain_terms(row) };
         let (from, to) = (gaps.from, self.check_op(*to)?);
         if !self.leads(from, to) {
             return Err(format!("op {from} does not lead to op {to}"));
@@ -243,7 +243,7 @@ impl Interval {
                 self.dense.device_count()
             ));
         }
-        let mut terms = Terms { starts: vec![(to, 1), (from, -1)], ..Terms::default() };
+        let mut terms = RowTerms { starts: vec![(to, 1), (from, -1)], ..RowTerms::default() };
         for &of in &self.possible[from] {
             terms.shares.push((from, of as usize, -(prices[of as usize] as i64)));
         }
@@ -263,7 +263,7 @@ impl Interval {
     }
 
     /// What rows, so many times each, prove.
-    pub fn proven(&self, rows: &[Multiple]) -> Result<Time, String> {
+    pub fn proven(&self, rows: &[RowMultiple]) -> Result<Time, String> {
         if rows.len() > MOST_ROWS || rows.iter().any(|row| row.times > MOST_TIMES) {
             return Err(format!("more than {MOST_ROWS} rows, or one of them more than {MOST_TIMES} times"));
         }
@@ -286,19 +286,19 @@ impl Interval {
     }
 
     /// The sum of the rows. It fits: rows ≤ 2²⁰, times ≤ 2³², factors ≤ 2⁶².
-    fn sums(&self, rows: &[Multiple]) -> Result<Sums, String> {
+    fn sums(&self, rows: &[RowMultiple]) -> Result<Sums, String> {
         let devices = self.dense.device_count();
         let count = self.dense.op_count();
         let mut sums = Sums { end: 0, starts: vec![0; count], shares: vec![0; count * devices] };
-        let mut sorted: Vec<&Multiple> = rows.iter().collect();
+        let mut sorted: Vec<&RowMultiple> = rows.iter().collect();
         sorted.sort_by_key(|multiple| match multiple.row {
-            Row::Gap { from, .. } => Some(from),
+            IntervalRow::Gap { from, .. } => Some(from),
             _ => None,
         });
         let mut gaps: Option<Gaps> = None;
-        for Multiple { times, row } in sorted {
+        for RowMultiple { times, row } in sorted {
             let terms = match row {
-                Row::Gap { from, .. } => {
+                IntervalRow::Gap { from, .. } => {
                     let from = self.check_op(*from)?;
                     let known = gaps.take().filter(|gaps| gaps.from == from);
                     self.gap_terms(row, gaps.insert(known.unwrap_or_else(|| self.gaps(from))))?
@@ -318,20 +318,20 @@ impl Interval {
     }
 
     /// Adds heads and tails so that no start is left over: small errors in the factors then cost little.
-    pub fn complete(&self, rows: &mut Vec<Multiple>) -> Result<(), String> {
+    pub fn complete(&self, rows: &mut Vec<RowMultiple>) -> Result<(), String> {
         for (op, left) in self.sums(rows)?.starts.into_iter().enumerate() {
             let op_id = OpId(op as u32);
-            let row = if left > 0 { Row::Tail { op: op_id } } else { Row::Head { op: op_id } };
+            let row = if left > 0 { IntervalRow::Tail { op: op_id } } else { IntervalRow::Head { op: op_id } };
             let times = u64::try_from(left.unsigned_abs()).unwrap_or(u64::MAX);
             if times > 0 {
-                rows.push(Multiple { times, row });
+                rows.push(RowMultiple { times, row });
             }
         }
         Ok(())
     }
 
     /// Rows as evidence.
-    pub fn evidence(&self, rows: Vec<Multiple>) -> Evidence {
+    pub fn evidence(&self, rows: Vec<RowMultiple>) -> Evidence {
         Evidence::Interval { weights: self.weights.clone(), steps: self.steps.clone(), rows }
     }
 }
@@ -341,7 +341,7 @@ pub(crate) fn proven(
     problem: &Problem,
     weights: &[Vec<u64>],
     steps: &[ProofStep],
-    rows: &[Multiple],
+    rows: &[RowMultiple],
 ) -> Result<Time, String> {
     Interval::new(&follow(problem, weights, steps)?)?.proven(rows)
 }
@@ -353,7 +353,7 @@ struct Sums {
 }
 
 /// For each op and device, the least time before it can start there, along chains.
-fn heads(dense: &Dense) -> Vec<u64> {
+fn heads(dense: &LatencyTables) -> Vec<u64> {
     let devices = dense.device_count();
     let mut heads = vec![NEVER; dense.op_count() * devices];
     for &op in dense.order() {

@@ -16,10 +16,10 @@
 //! from a node that any consumer forces to be in to the producer.
 
 use crate::bit_set::Bits;
-use crate::min_cut::{Arc, ENDLESS, Fate, Network, Node};
+use crate::min_cut::{Arc, ENDLESS, Fate, CutNetwork, CutNode};
 use crate::pipeline::branching_tree::Branching;
-use crate::pipeline::relaxation::Relaxed;
-use crate::pipeline::units::Kind;
+use crate::pipeline::relaxation::PipelineRelaxation;
+use crate::pipeline::units::DeviceKind;
 
 /// p of every cut. A multiplier is q: this much is p = q.
 pub const ONE: i64 = 1 << 12;
@@ -29,19 +29,19 @@ pub const BY_PRICE: u32 = 0;
 
 /// The sets.
 pub struct Sets<'a> {
-    relaxed: &'a Relaxed,
-    kind: &'a Kind,
+    relaxed: &'a PipelineRelaxation,
+    kind: &'a DeviceKind,
     budget: u64,
     prices: &'a [u64],
     /// Sets whose prices add up to this or less are of no interest.
     pub limit: u64,
-    cut: Cut,
+    cut: SetCut,
 }
 
 /// The network of the cuts, and what it was solved for last.
-struct Cut {
-    network: Network,
-    nodes: Vec<Node>,
+struct SetCut {
+    network: CutNetwork,
+    nodes: Vec<CutNode>,
     /// Producer, consumer, arc, and what it costs if nothing follows from one being chosen.
     arcs: Vec<(u32, u32, Arc, [i64; 2])>,
     /// For each unit the arcs from and to it.
@@ -65,7 +65,7 @@ pub struct Chosen {
 
 /// A cheapest set of a relaxation.
 #[derive(Clone, Debug)]
-pub struct Cheapest {
+pub struct CheapestSet {
     /// p·cost − q·price, at least.
     pub value: i64,
     /// The set.
@@ -74,12 +74,12 @@ pub struct Cheapest {
 
 impl<'a> Sets<'a> {
     /// Sets within a budget. Prices add up to less than 2⁴⁴; the relaxation must know its order.
-    pub fn new(relaxed: &'a Relaxed, kind: &'a Kind, budget: u64, prices: &'a [u64], limit: u64) -> Sets<'a> {
-        Sets { relaxed, kind, budget, prices, limit, cut: Cut::new(relaxed, kind) }
+    pub fn new(relaxed: &'a PipelineRelaxation, kind: &'a DeviceKind, budget: u64, prices: &'a [u64], limit: u64) -> Sets<'a> {
+        Sets { relaxed, kind, budget, prices, limit, cut: SetCut::new(relaxed, kind) }
     }
 
     /// The problem.
-    pub fn relaxed(&self) -> &'a Relaxed {
+    pub fn relaxed(&self) -> &'a PipelineRelaxation {
         self.relaxed
     }
 
@@ -171,7 +171,7 @@ impl<'a> Sets<'a> {
     }
 
     /// A cheapest set at q = `multiplier`. If that shows that nothing is left, any set.
-    pub fn cheapest(&mut self, state: &Chosen, multiplier: u32) -> Cheapest {
+    pub fn cheapest(&mut self, state: &Chosen, multiplier: u32) -> CheapestSet {
         self.cut.change(state);
         if self.cut.multiplier != Some(multiplier) {
             self.cut.multiplier = Some(multiplier);
@@ -189,7 +189,7 @@ impl<'a> Sets<'a> {
                 set.add(unit);
             }
         }
-        Cheapest { value, set }
+        CheapestSet { value, set }
     }
 
     /// After [`Sets::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out if
@@ -300,11 +300,11 @@ impl<'a> Sure<'a> {
     }
 }
 
-impl Cut {
-    fn new(relaxed: &Relaxed, kind: &Kind) -> Cut {
+impl SetCut {
+    fn new(relaxed: &PipelineRelaxation, kind: &DeviceKind) -> SetCut {
         let units = relaxed.units();
-        let mut network = Network::default();
-        let nodes: Vec<Node> = (0..units).map(|_| network.node()).collect();
+        let mut network = CutNetwork::default();
+        let nodes: Vec<CutNode> = (0..units).map(|_| network.node()).collect();
         let (mut arcs, mut arcs_of) = (Vec::new(), vec![Vec::new(); units]);
         for (t, tensor) in relaxed.tensors().iter().enumerate() {
             let costs = [ONE * kind.out[t] as i64, ONE * kind.into[t] as i64];
@@ -332,7 +332,7 @@ impl Cut {
         network.lay_out();
         let none = || Bits::none(units);
         let state = Chosen { inside: none(), outside: none(), below: none(), above: none() };
-        Cut { network, nodes, arcs, arcs_of, state, multiplier: None }
+        SetCut { network, nodes, arcs, arcs_of, state, multiplier: None }
     }
 
     /// Changes the network to that of another state.

@@ -11,8 +11,8 @@
 use std::collections::HashMap;
 
 use crate::bit_set::Bits;
-use crate::pipeline::relaxation::{MOST_KINDS, Relaxed};
-use crate::pipeline::units::Kind;
+use crate::pipeline::relaxation::{MOST_KINDS, PipelineRelaxation};
+use crate::pipeline::units::DeviceKind;
 
 /// The most units: every beginning takes a bit for each.
 const MOST_UNITS: usize = 1 << 13;
@@ -23,8 +23,8 @@ const MOST_MOVES: usize = 1 << 21;
 pub const MOST_STEPS: u64 = 1 << 31;
 
 /// Beginnings, by size, and the units that each can be lengthened by.
-pub struct Beginnings<'a> {
-    relaxed: &'a Relaxed,
+pub struct DownSets<'a> {
+    relaxed: &'a PipelineRelaxation,
     /// For each, where its moves begin.
     starts: Vec<u32>,
     /// Unit and the beginning with it.
@@ -40,7 +40,7 @@ type Used = [u16; MOST_KINDS];
 
 /// Stages that lead to a beginning: what they use, and the beginning before the last.
 #[derive(Clone, Copy)]
-struct Way {
+struct DownSetStep {
     used: Used,
     from: u32,
 }
@@ -54,9 +54,9 @@ pub enum Reach {
     Short,
 }
 
-impl<'a> Beginnings<'a> {
+impl<'a> DownSets<'a> {
     /// All beginnings; an error if there are too many.
-    pub fn new(relaxed: &'a Relaxed) -> Result<Beginnings<'a>, String> {
+    pub fn new(relaxed: &'a PipelineRelaxation) -> Result<DownSets<'a>, String> {
         let units = relaxed.units();
         let too_many = || format!("the network has more than {MOST_BEGINNINGS} beginnings");
         if units > MOST_UNITS {
@@ -92,7 +92,7 @@ impl<'a> Beginnings<'a> {
             }
             level = longer;
         }
-        Ok(Beginnings { relaxed, starts, moves, last, left })
+        Ok(DownSets { relaxed, starts, moves, last, left })
     }
 
     /// How many there are.
@@ -102,28 +102,28 @@ impl<'a> Beginnings<'a> {
 
     /// What stages within a threshold reach; none if that takes too many steps, or `go_on` says no.
     pub fn reach(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Reach> {
-        let kinds: Vec<&Kind> = if self.relaxed.kinds().is_empty() {
+        let kinds: Vec<&DeviceKind> = if self.relaxed.kinds().is_empty() {
             vec![self.relaxed.least()]
         } else {
             self.relaxed.kinds().iter().collect()
         };
         let budget = self.relaxed.budget(1, threshold);
         let end = self.count() - 1;
-        let mut all: Vec<Vec<Way>> = vec![Vec::new(); self.count()];
-        all[0].push(Way { used: Used::default(), from: 0 });
-        let mut walks: Vec<Walk<'_>> =
-            kinds.iter().map(|kind| Walk::new(self.relaxed, kind, self.count())).collect();
+        let mut all: Vec<Vec<DownSetStep>> = vec![Vec::new(); self.count()];
+        all[0].push(DownSetStep { used: Used::default(), from: 0 });
+        let mut walks: Vec<DownSetWalk<'_>> =
+            kinds.iter().map(|kind| DownSetWalk::new(self.relaxed, kind, self.count())).collect();
         let mut steps = 0u64;
         for from in 0..end {
             // Stages that the rest takes at least.
             let rest = self.left[from].div_ceil(budget.max(1)).max(1);
             for (k, kind) in kinds.iter().enumerate() {
-                let can = |way: &&Way| {
+                let can = |way: &&DownSetStep| {
                     let used: u64 = way.used.iter().map(|&count| u64::from(count)).sum();
                     u32::from(way.used[k]) < kind.devices && used + rest <= u64::from(self.relaxed.stages())
                 };
-                let longer: Vec<Way> = (all[from].iter().filter(can))
-                    .map(|way| Way { used: with_one(way.used, k), from: from as u32 })
+                let longer: Vec<DownSetStep> = (all[from].iter().filter(can))
+                    .map(|way| DownSetStep { used: with_one(way.used, k), from: from as u32 })
                     .collect();
                 if longer.is_empty() {
                     continue;
@@ -141,7 +141,7 @@ impl<'a> Beginnings<'a> {
     }
 
     /// The stages of a way to the end.
-    fn stages(&self, all: &[Vec<Way>]) -> Vec<Vec<usize>> {
+    fn stages(&self, all: &[Vec<DownSetStep>]) -> Vec<Vec<usize>> {
         let mut here = self.count() - 1;
         let mut way = all[here][0];
         let mut stages = Vec::new();
@@ -149,7 +149,7 @@ impl<'a> Beginnings<'a> {
             let from = way.from as usize;
             let before = self.units_of(from);
             stages.push(self.units_of(here).both(&before, |now, before| now & !before).collect());
-            let leads = |other: &&Way| (0..MOST_KINDS).any(|k| with_one(other.used, k) == way.used);
+            let leads = |other: &&DownSetStep| (0..MOST_KINDS).any(|k| with_one(other.used, k) == way.used);
             way = *all[from].iter().find(leads).expect("a way of one stage less led here");
             here = from;
         }
@@ -169,7 +169,7 @@ impl<'a> Beginnings<'a> {
 }
 
 /// What the stages after a beginning whose last unit is `unit` cost at least, given that without it.
-fn left_with(relaxed: &Relaxed, beginning: &Bits, unit: usize, without: u64) -> u64 {
+fn left_with(relaxed: &PipelineRelaxation, beginning: &Bits, unit: usize, without: u64) -> u64 {
     let least = relaxed.least();
     let comes_in = |tensors: &[u32]| tensors.iter().map(|&t| least.into[t as usize]).sum::<u64>();
     let is_done = |t: &&u32| {
@@ -181,7 +181,7 @@ fn left_with(relaxed: &Relaxed, beginning: &Bits, unit: usize, without: u64) -> 
 }
 
 /// The units that can follow a beginning whose last unit is `unit`, given those that could before.
-fn follow(relaxed: &Relaxed, beginning: &Bits, ready: &[u32], unit: u32) -> Vec<u32> {
+fn follow(relaxed: &PipelineRelaxation, beginning: &Bits, ready: &[u32], unit: u32) -> Vec<u32> {
     let mut follow: Vec<u32> = ready.iter().copied().filter(|&other| other != unit).collect();
     for &t in relaxed.made(unit as usize) {
         for &consumer in &relaxed.tensors()[t as usize].consumers {
@@ -201,8 +201,8 @@ fn with_one(mut used: Used, kind: usize) -> Used {
 
 /// Adds a way unless another uses no more.
 #[inline]
-fn keep(ways: &mut Vec<Way>, new: &Way) {
-    let no_more = |a: &Way, b: &Way| a.used.iter().zip(&b.used).all(|(a, b)| a <= b);
+fn keep(ways: &mut Vec<DownSetStep>, new: &DownSetStep) {
+    let no_more = |a: &DownSetStep, b: &DownSetStep| a.used.iter().zip(&b.used).all(|(a, b)| a <= b);
     if ways.iter().any(|way| no_more(way, new)) {
         return;
     }
@@ -211,8 +211,8 @@ fn keep(ways: &mut Vec<Way>, new: &Way) {
 }
 
 /// A walk over all beginnings after one, with the cost of what is between.
-struct Walk<'a> {
-    kind: &'a Kind,
+struct DownSetWalk<'a> {
+    kind: &'a DeviceKind,
     /// What each unit makes costs so much to send.
     sends: Vec<u64>,
     /// Tensors that each unit reads: from here to the next.
@@ -223,7 +223,7 @@ struct Walk<'a> {
     seen: Vec<u32>,
     walks: u32,
     inside: Vec<bool>,
-    path: Vec<Place>,
+    path: Vec<WalkPosition>,
     steps: u64,
 }
 
@@ -238,7 +238,7 @@ struct Passing {
 }
 
 /// Where a walk is.
-struct Place {
+struct WalkPosition {
     beginning: u32,
     next_move: u32,
     /// The unit that led here.
@@ -258,8 +258,8 @@ struct Costs {
 /// In place of the unit that led to where a walk starts.
 const NO_UNIT: u32 = u32::MAX;
 
-impl<'a> Walk<'a> {
-    fn new(relaxed: &Relaxed, kind: &'a Kind, beginnings: usize) -> Walk<'a> {
+impl<'a> DownSetWalk<'a> {
+    fn new(relaxed: &PipelineRelaxation, kind: &'a DeviceKind, beginnings: usize) -> DownSetWalk<'a> {
         let units = relaxed.units();
         let sends = |unit| relaxed.made(unit).iter().map(|&t| kind.out[t as usize]).sum();
         let (mut starts, mut reads) = (vec![0], Vec::new());
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
             let (out, into) = (kind.out[t], kind.into[t]);
             Passing { producer: tensor.producer, missing: consumers, consumers, out, into }
         });
-        Walk {
+        DownSetWalk {
             kind,
             sends: (0..units).map(sends).collect(),
             starts,
@@ -287,9 +287,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Tells `reach` of every beginning that one stage leads to.
-    fn from(&mut self, all: &Beginnings<'_>, from: usize, budget: u64, mut reach: impl FnMut(usize)) {
+    fn from(&mut self, all: &DownSets<'_>, from: usize, budget: u64, mut reach: impl FnMut(usize)) {
         self.walks += 1;
-        let place = |beginning: usize, unit: u32, cost: Costs| Place {
+        let place = |beginning: usize, unit: u32, cost: Costs| WalkPosition {
             beginning: beginning as u32,
             next_move: all.starts[beginning],
             unit,

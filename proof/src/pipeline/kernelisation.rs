@@ -3,11 +3,11 @@
 //! Where units can move to the stage of another in any plan ([`crate::pipeline::safe_moves`]), some best plan has them in one stage.
 //! Uniting them does not change what the best plan costs, and the argument starts again with what is left.
 
-use crate::pipeline::safe_moves::{View, Way};
-use crate::pipeline::units::{Kind, MOST_UNITS, Order, Tensor};
+use crate::pipeline::safe_moves::{View, Direction};
+use crate::pipeline::units::{DeviceKind, MOST_UNITS, Order, UnitTensor};
 
 /// Unites units until nothing is left to unite. Units are renumbered; producers still come first.
-pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<Tensor>, least: &mut Kind) {
+pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &mut DeviceKind) {
     while let Some(mut joined) = find(tensors, least) {
         let pairs = tensors.iter().flat_map(|t| t.consumers.iter().map(|&c| (t.producer, c)));
         let links: Vec<(u32, u32)> = pairs.map(|(a, b)| (joined[a as usize], joined[b as usize])).collect();
@@ -19,14 +19,14 @@ pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<Tensor>, least: &mut 
 }
 
 /// For each unit the one that it is united with, or itself; none if nothing can be united. No unit is in two groups.
-fn find(tensors: &[Tensor], least: &Kind) -> Option<Vec<u32>> {
+fn find(tensors: &[UnitTensor], least: &DeviceKind) -> Option<Vec<u32>> {
     let units = least.work.len();
     let order = (units <= MOST_UNITS).then(|| Order::new(units, tensors));
     let view = View::new(tensors, least, order.as_ref());
     let mut joined: Vec<u32> = (0..units as u32).collect();
     let mut taken = vec![false; units];
     for unit in 0..units {
-        for way in [Way::Down, Way::Up] {
+        for way in [Direction::Down, Direction::Up] {
             if taken[unit] || least.work[unit].is_none() {
                 continue;
             }
@@ -40,14 +40,14 @@ fn find(tensors: &[Tensor], least: &Kind) -> Option<Vec<u32>> {
 }
 
 /// Adds up the figures of units that became one.
-fn contract(tensors: &mut Vec<Tensor>, least: &Kind, joined: &[u32]) -> Kind {
+fn contract(tensors: &mut Vec<UnitTensor>, least: &DeviceKind, joined: &[u32]) -> DeviceKind {
     let units = joined.iter().max().map_or(0, |&last| last as usize + 1);
     let mut work = vec![Some(0u64); units];
     for (unit, time) in least.work.iter().enumerate() {
         let sum = &mut work[joined[unit] as usize];
         *sum = sum.zip(*time).map(|(a, b)| a + b);
     }
-    let mut found: std::collections::BTreeMap<Tensor, (u64, u64)> = std::collections::BTreeMap::new();
+    let mut found: std::collections::BTreeMap<UnitTensor, (u64, u64)> = std::collections::BTreeMap::new();
     for (t, tensor) in tensors.iter().enumerate() {
         let producer = joined[tensor.producer as usize];
         let mut consumers: Vec<u32> = tensor.consumers.iter().map(|&c| joined[c as usize]).collect();
@@ -55,7 +55,7 @@ fn contract(tensors: &mut Vec<Tensor>, least: &Kind, joined: &[u32]) -> Kind {
         consumers.sort_unstable();
         consumers.dedup();
         if !consumers.is_empty() {
-            let (out, into) = found.entry(Tensor { producer, consumers }).or_default();
+            let (out, into) = found.entry(UnitTensor { producer, consumers }).or_default();
             *out += least.out[t];
             *into += least.into[t];
         }
@@ -63,7 +63,7 @@ fn contract(tensors: &mut Vec<Tensor>, least: &Kind, joined: &[u32]) -> Kind {
     let times: Vec<(u64, u64)> = found.values().copied().collect();
     *tensors = found.into_keys().collect();
     let (out, into) = times.into_iter().unzip();
-    Kind { devices: least.devices, work, out, into }
+    DeviceKind { devices: least.devices, work, out, into }
 }
 
 /// For each of `count` nodes, the least node on a circle with it, by Tarjan's algorithm.

@@ -9,26 +9,26 @@
 //! With few devices of many kinds everything is proved of the least kind. Figures are divided by a power of two, and
 //! rounded down, where their sum would be too large for a network of flows.
 //!
-//! [`Relaxed::merged`] also unites units that share a stage in some best plan of the least kind (`kernel.rs`, `moves.rs`). What is
+//! [`PipelineRelaxation::merged`] also unites units that share a stage in some best plan of the least kind (`kernel.rs`, `moves.rs`). What is
 //! proved of it holds of the best plan, hence of all.
 
 use crate::bit_set::Bits;
 use crate::pipeline::kernelisation;
-use crate::pipeline::units::{Kind, MOST_UNITS, Order, Tensor};
+use crate::pipeline::units::{DeviceKind, MOST_UNITS, Order, UnitTensor};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 
 /// The problem.
 #[derive(Clone, Debug)]
-pub struct Relaxed {
+pub struct PipelineRelaxation {
     stages: u32,
     shift: u32,
     unit_of: Vec<u32>,
-    tensors: Vec<Tensor>,
+    tensors: Vec<UnitTensor>,
     made: Vec<Vec<u32>>,
     read: Vec<Vec<u32>>,
-    least: Kind,
-    kinds: Vec<Kind>,
+    least: DeviceKind,
+    kinds: Vec<DeviceKind>,
     order: Option<Order>,
 }
 
@@ -38,18 +38,18 @@ const MOST_BITS: u32 = 43;
 /// More kinds than this are taken as one.
 pub(super) const MOST_KINDS: usize = 4;
 
-impl Relaxed {
+impl PipelineRelaxation {
     /// The relaxation of a problem.
-    pub fn new(problem: &Problem) -> Result<Relaxed, String> {
-        Relaxed::build(problem, false)
+    pub fn new(problem: &Problem) -> Result<PipelineRelaxation, String> {
+        PipelineRelaxation::build(problem, false)
     }
 
     /// The relaxation with the least kind only, and units united that may as well share a stage.
-    pub fn merged(problem: &Problem) -> Result<Relaxed, String> {
-        Relaxed::build(problem, true)
+    pub fn merged(problem: &Problem) -> Result<PipelineRelaxation, String> {
+        PipelineRelaxation::build(problem, true)
     }
 
-    fn build(problem: &Problem, merge: bool) -> Result<Relaxed, String> {
+    fn build(problem: &Problem, merge: bool) -> Result<PipelineRelaxation, String> {
         let Objective::Pipeline { stages } = problem.objective else {
             return Err("it speaks of pipeline stages".to_owned());
         };
@@ -79,7 +79,7 @@ impl Relaxed {
             }
         }
         let order = (units <= MOST_UNITS).then(|| Order::new(units, &tensors));
-        Ok(Relaxed { stages, shift, unit_of, tensors, made, read, least, kinds, order })
+        Ok(PipelineRelaxation { stages, shift, unit_of, tensors, made, read, least, kinds, order })
     }
 
     /// The most stages.
@@ -100,7 +100,7 @@ impl Relaxed {
 
     /// The tensors.
     #[inline]
-    pub fn tensors(&self) -> &[Tensor] {
+    pub fn tensors(&self) -> &[UnitTensor] {
         &self.tensors
     }
 
@@ -118,22 +118,22 @@ impl Relaxed {
 
     /// The kind with the least of all figures.
     #[inline]
-    pub fn least(&self) -> &Kind {
+    pub fn least(&self) -> &DeviceKind {
         &self.least
     }
 
     /// The kinds; none where the least kind stands for all.
-    pub fn kinds(&self) -> &[Kind] {
+    pub fn kinds(&self) -> &[DeviceKind] {
         &self.kinds
     }
 
-    /// The units that lead to a unit. Only where [`Relaxed::knows_order`].
+    /// The units that lead to a unit. Only where [`PipelineRelaxation::knows_order`].
     #[inline]
     pub fn before(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").before[unit]
     }
 
-    /// The units that a unit leads to. Only where [`Relaxed::knows_order`].
+    /// The units that a unit leads to. Only where [`PipelineRelaxation::knows_order`].
     #[inline]
     pub fn after(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").after[unit]
@@ -156,7 +156,7 @@ impl Relaxed {
     }
 
     /// What a set of units costs as a stage.
-    pub fn cost(&self, kind: &Kind, set: &Bits) -> Option<u64> {
+    pub fn cost(&self, kind: &DeviceKind, set: &Bits) -> Option<u64> {
         let mut cost = 0;
         for unit in set.iter() {
             cost += kind.work[unit]?;
@@ -164,7 +164,7 @@ impl Relaxed {
                 |t: &&u32| self.tensors[**t as usize].consumers.iter().any(|&c| !set.has(c as usize));
             cost += self.made[unit].iter().filter(leaves).map(|&t| kind.out[t as usize]).sum::<u64>();
         }
-        let enters = |tensor: &Tensor| {
+        let enters = |tensor: &UnitTensor| {
             !set.has(tensor.producer as usize) && tensor.consumers.iter().any(|&c| set.has(c as usize))
         };
         let entering = self.tensors.iter().zip(&kind.into).filter(|(tensor, _)| enters(tensor));
@@ -200,9 +200,9 @@ fn together(problem: &Problem) -> Vec<u32> {
 }
 
 /// The tensors between units, and for each the sizes of those of the problem that it stands for.
-fn tensors_between(problem: &Problem, unit_of: &[u32]) -> (Vec<Tensor>, Vec<Vec<u64>>) {
+fn tensors_between(problem: &Problem, unit_of: &[u32]) -> (Vec<UnitTensor>, Vec<Vec<u64>>) {
     let graph = &problem.graph;
-    let mut found: std::collections::BTreeMap<Tensor, Vec<u64>> = std::collections::BTreeMap::new();
+    let mut found: std::collections::BTreeMap<UnitTensor, Vec<u64>> = std::collections::BTreeMap::new();
     for tensor in graph.tensors() {
         let Some(producer) = graph.producer(tensor) else { continue };
         let producer = unit_of[producer.index()];
@@ -211,25 +211,25 @@ fn tensors_between(problem: &Problem, unit_of: &[u32]) -> (Vec<Tensor>, Vec<Vec<
         consumers.sort_unstable();
         consumers.dedup();
         if !consumers.is_empty() {
-            found.entry(Tensor { producer, consumers }).or_default().push(graph.tensor_bytes(tensor));
+            found.entry(UnitTensor { producer, consumers }).or_default().push(graph.tensor_bytes(tensor));
         }
     }
     found.into_iter().unzip()
 }
 
 /// Latencies and widths of ways; none of them if one is free.
-type Ways = Vec<(u64, u64)>;
+type RouteTimes = Vec<(u64, u64)>;
 
 /// The ways from or to a device, each pair of latency and width once.
-fn ways(problem: &Problem, device: DeviceId, away: bool) -> Ways {
+fn ways(problem: &Problem, device: DeviceId, away: bool) -> RouteTimes {
     let hardware = &problem.hardware;
     let others = hardware.devices().filter(|&other| other != device);
     let routes = others
         .filter_map(|other| if away { hardware.route(device, other) } else { hardware.route(other, device) });
-    let mut ways = Ways::new();
+    let mut ways = RouteTimes::new();
     for route in routes {
         match route.bandwidth {
-            None => return Ways::new(),
+            None => return RouteTimes::new(),
             Some(bandwidth) => {
                 let way = (route.latency.0, bandwidth.0);
                 if !ways.contains(&way) {
@@ -243,7 +243,7 @@ fn ways(problem: &Problem, device: DeviceId, away: bool) -> Ways {
 }
 
 /// The least time of some bytes over any of the ways.
-fn least_time(ways: &Ways, bytes: u64) -> u64 {
+fn least_time(ways: &RouteTimes, bytes: u64) -> u64 {
     let time = |&(latency, width): &(u64, u64)| {
         let carried = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(width));
         latency + u64::try_from(carried).expect("a validated problem keeps transfers in range")
@@ -252,12 +252,12 @@ fn least_time(ways: &Ways, bytes: u64) -> u64 {
 }
 
 /// Devices on which every stage costs the same.
-fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<Kind> {
+fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<DeviceKind> {
     let units = unit_of.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut kinds: Vec<(Kind, (divvy_core::ids::ClassId, Ways, Ways))> = Vec::new();
+    let mut kinds: Vec<(DeviceKind, (divvy_core::ids::ClassId, RouteTimes, RouteTimes))> = Vec::new();
     for device in problem.hardware.devices() {
         let (away, home) = if problem.hardware.device(device).peer_copies {
-            (Ways::new(), Ways::new())
+            (RouteTimes::new(), RouteTimes::new())
         } else {
             (ways(problem, device, true), ways(problem, device, false))
         };
@@ -273,15 +273,15 @@ fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<Kind> 
             continue;
         }
         let time =
-            |ways: &Ways| tensors.iter().map(|all| all.iter().map(|&b| least_time(ways, b)).sum()).collect();
-        let kind = Kind { devices: 1, work, out: time(&key.1), into: time(&key.2) };
+            |ways: &RouteTimes| tensors.iter().map(|all| all.iter().map(|&b| least_time(ways, b)).sum()).collect();
+        let kind = DeviceKind { devices: 1, work, out: time(&key.1), into: time(&key.2) };
         kinds.push((kind, key));
     }
     kinds.into_iter().map(|(kind, _)| kind).collect()
 }
 
 /// The least of every figure.
-fn least(kinds: &[Kind], stages: u32) -> Kind {
+fn least(kinds: &[DeviceKind], stages: u32) -> DeviceKind {
     let mut least = kinds[0].clone();
     least.devices = stages;
     for kind in &kinds[1..] {
@@ -296,7 +296,7 @@ fn least(kinds: &[Kind], stages: u32) -> Kind {
 }
 
 /// How often all figures of a kind are to be halved.
-fn shift(kind: &Kind, tensors: &[Tensor]) -> u32 {
+fn shift(kind: &DeviceKind, tensors: &[UnitTensor]) -> u32 {
     let work: u128 = kind.work.iter().map(|time| u128::from(time.unwrap_or(0))).sum();
     let carried = tensors.iter().zip(kind.out.iter().zip(&kind.into));
     let carried: u128 = carried

@@ -13,14 +13,14 @@
 use std::collections::BTreeSet;
 
 use crate::bit_set::Bits;
-use crate::pipeline::units::{Kind, Order, Tensor};
+use crate::pipeline::units::{DeviceKind, Order, UnitTensor};
 
 /// The most units that are looked at together.
 const MOST_UNITS: usize = 10;
 
 /// Which way units move.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// To the stage of a unit that they follow from.
     Down,
     /// To the stage of a unit that they lead to.
@@ -29,8 +29,8 @@ pub(super) enum Way {
 
 /// The units and what is between them.
 pub(super) struct View<'a> {
-    tensors: &'a [Tensor],
-    kind: &'a Kind,
+    tensors: &'a [UnitTensor],
+    kind: &'a DeviceKind,
     made: Vec<Vec<usize>>,
     read: Vec<Vec<usize>>,
     order: Option<&'a Order>,
@@ -38,7 +38,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// `order` is missing where there are too many units; then nothing is said to lead to anything.
-    pub(super) fn new(tensors: &'a [Tensor], kind: &'a Kind, order: Option<&'a Order>) -> View<'a> {
+    pub(super) fn new(tensors: &'a [UnitTensor], kind: &'a DeviceKind, order: Option<&'a Order>) -> View<'a> {
         let units = kind.work.len();
         let (mut made, mut read) = (vec![Vec::new(); units], vec![Vec::new(); units]);
         for (t, tensor) in tensors.iter().enumerate() {
@@ -49,12 +49,12 @@ impl<'a> View<'a> {
     }
 
     /// The most units found that can move to the stage of `to`, none of them taken already.
-    pub(super) fn movable(&self, to: usize, way: Way, taken: &[bool]) -> Vec<usize> {
+    pub(super) fn movable(&self, to: usize, way: Direction, taken: &[bool]) -> Vec<usize> {
         let mut group: Vec<usize> = Vec::new();
         let mut found = 0;
         let mut next: BTreeSet<usize> = self.beside(to, way).collect();
         while group.len() < MOST_UNITS {
-            let Some(unit) = (if way == Way::Down { next.pop_first() } else { next.pop_last() }) else {
+            let Some(unit) = (if way == Direction::Down { next.pop_first() } else { next.pop_last() }) else {
                 break;
             };
             if taken[unit] || self.kind.work[unit].is_none() || !self.may_move(unit, to, way, &group) {
@@ -62,7 +62,7 @@ impl<'a> View<'a> {
             }
             group.push(unit);
             next.extend(self.beside(unit, way));
-            if Group::new(self, to, &group).can_move(way) {
+            if UnitGroup::new(self, to, &group).can_move(way) {
                 found = group.len();
             }
         }
@@ -71,10 +71,10 @@ impl<'a> View<'a> {
     }
 
     /// The units after a unit, or those before it.
-    fn beside(&self, unit: usize, way: Way) -> Box<dyn Iterator<Item = usize> + '_> {
+    fn beside(&self, unit: usize, way: Direction) -> Box<dyn Iterator<Item = usize> + '_> {
         match way {
-            Way::Down => Box::new(self.made[unit].iter().flat_map(|&t| self.readers(t))),
-            Way::Up => Box::new(self.read[unit].iter().map(|&t| self.tensors[t].producer as usize)),
+            Direction::Down => Box::new(self.made[unit].iter().flat_map(|&t| self.readers(t))),
+            Direction::Up => Box::new(self.read[unit].iter().map(|&t| self.tensors[t].producer as usize)),
         }
     }
 
@@ -83,17 +83,17 @@ impl<'a> View<'a> {
     }
 
     /// Whether all other units that a unit reads lead to where it moves, or all that read it follow from there.
-    fn may_move(&self, unit: usize, to: usize, way: Way, group: &[usize]) -> bool {
+    fn may_move(&self, unit: usize, to: usize, way: Direction, group: &[usize]) -> bool {
         let known = |sets: fn(&Order) -> &Vec<Bits>, other: usize| {
             self.order.is_some_and(|order| sets(order)[to].has(other))
         };
         let is_near = |other: usize| other == to || group.contains(&other);
         match way {
-            Way::Down => self.read[unit].iter().all(|&t| {
+            Direction::Down => self.read[unit].iter().all(|&t| {
                 let producer = self.tensors[t].producer as usize;
                 is_near(producer) || known(|order| &order.before, producer)
             }),
-            Way::Up => (self.made[unit].iter().flat_map(|&t| self.readers(t)))
+            Direction::Up => (self.made[unit].iter().flat_map(|&t| self.readers(t)))
                 .all(|reader| is_near(reader) || known(|order| &order.after, reader)),
         }
     }
@@ -112,15 +112,15 @@ struct Thread {
 }
 
 /// Units that may move together.
-struct Group {
+struct UnitGroup {
     work: Vec<u64>,
     /// For each unit, those that read it.
     readers: Vec<u32>,
     threads: Vec<Thread>,
 }
 
-impl Group {
-    fn new(view: &View<'_>, to: usize, units: &[usize]) -> Group {
+impl UnitGroup {
+    fn new(view: &View<'_>, to: usize, units: &[usize]) -> UnitGroup {
         let bit = |unit: usize| units.iter().position(|&u| u == unit).map_or(0, |i| 1u32 << i);
         let touched: BTreeSet<usize> =
             units.iter().flat_map(|&unit| view.made[unit].iter().chain(&view.read[unit])).copied().collect();
@@ -144,11 +144,11 @@ impl Group {
             });
         }
         let work = units.iter().map(|&unit| view.kind.work[unit].unwrap_or(0)).collect();
-        Group { work, readers, threads }
+        UnitGroup { work, readers, threads }
     }
 
     /// Whether no stage becomes dearer, however the group is spread over stages.
-    fn can_move(&self, way: Way) -> bool {
+    fn can_move(&self, way: Direction) -> bool {
         let all = (1u32 << self.work.len()) - 1;
         // The whole group first: that is where most fail.
         self.is_cheaper_there(way, all)
@@ -164,16 +164,16 @@ impl Group {
     }
 
     /// Whether the rest of the group can be in the stage that a part moves to.
-    fn is_last(&self, way: Way, part: u32) -> bool {
+    fn is_last(&self, way: Direction, part: u32) -> bool {
         let mut units = self.readers.iter().enumerate();
         match way {
-            Way::Down => units.all(|(i, &readers)| part >> i & 1 == 0 || readers & !part == 0),
-            Way::Up => units.all(|(i, &readers)| part >> i & 1 == 1 || readers & part == 0),
+            Direction::Down => units.all(|(i, &readers)| part >> i & 1 == 0 || readers & !part == 0),
+            Direction::Up => units.all(|(i, &readers)| part >> i & 1 == 1 || readers & part == 0),
         }
     }
 
     /// Whether the stage that a part moves to, with the rest of the group in it already, is no dearer than before.
-    fn is_cheaper_there(&self, way: Way, part: u32) -> bool {
+    fn is_cheaper_there(&self, way: Direction, part: u32) -> bool {
         let (mut gained, mut lost) = (self.work(part), 0);
         for thread in &self.threads {
             let (made, made_beside) = (thread.made_in & part != 0, thread.made_in & !part != 0);
@@ -186,10 +186,10 @@ impl Group {
                 gained += thread.into;
             }
             match way {
-                Way::Down if (thread.made_there || made_beside) && read && !thread.read_elsewhere => {
+                Direction::Down if (thread.made_there || made_beside) && read && !thread.read_elsewhere => {
                     lost += thread.out;
                 }
-                Way::Up if made && read_beside => lost += thread.into,
+                Direction::Up if made && read_beside => lost += thread.into,
                 _ => {}
             }
         }
@@ -197,7 +197,7 @@ impl Group {
     }
 
     /// Whether a stage that a part leaves, with no other of the group in it, is no dearer than before.
-    fn is_cheaper_elsewhere(&self, way: Way, part: u32) -> bool {
+    fn is_cheaper_elsewhere(&self, way: Direction, part: u32) -> bool {
         let (mut gained, mut lost) = (0, self.work(part));
         for thread in &self.threads {
             let (made, made_beside) =
@@ -205,7 +205,7 @@ impl Group {
             let (read, read_beside) =
                 (thread.read_in & part != 0, thread.read_in & !part != 0 || thread.read_there);
             match way {
-                Way::Down => {
+                Direction::Down => {
                     if made && thread.read_elsewhere {
                         gained += thread.into;
                     }
@@ -216,7 +216,7 @@ impl Group {
                         lost += thread.into;
                     }
                 }
-                Way::Up => {
+                Direction::Up => {
                     if thread.made_in == 0 && read && !read_beside {
                         gained += thread.out;
                     }

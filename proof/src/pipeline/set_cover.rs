@@ -5,12 +5,12 @@
 //! plan takes T or less. Groups of consecutive stages are convex too, and g of them cost at most g·T: any division of
 //! the k stages into groups will do. With unlike devices each kind has its limit, and the best devices count first.
 
-use crate::evidence::Group;
+use crate::evidence::StageGroup;
 use crate::pipeline::branching_tree;
 use crate::pipeline::convex_sets::Sets;
-use crate::pipeline::down_sets::{Beginnings, MOST_STEPS, Reach};
-use crate::pipeline::relaxation::Relaxed;
-use crate::pipeline::two_way_cut::Halves;
+use crate::pipeline::down_sets::{DownSets, MOST_STEPS, Reach};
+use crate::pipeline::relaxation::PipelineRelaxation;
+use crate::pipeline::two_way_cut::TwoWayCut;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
@@ -19,8 +19,8 @@ pub const MOST_NUMBERS: usize = 1 << 22;
 /// Prices add up to no more than this, so that the costs of a cut fit.
 pub const MOST_PRICE: u64 = 1 << 44;
 
-fn relaxed(problem: &Problem, merged: bool) -> Result<Relaxed, String> {
-    let relaxed = if merged { Relaxed::merged(problem)? } else { Relaxed::new(problem)? };
+fn relaxed(problem: &Problem, merged: bool) -> Result<PipelineRelaxation, String> {
+    let relaxed = if merged { PipelineRelaxation::merged(problem)? } else { PipelineRelaxation::new(problem)? };
     Ok(relaxed)
 }
 
@@ -34,14 +34,14 @@ pub(crate) fn proven(
     merged: bool,
     threshold: Time,
     prices: &[u64],
-    groups: &[Group],
+    groups: &[StageGroup],
 ) -> Result<Time, String> {
     check_cover(&relaxed(problem, merged)?, threshold, prices, groups)?;
     above(threshold)
 }
 
 /// Whether prices and limits show that no plan takes the threshold or less.
-fn check_cover(relaxed: &Relaxed, threshold: Time, prices: &[u64], groups: &[Group]) -> Result<(), String> {
+fn check_cover(relaxed: &PipelineRelaxation, threshold: Time, prices: &[u64], groups: &[StageGroup]) -> Result<(), String> {
     if !relaxed.knows_order() {
         return Err(format!("{} units are too many for it", relaxed.units()));
     }
@@ -71,7 +71,7 @@ fn check_cover(relaxed: &Relaxed, threshold: Time, prices: &[u64], groups: &[Gro
 }
 
 /// What all groups together can cover.
-fn most_by_groups(relaxed: &Relaxed, groups: &[Group]) -> Result<u128, String> {
+fn most_by_groups(relaxed: &PipelineRelaxation, groups: &[StageGroup]) -> Result<u128, String> {
     let stages: u64 = groups.iter().map(|group| u64::from(group.stages) * u64::from(group.count)).sum();
     if stages != u64::from(relaxed.stages()) {
         return Err(format!("groups of {stages} stages, there are {}", relaxed.stages()));
@@ -80,8 +80,8 @@ fn most_by_groups(relaxed: &Relaxed, groups: &[Group]) -> Result<u128, String> {
 }
 
 /// What as many devices as stages can cover, a group for each kind, the best first.
-fn most_by_kinds(relaxed: &Relaxed, groups: &[Group]) -> Result<u128, String> {
-    let fit = |(group, kind): (&Group, &crate::pipeline::units::Kind)| {
+fn most_by_kinds(relaxed: &PipelineRelaxation, groups: &[StageGroup]) -> Result<u128, String> {
+    let fit = |(group, kind): (&StageGroup, &crate::pipeline::units::DeviceKind)| {
         group.stages == 1 && group.count == kind.devices
     };
     if groups.len() != relaxed.kinds().len() || !groups.iter().zip(relaxed.kinds()).all(fit) {
@@ -112,7 +112,7 @@ pub(crate) fn halves_proven(
 }
 
 /// Whether a tree of beginnings shows that.
-fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]) -> Result<(), String> {
+fn check_halves(relaxed: &PipelineRelaxation, threshold: Time, first: u32, tree: &[u32]) -> Result<(), String> {
     let stages = relaxed.stages();
     if first == 0 || first >= stages {
         return Err(format!("{first} stages of {stages} are no part of them"));
@@ -121,13 +121,13 @@ fn check_halves(relaxed: &Relaxed, threshold: Time, first: u32, tree: &[u32]) ->
         return Err(format!("its tree has more than {MOST_NUMBERS} numbers"));
     }
     let budgets = [first, stages - first].map(|stages| relaxed.budget(stages, threshold.0));
-    branching_tree::verify(&mut Halves::new(relaxed, budgets), tree)
+    branching_tree::verify(&mut TwoWayCut::new(relaxed, budgets), tree)
 }
 
 /// What all beginnings prove: no plan takes the threshold or less.
 pub(crate) fn beginnings_proven(problem: &Problem, merged: bool, threshold: Time) -> Result<Time, String> {
     let relaxed = relaxed(problem, merged)?;
-    match Beginnings::new(&relaxed)?.reach(threshold.0, &mut || true) {
+    match DownSets::new(&relaxed)?.reach(threshold.0, &mut || true) {
         Some(Reach::Short) => above(threshold),
         Some(Reach::End(_)) => Err(format!("stages of {} ps may do", threshold.0)),
         None => Err(format!("it takes more than {MOST_STEPS} steps")),

@@ -2,7 +2,7 @@
 //!
 //! The first j of k stages hold a *beginning*: with a unit, all that leads to it. If every stage takes at most T, the
 //! beginning costs at most j·T by its work and the tensors that leave it, each once, and the rest at most (k − j)·T by
-//! its work and the tensors that enter it. [`Halves`] are the beginnings within both budgets; a tree
+//! its work and the tensors that enter it. [`TwoWayCut`] are the beginnings within both budgets; a tree
 //! ([`crate::pipeline::branching_tree`]) shows that there are none:
 //!
 //! * what leads to a unit that is in is in, what a unit that is out leads to is out;
@@ -11,29 +11,29 @@
 //! * for p, q ≥ 0 the sum of p times the cost of the beginning and q times that of the rest, over all beginnings, is
 //!   least in a minimum cut; nothing is left if that exceeds p and q times the budgets.
 //!
-//! Without the order of units ([`Relaxed::knows_order`]) only the cut is used, and there is no tree to branch.
+//! Without the order of units ([`PipelineRelaxation::knows_order`]) only the cut is used, and there is no tree to branch.
 
 use crate::bit_set::Bits;
-use crate::min_cut::{Arc, ENDLESS, Fate, Network, Node};
+use crate::min_cut::{Arc, ENDLESS, Fate, CutNetwork, CutNode};
 use crate::pipeline::branching_tree::Branching;
-use crate::pipeline::relaxation::Relaxed;
-use crate::pipeline::units::Kind;
+use crate::pipeline::relaxation::PipelineRelaxation;
+use crate::pipeline::units::DeviceKind;
 
 /// p and q of a multiplier m are this less m, and m.
 pub const WHOLE: u32 = 1 << 12;
 
 /// The beginnings.
-pub struct Halves<'a> {
-    relaxed: &'a Relaxed,
-    kind: &'a Kind,
+pub struct TwoWayCut<'a> {
+    relaxed: &'a PipelineRelaxation,
+    kind: &'a DeviceKind,
     budgets: [u64; 2],
-    cut: Cut,
+    cut: DownSetCut,
 }
 
 /// The network of the cuts, and what it was solved for last.
-struct Cut {
-    network: Network,
-    nodes: Vec<Node>,
+struct DownSetCut {
+    network: CutNetwork,
+    nodes: Vec<CutNode>,
     /// For each tensor the arc that costs.
     arcs: Vec<Arc>,
     state: Begun,
@@ -51,17 +51,17 @@ pub struct Begun {
 
 /// A cheapest beginning of a relaxation.
 #[derive(Clone, Debug)]
-pub struct Cheapest {
+pub struct CheapestDownSet {
     /// p times its cost and q times that of the rest.
     pub value: i128,
     /// The beginning.
     pub set: Bits,
 }
 
-impl<'a> Halves<'a> {
+impl<'a> TwoWayCut<'a> {
     /// Beginnings within budgets for themselves and for the rest.
-    pub fn new(relaxed: &'a Relaxed, budgets: [u64; 2]) -> Halves<'a> {
-        Halves { relaxed, kind: relaxed.least(), budgets, cut: Cut::new(relaxed) }
+    pub fn new(relaxed: &'a PipelineRelaxation, budgets: [u64; 2]) -> TwoWayCut<'a> {
+        TwoWayCut { relaxed, kind: relaxed.least(), budgets, cut: DownSetCut::new(relaxed) }
     }
 
     /// What a beginning and its rest cost.
@@ -81,7 +81,7 @@ impl<'a> Halves<'a> {
     }
 
     /// The problem.
-    pub fn relaxed(&self) -> &'a Relaxed {
+    pub fn relaxed(&self) -> &'a PipelineRelaxation {
         self.relaxed
     }
 
@@ -158,7 +158,7 @@ impl<'a> Halves<'a> {
     }
 
     /// A cheapest beginning.
-    pub fn cheapest(&mut self, state: &Begun, multiplier: u32) -> Cheapest {
+    pub fn cheapest(&mut self, state: &Begun, multiplier: u32) -> CheapestDownSet {
         let (p, q) = (i64::from(WHOLE - multiplier.min(WHOLE)), i64::from(multiplier.min(WHOLE)));
         let cut = &mut self.cut;
         cut.change(state);
@@ -185,17 +185,17 @@ impl<'a> Halves<'a> {
                 set.add(unit);
             }
         }
-        Cheapest { value, set }
+        CheapestDownSet { value, set }
     }
 
-    /// After [`Halves::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out
+    /// After [`TwoWayCut::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out
     /// if it is.
     #[inline]
     pub fn price_of_change(&self, unit: usize) -> i64 {
         self.cut.network.price_of_change(self.cut.nodes[unit])
     }
 
-    /// Whether a value of [`Halves::cheapest`] shows that nothing is left.
+    /// Whether a value of [`TwoWayCut::cheapest`] shows that nothing is left.
     pub fn is_closed(&self, value: i128, multiplier: u32) -> bool {
         let (p, q) = (WHOLE - multiplier.min(WHOLE), multiplier.min(WHOLE));
         let within = |factor: u32, budget: u64| i128::from(factor) * i128::from(budget);
@@ -203,11 +203,11 @@ impl<'a> Halves<'a> {
     }
 }
 
-impl Cut {
-    fn new(relaxed: &Relaxed) -> Cut {
+impl DownSetCut {
+    fn new(relaxed: &PipelineRelaxation) -> DownSetCut {
         let units = relaxed.units();
-        let mut network = Network::default();
-        let nodes: Vec<Node> = (0..units).map(|_| network.node()).collect();
+        let mut network = CutNetwork::default();
+        let nodes: Vec<CutNode> = (0..units).map(|_| network.node()).collect();
         let mut arcs = Vec::new();
         for tensor in relaxed.tensors() {
             let producer = nodes[tensor.producer as usize];
@@ -224,7 +224,7 @@ impl Cut {
         }
         network.lay_out();
         let none = || Bits::none(units);
-        Cut { network, nodes, arcs, state: Begun { inside: none(), outside: none() }, multiplier: None }
+        DownSetCut { network, nodes, arcs, state: Begun { inside: none(), outside: none() }, multiplier: None }
     }
 
     /// Changes the network to that of another state.
@@ -247,7 +247,7 @@ fn open(state: &Begun, units: usize) -> impl Iterator<Item = usize> + '_ {
     state.inside.both(&state.outside, |i, o| !(i | o)).take_while(move |&unit| unit < units)
 }
 
-impl Branching for Halves<'_> {
+impl Branching for TwoWayCut<'_> {
     type State = Begun;
 
     fn root(&self) -> Option<Begun> {

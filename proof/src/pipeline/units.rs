@@ -4,7 +4,7 @@ use crate::bit_set::Bits;
 
 /// A tensor between units.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tensor {
+pub struct UnitTensor {
     /// The unit that makes it.
     pub producer: u32,
     /// The other units that read it, ascending; at least one.
@@ -13,7 +13,7 @@ pub struct Tensor {
 
 /// What stages cost on some devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct DeviceKind {
     /// How many devices there are; for the least kind, as many as stages.
     pub devices: u32,
     /// Time of each unit; none where it cannot run.
@@ -35,7 +35,7 @@ pub(super) struct Order {
 pub const MOST_UNITS: usize = 1 << 13;
 
 impl Order {
-    pub(super) fn new(units: usize, tensors: &[Tensor]) -> Order {
+    pub(super) fn new(units: usize, tensors: &[UnitTensor]) -> Order {
         let mut before = vec![Bits::none(units); units];
         let mut after = vec![Bits::none(units); units];
         // Tensors are sorted by producer, and producers come before consumers.

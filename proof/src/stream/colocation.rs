@@ -16,8 +16,8 @@
 //! Schepers' dual feasible function: with x = t / T, it is x if (k + 1)x is whole, else ⌊(k + 1)x⌋ / k. Without rounding, the
 //! largest sum of cluster times up to T that can come about on a device stands for its T.
 
-use crate::evidence::Union;
-use crate::min_cut::{ENDLESS, Fate, Network};
+use crate::evidence::ForcedPair;
+use crate::min_cut::{ENDLESS, Fate, CutNetwork};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::problem::{MemoryRule, Objective, Problem};
 use divvy_core::units::Time;
@@ -106,8 +106,8 @@ impl<'p> Clusters<'p> {
     }
 
     /// Unites two clusters if the reason holds. Whether it does.
-    pub fn try_unite(&mut self, union: Union) -> bool {
-        let Union { one, other, by_cut } = union;
+    pub fn try_unite(&mut self, union: ForcedPair) -> bool {
+        let ForcedPair { one, other, by_cut } = union;
         let holds = if by_cut { self.cut_shows(one, other) } else { self.bytes_show(one, other) };
         if holds {
             self.unite(one, other);
@@ -241,7 +241,7 @@ impl<'p> Clusters<'p> {
     /// Whether every set of clusters with `a` and without `b` exchanges more than `most` with the others.
     fn cut_exceeds(&self, a: usize, b: usize, most: i64) -> bool {
         let graph = &self.problem.graph;
-        let mut network = Network::default();
+        let mut network = CutNetwork::default();
         let nodes: Vec<_> = self.leader.iter().map(|_| network.node()).collect();
         let mut total = 0i64;
         for tensor in graph.tensors() {
@@ -364,7 +364,7 @@ fn shift_and_add(reached: &mut [u64], amount: u64) {
 pub(crate) fn proven(
     problem: &Problem,
     threshold: Time,
-    unions: &[Union],
+    unions: &[ForcedPair],
     weights: &[u64],
     rounding: u32,
 ) -> Result<Time, String> {

@@ -26,7 +26,7 @@ const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// One op, in or out of a share.
 #[derive(Clone, Debug)]
-struct Step {
+struct KnapsackStep {
     op: OpId,
     /// For each state after it, what leads there.
     arrivals: Vec<Vec<Arrival>>,
@@ -43,9 +43,9 @@ struct Arrival {
 
 /// What may be in a share.
 #[derive(Clone, Debug)]
-pub struct Shares<'p> {
+pub struct DeviceKnapsack<'p> {
     problem: &'p Problem,
-    steps: Vec<Step>,
+    steps: Vec<KnapsackStep>,
     /// The states at the start: for a device that has the network's inputs, and for one that has not.
     with_inputs: usize,
     weights: Vec<u64>,
@@ -64,7 +64,7 @@ pub struct Share {
 
 /// What a way to a state has come to.
 #[derive(Clone, Copy)]
-struct Way {
+struct PathLabel {
     worth: i64,
     time: u64,
     /// Twice the place of the way before, and one if the op is in.
@@ -73,17 +73,17 @@ struct Way {
 
 /// The ways to all states, one state after the other, each by time.
 #[derive(Default)]
-struct Ways {
-    list: Vec<Way>,
+struct PathLabels {
+    list: Vec<PathLabel>,
     ends: Vec<usize>,
 }
 
-impl<'p> Shares<'p> {
+impl<'p> DeviceKnapsack<'p> {
     /// All prices together, and all weighted bytes, stay below this, so that they can be added and taken off.
     pub const MOST: i64 = 1 << 60;
 
     /// The shares of a problem, with a weight for each link; else why this proves nothing.
-    pub fn new(problem: &'p Problem, weights: &[u64]) -> Result<Shares<'p>, String> {
+    pub fn new(problem: &'p Problem, weights: &[u64]) -> Result<DeviceKnapsack<'p>, String> {
         if problem.objective != Objective::Stream {
             return Err("it is about `stream`".to_owned());
         }
@@ -100,7 +100,7 @@ impl<'p> Shares<'p> {
         });
         let per_byte = per_byte.ok_or("its weights are too large")?;
         let (steps, with_inputs) = steps(problem)?;
-        Ok(Shares { problem, steps, with_inputs, weights: weights.to_vec(), per_byte })
+        Ok(DeviceKnapsack { problem, steps, with_inputs, weights: weights.to_vec(), per_byte })
     }
 
     /// The weighted bytes that all links carry within a threshold.
@@ -120,19 +120,19 @@ impl<'p> Shares<'p> {
         let width = threshold.0 / SLOTS + 1;
         let per_byte = self.per_byte[device.index()];
         let has_inputs = self.problem.constraints.input_at == Some(device);
-        let mut ways = Ways::default();
+        let mut ways = PathLabels::default();
         for state in 0..=self.with_inputs {
             let is_start = state == if has_inputs { self.with_inputs } else { 0 };
-            ways.list.extend(is_start.then_some(Way { worth: 0, time: 0, before: 0 }));
+            ways.list.extend(is_start.then_some(PathLabel { worth: 0, time: 0, before: 0 }));
             ways.ends.push(ways.list.len());
         }
         let mut befores: Vec<Vec<u32>> = Vec::with_capacity(self.steps.len());
-        let mut arriving: Vec<Way> = Vec::new();
+        let mut arriving: Vec<PathLabel> = Vec::new();
         for step in &self.steps {
             let op = step.op;
             let may_run = is_open[op.index()] && self.problem.may_run(op, device);
             let time = self.problem.time(op, device).filter(|_| may_run);
-            let mut next = Ways::default();
+            let mut next = PathLabels::default();
             for arrivals in &step.arrivals {
                 arriving.clear();
                 let mut second = 0;
@@ -145,7 +145,7 @@ impl<'p> Shares<'p> {
                     };
                     second = arriving.len();
                     let in_time = ways.iter().take_while(|way| way.time <= threshold.0 - time);
-                    arriving.extend(in_time.enumerate().map(|(i, way)| Way {
+                    arriving.extend(in_time.enumerate().map(|(i, way)| PathLabel {
                         worth: way.worth + worth,
                         time: way.time + time,
                         before: 2 * (first + i) as u32 + u32::from(is_in),
@@ -189,16 +189,16 @@ impl<'p> Shares<'p> {
     }
 }
 
-impl Ways {
+impl PathLabels {
     /// The place of a state's first way, and all of them.
-    fn of(&self, state: usize) -> (usize, &[Way]) {
+    fn of(&self, state: usize) -> (usize, &[PathLabel]) {
         let first = if state == 0 { 0 } else { self.ends[state - 1] };
         (first, &self.list[first..self.ends[state]])
     }
 
     /// The ways to the next state, of those that arrive there, in two lists by time. What takes longer and is worth no more
     /// is of no use, and of what falls into one slot the least time and the most worth are kept.
-    fn keep<'w>(&mut self, mut one: &'w [Way], mut other: &'w [Way], width: u64) {
+    fn keep<'w>(&mut self, mut one: &'w [PathLabel], mut other: &'w [PathLabel], width: u64) {
         let first = self.list.len();
         loop {
             let list = match (one.first(), other.first()) {
@@ -236,11 +236,11 @@ fn weight_to(problem: &Problem, weights: &[u64], to: DeviceId) -> Option<i64> {
         passed.map(|link| weights[link.index()]).try_fold(0u64, u64::checked_add)
     };
     let least = hardware.devices().filter(|&from| from != to).filter_map(way).min().unwrap_or(0);
-    i64::try_from(least).ok().filter(|&least| least < Shares::MOST)
+    i64::try_from(least).ok().filter(|&least| least < DeviceKnapsack::MOST)
 }
 
 /// All steps, and the state at the start where the inputs are at hand.
-fn steps(problem: &Problem) -> Result<(Vec<Step>, usize), String> {
+fn steps(problem: &Problem) -> Result<(Vec<KnapsackStep>, usize), String> {
     let graph = &problem.graph;
     let mut place = vec![0; graph.op_count()];
     graph.order().iter().enumerate().for_each(|(i, op)| place[op.index()] = i);
@@ -283,7 +283,7 @@ fn steps(problem: &Problem) -> Result<(Vec<Step>, usize), String> {
         }
         states = vec![Vec::new(); numbers.len()];
         numbers.into_iter().for_each(|(state, number)| states[number] = state);
-        steps.push(Step { op, arrivals });
+        steps.push(KnapsackStep { op, arrivals });
         alive = kept.into_iter().map(|t| alive[t]).chain(made).collect();
     }
     Ok((steps, with_inputs))
@@ -299,10 +299,10 @@ pub(crate) fn proven(
     if threshold > Time::LONGEST_INPUT {
         return Err("its threshold is out of range".to_owned());
     }
-    if prices.len() != problem.graph.op_count() || !Shares::is_in_range(prices) {
+    if prices.len() != problem.graph.op_count() || !DeviceKnapsack::is_in_range(prices) {
         return Err("it needs one price for each op, and all of them together below 2^60".to_owned());
     }
-    if !Shares::new(problem, weights)?.prove(threshold, prices) {
+    if !DeviceKnapsack::new(problem, weights)?.prove(threshold, prices) {
         return Err("the links carry what must be sent".to_owned());
     }
     Ok(Time(threshold.0 + 1))

@@ -5,7 +5,7 @@ use divvy_core::problem::Objective;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{
-    Case, Evidence, Flow, Multiple, Part, ProofStep, Row, Stage, Turn, Union, Window,
+    CaseTree, Evidence, PricedEdge, RowMultiple, CaseRegion, ProofStep, IntervalRow, ChainStage, DevicePair, ForcedPair, WorkWindow,
 };
 
 use divvy_testing::oracle::model::Model;
@@ -59,7 +59,7 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
         let from = (chain.len() > 1 && rng.chance(0.7)).then_some(first);
         let to = rng.chance(0.7).then_some(last);
         let device = DeviceId(rng.below(model.devices) as u32);
-        windows.push(Window { from, to, device, times: rng.between(0, 4) });
+        windows.push(WorkWindow { from, to, device, times: rng.between(0, 4) });
     }
     let is_priced = rng.chance(0.5);
     let dearest = *rng.pick(&[3, 1_000, 300_000]);
@@ -72,7 +72,7 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
 }
 
 /// Some flows along chains of two ops.
-fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<Flow> {
+fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<PricedEdge> {
     let edges: Vec<(OpId, OpId)> =
         chains.iter().filter(|chain| chain.len() == 2).map(|chain| (chain[0], chain[1])).collect();
     let sizes = model.batch_sizes_of_classes();
@@ -82,7 +82,7 @@ fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<Flow> {
         let &(from, to) = rng.pick(&edges);
         let price = |rng: &mut Rng| rng.between(0, 2 * most_price) as i64 - most_price as i64;
         let prices = if rng.chance(0.7) { (0..sizes).map(|_| price(rng)).collect() } else { Vec::new() };
-        flows.push(Flow { from, to, times: rng.between(0, 4), prices });
+        flows.push(PricedEdge { from, to, times: rng.between(0, 4), prices });
     }
     flows
 }
@@ -102,7 +102,7 @@ fn cases(model: &Model, rng: &mut Rng) -> Evidence {
             let chains: Vec<Vec<OpId>> = chains(model).iter().filter(inside).cloned().collect();
             let mut walk = Vec::new();
             tell_apart(model, &ops, &chains, &mut Vec::new(), &mut Vec::new(), &mut walk, rng);
-            parts.push(Part { ops, walk });
+            parts.push(CaseRegion { ops, walk });
         }
     }
     Evidence::Cases { weights, flows, windows, parts }
@@ -115,7 +115,7 @@ fn tell_apart(
     chains: &[Vec<OpId>],
     ranges: &mut Vec<(OpId, usize, u32, u32)>,
     turns: &mut Vec<(OpId, OpId)>,
-    walk: &mut Vec<Case>,
+    walk: &mut Vec<CaseTree>,
     rng: &mut Rng,
 ) {
     let inputs = if let Objective::Batch { inputs } = model.objective { inputs } else { 4 };
@@ -131,7 +131,7 @@ fn tell_apart(
         if !pairs.is_empty() && rng.chance(0.6) {
             let (first, second) = (rng.pick(&pairs).0.0, rng.pick(&pairs).1.0);
             if first != second {
-                walk.push(Case::Order { first, second });
+                walk.push(CaseTree::Order { first, second });
                 for turn in [(first, second), (second, first)] {
                     turns.push(turn);
                     tell_apart(model, ops, chains, ranges, turns, walk, rng);
@@ -144,7 +144,7 @@ fn tell_apart(
         let class = model.class_of[rng.below(model.devices)];
         let least = if rng.chance(0.7) { inputs } else { rng.between(1, u64::from(inputs)) as u32 };
         if !ranges.iter().any(|range| (range.0, range.1) == (op, class)) {
-            walk.push(Case::Split { op, class, least });
+            walk.push(CaseTree::Split { op, class, least });
             for range in [(op, class, least, inputs), (op, class, 0, least - 1)] {
                 ranges.push(range);
                 tell_apart(model, ops, chains, ranges, turns, walk, rng);
@@ -158,11 +158,11 @@ fn tell_apart(
         let (from, to) = (Some(chain[0]), Some(chain[chain.len() - 1]));
         let device = DeviceId(rng.below(model.devices) as u32);
         let times = rng.between(0, 4);
-        (chain.len() > 1).then_some(Window { from, to, device, times })
+        (chain.len() > 1).then_some(WorkWindow { from, to, device, times })
     });
     let windows = windows.collect();
-    let turns = turns.iter().map(|&(from, to)| Turn { from, to, times: rng.between(0, 4) }).collect();
-    walk.push(Case::Priced { flows: flows(model, chains, rng), windows, turns });
+    let turns = turns.iter().map(|&(from, to)| DevicePair { from, to, times: rng.between(0, 4) }).collect();
+    walk.push(CaseTree::Priced { flows: flows(model, chains, rng), windows, turns });
 }
 
 /// A random chain, some of whose ops stand between stages, with other chains between the same two ops beside them.
@@ -170,7 +170,7 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
     let chains = chains(model);
     let chain = rng.pick(&chains).clone();
     let list = |rng: &mut Rng| (0..model.devices).map(|_| rng.between(0, 3)).collect::<Vec<u64>>();
-    let mut stages: Vec<Stage> = Vec::new();
+    let mut stages: Vec<ChainStage> = Vec::new();
     let mut passed: Vec<OpId> = Vec::new();
     let mut used = chain.clone();
     for (place, &op) in chain.iter().enumerate() {
@@ -194,7 +194,7 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
         }
         let (shares, lists) = (list(rng), rng.below(4).saturating_sub(1));
         let weights = (0..lists).map(|_| list(rng)).collect();
-        stages.push(Stage { op, branches, shares, weights });
+        stages.push(ChainStage { op, branches, shares, weights });
     }
     let most = *rng.pick(&[40, 400, 1 << 40]);
     let limit_ps = Time(rng.between(1, most));
@@ -206,7 +206,7 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
 fn united(model: &Model, rng: &mut Rng) -> Evidence {
     let op = |rng: &mut Rng| OpId(rng.below(model.ops) as u32);
     let unions =
-        (0..rng.below(3)).map(|_| Union { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
+        (0..rng.below(3)).map(|_| ForcedPair { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
     let most = *rng.pick(&[1, 3, 10]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
     Evidence::United {
@@ -257,37 +257,37 @@ pub(crate) fn interval(model: &Model, rng: &mut Rng) -> Evidence {
         let chain = rng.pick(&chains);
         let (first, last) = (chain[0], chain[chain.len() - 1]);
         let row = match rng.below(6) {
-            0 => Row::Head { op: first },
-            1 => Row::Tail { op: first },
+            0 => IntervalRow::Head { op: first },
+            1 => IntervalRow::Tail { op: first },
             2 => {
-                Row::Between { from: None, to: Some(first).filter(|_| rng.chance(0.5)), device: device(rng) }
+                IntervalRow::Between { from: None, to: Some(first).filter(|_| rng.chance(0.5)), device: device(rng) }
             }
-            3 => Row::Between { from: Some(first), to: None, device: device(rng) },
-            4 if first != last => Row::Between { from: Some(first), to: Some(last), device: device(rng) },
+            3 => IntervalRow::Between { from: Some(first), to: None, device: device(rng) },
+            4 if first != last => IntervalRow::Between { from: Some(first), to: Some(last), device: device(rng) },
             _ if first != last => {
                 let prices = (0..model.devices).map(|_| rng.between(0, most_price)).collect();
-                Row::Gap { from: first, to: last, prices }
+                IntervalRow::Gap { from: first, to: last, prices }
             }
-            _ => Row::Tail { op: last },
+            _ => IntervalRow::Tail { op: last },
         };
-        rows.push(Multiple { times: rng.between(0, 5), row });
+        rows.push(RowMultiple { times: rng.between(0, 5), row });
     }
     let mut left = vec![0i64; model.ops];
-    for Multiple { times, row } in &rows {
+    for RowMultiple { times, row } in &rows {
         let (earlier, later) = match row {
-            Row::Head { op } => (None, Some(*op)),
-            Row::Tail { op } => (Some(*op), None),
-            Row::Between { from, to, .. } => (*from, *to),
-            Row::Gap { from, to, .. } => (Some(*from), Some(*to)),
+            IntervalRow::Head { op } => (None, Some(*op)),
+            IntervalRow::Tail { op } => (Some(*op), None),
+            IntervalRow::Between { from, to, .. } => (*from, *to),
+            IntervalRow::Gap { from, to, .. } => (Some(*from), Some(*to)),
         };
         left[later.map_or(0, OpId::index)] += later.map_or(0, |_| *times as i64);
         left[earlier.map_or(0, OpId::index)] -= earlier.map_or(0, |_| *times as i64);
     }
     let with_heads = rng.chance(0.7);
     for (op, left) in OpId::all(model.ops).zip(left) {
-        let row = if left > 0 { Row::Tail { op } } else { Row::Head { op } };
+        let row = if left > 0 { IntervalRow::Tail { op } } else { IntervalRow::Head { op } };
         if left > 0 || with_heads {
-            rows.push(Multiple { times: left.unsigned_abs(), row });
+            rows.push(RowMultiple { times: left.unsigned_abs(), row });
         }
     }
     let weights =

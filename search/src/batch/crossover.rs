@@ -8,9 +8,9 @@
 
 use divvy_core::rng::Rng;
 
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::{Item, Schedule};
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::{Item, BatchSchedule};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 
 /// The most places to cut at.
 const MOST_CUTS: usize = 32;
@@ -23,22 +23,22 @@ const MOST_WORSE: f64 = 0.02;
 const LEAST_CHANGED: f64 = 0.05;
 
 /// Where schedules of a network are cut.
-pub(crate) struct Crossing {
+pub(crate) struct Crossover {
     /// For each unit, the place of its first op in the order.
     places: Vec<usize>,
-    cuts: Vec<Cut>,
+    cuts: Vec<CrossoverPoint>,
 }
 
 /// A place in the order of ops.
-struct Cut {
+struct CrossoverPoint {
     place: usize,
     /// The ops before it whose results are read behind it.
     passing: Vec<u32>,
 }
 
-impl Crossing {
+impl Crossover {
     /// The places where schedules of about so many batches are cut.
-    pub(crate) fn new(tables: &Tables, batches: usize) -> Crossing {
+    pub(crate) fn new(tables: &BatchTables, batches: usize) -> Crossover {
         let count = tables.ops;
         let mut place_of = vec![0; count];
         tables.order.iter().enumerate().for_each(|(place, &op)| place_of[op as usize] = place);
@@ -70,22 +70,22 @@ impl Crossing {
         places.sort_unstable();
         let cut = |place: usize| {
             let before = tables.order[..place].iter();
-            Cut { place, passing: before.filter(|op| last_reader(op) >= place).copied().collect() }
+            CrossoverPoint { place, passing: before.filter(|op| last_reader(op) >= place).copied().collect() }
         };
         let cuts = std::iter::once(0).chain(places).chain([count]).map(cut).collect();
-        Crossing { places: tables.members.iter().map(first).collect(), cuts }
+        Crossover { places: tables.members.iter().map(first).collect(), cuts }
     }
 
     /// The best of all that comes of putting parts of other schedules into one, as long as it gets better. The first `tried` of
     /// the others are known to be no help to it as it is.
     pub(crate) fn put_together(
         &self,
-        tables: &Tables,
-        memory: &Memory,
-        one: &Schedule,
-        others: &[Schedule],
+        tables: &BatchTables,
+        memory: &BatchMemory,
+        one: &BatchSchedule,
+        others: &[BatchSchedule],
         tried: usize,
-    ) -> Schedule {
+    ) -> BatchSchedule {
         let mut best = one.clone();
         let mut trial = one.clone();
         let mut since = tried;
@@ -112,12 +112,12 @@ impl Crossing {
     /// A schedule with a random part of some other in it, the best of a few; none if they are all far worse, or hardly differ.
     pub(crate) fn put_in(
         &self,
-        tables: &Tables,
-        memory: &Memory,
-        one: &Schedule,
-        others: &[Schedule],
+        tables: &BatchTables,
+        memory: &BatchMemory,
+        one: &BatchSchedule,
+        others: &[BatchSchedule],
         rng: &mut Rng,
-    ) -> Option<Schedule> {
+    ) -> Option<BatchSchedule> {
         if others.is_empty() {
             return None;
         }
@@ -147,13 +147,13 @@ impl Crossing {
     #[expect(clippy::too_many_arguments, reason = "two schedules, two cuts, and where the result goes")]
     fn cross(
         &self,
-        tables: &Tables,
-        one: &Schedule,
-        other: &Schedule,
+        tables: &BatchTables,
+        one: &BatchSchedule,
+        other: &BatchSchedule,
         from: usize,
         until: usize,
         limit: u64,
-        trial: &mut Schedule,
+        trial: &mut BatchSchedule,
     ) -> bool {
         let [first, last] = [from, until].map(|cut| &self.cuts[cut]);
         let part = |unit: usize| {
@@ -192,8 +192,8 @@ impl Crossing {
 }
 
 /// How much later some ops end in one schedule than in another.
-fn lateness(tables: &Tables, ops: &[u32], one: &Schedule, other: &Schedule) -> i64 {
-    let end = |schedule: &Schedule, op: u32| {
+fn lateness(tables: &BatchTables, ops: &[u32], one: &BatchSchedule, other: &BatchSchedule) -> i64 {
+    let end = |schedule: &BatchSchedule, op: u32| {
         let count = schedule.pieces[tables.unit_of[op as usize] as usize].len();
         let ends = (0..count as u32).map(|piece| schedule.end(Item { op, piece }) as i64);
         ends.sum::<i64>() / count.max(1) as i64
@@ -203,7 +203,7 @@ fn lateness(tables: &Tables, ops: &[u32], one: &Schedule, other: &Schedule) -> i
 }
 
 /// For each group of other divisions, one that is like it: the same devices have it of most ops.
-fn names(tables: &Tables, ops: &[u32], one: &[Division], other: &[Division]) -> Vec<usize> {
+fn names(tables: &BatchTables, ops: &[u32], one: &[Division], other: &[Division]) -> Vec<usize> {
     let groups = tables.groups;
     let of = |mask: u64| (0..groups).filter(move |group| mask >> group & 1 == 1);
     // By group of the other divisions and of the one.
@@ -233,17 +233,17 @@ fn names(tables: &Tables, ops: &[u32], one: &[Division], other: &[Division]) -> 
 }
 
 /// Whether devices have as many groups in one division as in another.
-fn are_alike(one: &[Piece], other: &[Piece]) -> bool {
-    let has_same = |piece: &Piece| {
+fn are_alike(one: &[DevicePart], other: &[DevicePart]) -> bool {
+    let has_same = |piece: &DevicePart| {
         other.iter().any(|other| (other.device, other.count()) == (piece.device, piece.count()))
     };
     one.len() == other.len() && one.iter().all(has_same)
 }
 
-fn renamed(division: &[Piece], names: &[usize]) -> Division {
-    let rename = |piece: &Piece| {
+fn renamed(division: &[DevicePart], names: &[usize]) -> Division {
+    let rename = |piece: &DevicePart| {
         let groups = names.iter().enumerate().filter(|(group, _)| piece.groups >> group & 1 == 1);
-        Piece { device: piece.device, groups: groups.fold(0, |groups, (_, name)| groups | 1 << name) }
+        DevicePart { device: piece.device, groups: groups.fold(0, |groups, (_, name)| groups | 1 << name) }
     };
     division.iter().map(rename).collect()
 }
@@ -260,8 +260,8 @@ mod tests {
     use divvy_core::problem::{Objective, OwnHardware, Problem};
     use smallvec::smallvec;
 
-    use crate::batch::annealing::Climb;
-    use crate::batch::dual_cost::Potential;
+    use crate::batch::annealing::Annealer;
+    use crate::batch::dual_cost::DualCost;
 
     fn modules(seed: u64) -> Problem {
         let wiring = [Wiring::Sdep, Wiring::Wdep][seed as usize % 2];
@@ -284,28 +284,28 @@ mod tests {
     }
 
     /// A schedule after some moves from whole batches on random devices.
-    fn some_schedule(tables: &Tables, memory: &Memory, potential: &Potential, seed: u64) -> Schedule {
+    fn some_schedule(tables: &BatchTables, memory: &BatchMemory, potential: &DualCost, seed: u64) -> BatchSchedule {
         let mut rng = Rng::new(seed);
         let mut whole = |unit: usize| {
             let device = rng.pick(&tables.choices[unit]).device;
-            smallvec![Piece { device, groups: tables.all_groups() }]
+            smallvec![DevicePart { device, groups: tables.all_groups() }]
         };
         let pieces = (0..tables.members.len()).map(&mut whole).collect();
-        let start = Schedule::new(tables, pieces, &tables.order);
-        let mut climb = Climb::new(tables, memory, potential, &start, seed).expect("memory holds");
+        let start = BatchSchedule::new(tables, pieces, &tables.order);
+        let mut climb = Annealer::new(tables, memory, potential, &start, seed).expect("memory holds");
         for _ in 0..400 {
             climb.step(start.value() as f64 / 300.0);
         }
         climb.schedule().clone()
     }
 
-    fn some_schedules(problem: &Problem, tables: &Tables, memory: &Memory, seed: u64) -> Vec<Schedule> {
-        let potential = Potential::new(problem, tables, &Outcome::default());
+    fn some_schedules(problem: &Problem, tables: &BatchTables, memory: &BatchMemory, seed: u64) -> Vec<BatchSchedule> {
+        let potential = DualCost::new(problem, tables, &Outcome::default());
         (0..4).map(|n| some_schedule(tables, memory, &potential, 4 * seed + n)).collect()
     }
 
     /// Every unit is divided as it may be, and the plan is worth what the schedule says.
-    fn assert_holds(problem: &Problem, tables: &Tables, schedule: &Schedule) {
+    fn assert_holds(problem: &Problem, tables: &BatchTables, schedule: &BatchSchedule) {
         for (unit, pieces) in schedule.pieces.iter().enumerate() {
             assert!(tables.is_division(unit, pieces), "unit {unit} is divided as {pieces:?}");
         }
@@ -322,11 +322,11 @@ mod tests {
         let mut better = 0;
         for seed in 0..60 {
             let problem = modules(seed);
-            let tables = Tables::new(&problem).expect("a batch problem");
-            let memory = Memory::new(&problem, &tables);
+            let tables = BatchTables::new(&problem).expect("a batch problem");
+            let memory = BatchMemory::new(&problem, &tables);
             let known = some_schedules(&problem, &tables, &memory, seed);
             let best = known.iter().min_by_key(|schedule| schedule.value()).expect("four schedules");
-            let crossing = Crossing::new(&tables, best.list.len());
+            let crossing = Crossover::new(&tables, best.list.len());
             assert!(crossing.cuts.len() >= 4, "{} cuts of four modules", crossing.cuts.len());
             let united = crossing.put_together(&tables, &memory, best, &known, 0);
             assert!(united.value() <= best.value(), "seed {seed}: {} after {}", united.value(), best.value());
@@ -347,10 +347,10 @@ mod tests {
         let mut count = 0;
         for seed in 0..60 {
             let problem = modules(seed);
-            let tables = Tables::new(&problem).expect("a batch problem");
-            let memory = Memory::new(&problem, &tables);
+            let tables = BatchTables::new(&problem).expect("a batch problem");
+            let memory = BatchMemory::new(&problem, &tables);
             let known = some_schedules(&problem, &tables, &memory, seed);
-            let crossing = Crossing::new(&tables, known[0].list.len());
+            let crossing = Crossover::new(&tables, known[0].list.len());
             let mut rng = Rng::new(seed);
             let Some(new) = crossing.put_in(&tables, &memory, &known[0], &known[1..], &mut rng) else {
                 continue;
@@ -371,11 +371,11 @@ mod tests {
     #[test]
     fn groups_are_renamed() {
         let problem = modules(0);
-        let tables = Tables::new(&problem).expect("a batch problem");
-        let whole: Division = smallvec![Piece { device: 0, groups: 0b1111 }];
+        let tables = BatchTables::new(&problem).expect("a batch problem");
+        let whole: Division = smallvec![DevicePart { device: 0, groups: 0b1111 }];
         let mut one = vec![whole; tables.members.len()];
-        one[0] = smallvec![Piece { device: 0, groups: 0b0111 }, Piece { device: 1, groups: 0b1000 }];
-        one[1] = smallvec![Piece { device: 2, groups: 0b0001 }, Piece { device: 0, groups: 0b1110 }];
+        one[0] = smallvec![DevicePart { device: 0, groups: 0b0111 }, DevicePart { device: 1, groups: 0b1000 }];
+        one[1] = smallvec![DevicePart { device: 2, groups: 0b0001 }, DevicePart { device: 0, groups: 0b1110 }];
         let names_before = [2, 0, 3, 1];
         let other: Vec<Division> = one.iter().map(|division| renamed(division, &names_before)).collect();
         let names = names(&tables, &[0, 1], &one, &other);

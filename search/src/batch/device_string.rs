@@ -11,14 +11,14 @@ use divvy_proof::latency_tables::NEVER;
 use smallvec::smallvec;
 
 use crate::batch::list_scheduling::{Listing, Measure, breadth_first, schedule};
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::{Item, Schedule};
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::{Item, BatchSchedule};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 use crate::run::Run;
 
 /// A gene, or some of one batch, and the device it changes to.
 #[derive(Clone, Copy)]
-pub(crate) struct Change {
+pub(crate) struct GeneChange {
     pub(crate) unit: usize,
     pub(crate) groups: u64,
     pub(crate) device: u32,
@@ -26,12 +26,12 @@ pub(crate) struct Change {
 
 /// A string and its schedule.
 pub(crate) struct DivisionString<'a> {
-    tables: &'a Tables,
-    memory: Memory,
+    tables: &'a BatchTables,
+    memory: BatchMemory,
     order: Vec<u32>,
     /// Where each unit's first batch stands among the ops.
-    current: Schedule,
-    trial: Schedule,
+    current: BatchSchedule,
+    trial: BatchSchedule,
     /// The units with a choice.
     genes: Vec<u32>,
     changed: Vec<(usize, Division)>,
@@ -39,7 +39,7 @@ pub(crate) struct DivisionString<'a> {
 
 impl<'a> DivisionString<'a> {
     /// Every op whole on its fastest device, or as near to that as sizes and memory allow; none if no way was found.
-    pub(crate) fn fastest(run: &Run<'_>, tables: &'a Tables, memory: &Memory) -> Option<DivisionString<'a>> {
+    pub(crate) fn fastest(run: &Run<'_>, tables: &'a BatchTables, memory: &BatchMemory) -> Option<DivisionString<'a>> {
         let order = breadth_first(tables);
         let all = tables.all_groups();
         let whole = |unit: usize| {
@@ -49,13 +49,13 @@ impl<'a> DivisionString<'a> {
                 members.map(|&op| tables.time(op as usize, device as usize, tables.groups)).sum()
             };
             let device = able.map(|choice| choice.device).min_by_key(|&device| (time(device), device))?;
-            Some(smallvec![Piece { device, groups: all }])
+            Some(smallvec![DevicePart { device, groups: all }])
         };
         let wish: Option<Vec<Division>> = (0..tables.members.len()).map(whole).collect();
         let listing =
             Listing { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
         let starts = [
-            wish.map(|pieces| Schedule::new(tables, pieces, &order)),
+            wish.map(|pieces| BatchSchedule::new(tables, pieces, &order)),
             schedule(tables, memory, &listing, run.budget),
         ];
         for start in starts.into_iter().flatten() {
@@ -63,7 +63,7 @@ impl<'a> DivisionString<'a> {
             for (unit, pieces) in start.pieces.iter().enumerate() {
                 memory.put(unit, pieces);
             }
-            let start = Schedule::new(tables, start.pieces, &order);
+            let start = BatchSchedule::new(tables, start.pieces, &order);
             if memory.all_hold() && start.value() < NEVER {
                 let has_choice = |&unit: &u32| tables.choices[unit as usize].len() > 1;
                 let genes = (0..tables.members.len() as u32).filter(has_choice).collect();
@@ -88,13 +88,13 @@ impl<'a> DivisionString<'a> {
     }
 
     /// The schedule.
-    pub(crate) fn schedule(&self) -> &Schedule {
+    pub(crate) fn schedule(&self) -> &BatchSchedule {
         &self.current
     }
 
     /// A gene's change to another device, each of them as likely. Where that would leave batches of sizes that are not
     /// supported, some other genes of its batch change with it, if there is a number of them for which it does not.
-    pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> Change {
+    pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> GeneChange {
         let unit = self.genes[gene / self.tables.groups] as usize;
         let group = (gene % self.tables.groups) as u32;
         let choices = &self.tables.choices[unit];
@@ -124,11 +124,11 @@ impl<'a> DivisionString<'a> {
                 groups |= others.take(amount - 1).sum::<u64>();
             }
         }
-        Change { unit, groups, device }
+        GeneChange { unit, groups, device }
     }
 
     /// Makes some changes if the fitness stays within `limit`; else nothing changes.
-    pub(crate) fn try_changes(&mut self, changes: &[Change], limit: u64) -> bool {
+    pub(crate) fn try_changes(&mut self, changes: &[GeneChange], limit: u64) -> bool {
         for change in changes {
             if self.changed.iter().all(|(unit, _)| *unit != change.unit) {
                 let before = self.trial.pieces[change.unit].clone();
@@ -140,7 +140,7 @@ impl<'a> DivisionString<'a> {
             pieces.retain(|piece| piece.groups != 0);
             match pieces.iter_mut().find(|piece| piece.device == change.device) {
                 Some(piece) => piece.groups |= change.groups,
-                None => pieces.push(Piece { device: change.device, groups: change.groups }),
+                None => pieces.push(DevicePart { device: change.device, groups: change.groups }),
             }
         }
         for (unit, _) in &self.changed {
@@ -184,10 +184,10 @@ impl<'a> DivisionString<'a> {
 }
 
 /// A search over schedules: counts evaluations, keeps the best, offers it now and then, and says when to stop.
-pub(crate) struct Walk<'w, 'a, 't> {
+pub(crate) struct StringSearch<'w, 'a, 't> {
     pub(crate) run: &'w mut Run<'a>,
-    tables: &'t Tables,
-    best: Schedule,
+    tables: &'t BatchTables,
+    best: BatchSchedule,
     offered: u64,
     evaluations: u64,
     /// Evaluations between two looks at the clock.
@@ -197,12 +197,12 @@ pub(crate) struct Walk<'w, 'a, 't> {
     until: f64,
 }
 
-impl<'w, 'a, 't> Walk<'w, 'a, 't> {
+impl<'w, 'a, 't> StringSearch<'w, 'a, 't> {
     /// Begins at a schedule, which is offered.
-    pub(crate) fn new(run: &'w mut Run<'a>, tables: &'t Tables, start: &Schedule) -> Walk<'w, 'a, 't> {
+    pub(crate) fn new(run: &'w mut Run<'a>, tables: &'t BatchTables, start: &BatchSchedule) -> StringSearch<'w, 'a, 't> {
         let began = run.budget.start.elapsed().as_secs_f64();
         let until = run.budget.time.as_secs_f64();
-        let mut walk = Walk {
+        let mut walk = StringSearch {
             run,
             tables,
             best: start.clone(),
@@ -218,7 +218,7 @@ impl<'w, 'a, 't> Walk<'w, 'a, 't> {
     }
 
     /// The best so far.
-    pub(crate) fn best(&self) -> &Schedule {
+    pub(crate) fn best(&self) -> &BatchSchedule {
         &self.best
     }
 
@@ -256,7 +256,7 @@ impl<'w, 'a, 't> Walk<'w, 'a, 't> {
     }
 
     /// Keeps a schedule if it is the best so far.
-    pub(crate) fn note(&mut self, schedule: &Schedule) -> bool {
+    pub(crate) fn note(&mut self, schedule: &BatchSchedule) -> bool {
         let is_best = schedule.value() < self.best.value();
         if is_best {
             self.best.pieces.clone_from(&schedule.pieces);

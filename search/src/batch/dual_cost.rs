@@ -2,27 +2,27 @@
 
 use crate::outcome::Outcome;
 use divvy_core::problem::Problem;
-use divvy_proof::division_lp::{BatchPrices, Rows};
+use divvy_proof::division_lp::{BatchPrices, DivisionRows};
 use divvy_proof::evidence::Evidence;
 
-use crate::batch::tables::{Piece, Tables};
+use crate::batch::tables::{DevicePart, BatchTables};
 
 /// A cost for every batch, in picoseconds of the finish.
-pub(crate) struct Potential {
+pub(crate) struct DualCost {
     classes: usize,
     /// By op, class and number of groups.
     costs: Vec<f64>,
 }
 
-impl Potential {
+impl DualCost {
     /// From the best evidence by divisions so far; without any, nothing costs.
-    pub(crate) fn new(problem: &Problem, tables: &Tables, outcome: &Outcome) -> Potential {
+    pub(crate) fn new(problem: &Problem, tables: &BatchTables, outcome: &Outcome) -> DualCost {
         let classes = problem.hardware.class_count();
         let mut potential =
-            Potential { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
+            DualCost { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
         let known = outcome.certificates.iter().filter_map(|certificate| match &certificate.evidence {
             Evidence::Divisions { weights, flows, windows, memory } => {
-                Some((certificate.value_ps, Rows { weights, flows, windows, memory }))
+                Some((certificate.value_ps, DivisionRows { weights, flows, windows, memory }))
             }
             _ => None,
         });
@@ -47,7 +47,7 @@ impl Potential {
     }
 
     /// What a division of a unit costs.
-    pub(crate) fn of(&self, tables: &Tables, unit: usize, pieces: &[Piece]) -> f64 {
+    pub(crate) fn of(&self, tables: &BatchTables, unit: usize, pieces: &[DevicePart]) -> f64 {
         let mut sum = 0.0;
         for &op in &tables.members[unit] {
             for piece in pieces {

@@ -8,9 +8,9 @@
 use crate::budget::Budget;
 use divvy_proof::latency_tables::NEVER;
 
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::Schedule;
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::BatchSchedule;
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 
 /// Up to so many divisions of a unit are tried one by one.
 const MOST_DIVISIONS: usize = 400;
@@ -38,7 +38,7 @@ pub(crate) struct Listing<'a> {
 }
 
 /// What devices do, as far as it is decided.
-struct Timeline {
+struct DeviceTimelines {
     /// For each device, its batches by start.
     busy: Vec<Vec<(u64, u64)>>,
     ends: Vec<Vec<u64>>,
@@ -48,13 +48,13 @@ struct Timeline {
 
 /// Divides and schedules every op; none if some op has nowhere to go.
 pub(crate) fn schedule(
-    tables: &Tables,
-    memory: &Memory,
+    tables: &BatchTables,
+    memory: &BatchMemory,
     listing: &Listing<'_>,
     budget: &Budget,
-) -> Option<Schedule> {
+) -> Option<BatchSchedule> {
     let mut memory = memory.clone();
-    let mut timeline = Timeline {
+    let mut timeline = DeviceTimelines {
         busy: vec![Vec::new(); tables.devices],
         ends: vec![Vec::new(); tables.ops],
         pieces: vec![None; tables.members.len()],
@@ -92,16 +92,16 @@ pub(crate) fn schedule(
     // By start; of equals the one that was scheduled first, so that what takes no time stays before its readers.
     starts.sort_unstable();
     let pieces: Vec<Division> = timeline.pieces.into_iter().collect::<Option<_>>()?;
-    let mut made = Schedule::new(tables, pieces, listing.order);
+    let mut made = BatchSchedule::new(tables, pieces, listing.order);
     let by_list = made.clone();
     made.list = starts.iter().map(|&(_, _, op, piece)| crate::batch::schedule::Item { op, piece }).collect();
     made.evaluate(tables, 0, u64::MAX - 1);
     Some(if made.value() <= by_list.value() { made } else { by_list })
 }
 
-impl Timeline {
+impl DeviceTimelines {
     /// When the inputs of a batch are on its device.
-    fn arrival(&self, tables: &Tables, op: usize, piece: Piece) -> u64 {
+    fn arrival(&self, tables: &BatchTables, op: usize, piece: DevicePart) -> u64 {
         let mut latest = tables.release(op, piece.device as usize, piece.count());
         for edge in &tables.inputs[op] {
             let producer = edge.op as usize;
@@ -119,7 +119,7 @@ impl Timeline {
     }
 
     /// Start and end of a batch, as early as its device has time.
-    fn slot(&self, tables: &Tables, op: usize, piece: Piece, inserts: bool) -> (u64, u64) {
+    fn slot(&self, tables: &BatchTables, op: usize, piece: DevicePart, inserts: bool) -> (u64, u64) {
         let device = piece.device as usize;
         let ready = self.arrival(tables, op, piece);
         let time = tables.time(op, device, piece.count());
@@ -147,15 +147,15 @@ impl Timeline {
 }
 
 fn best_division(
-    tables: &Tables,
-    memory: &Memory,
+    tables: &BatchTables,
+    memory: &BatchMemory,
     listing: &Listing<'_>,
-    timeline: &Timeline,
+    timeline: &DeviceTimelines,
     op: usize,
     sizes: Option<&[u32]>,
 ) -> Option<Division> {
     let unit = tables.unit_of[op] as usize;
-    let measure = |pieces: &[Piece]| {
+    let measure = |pieces: &[DevicePart]| {
         let ends = pieces.iter().map(|&piece| {
             let count = piece.count();
             let device = piece.device as usize;
@@ -172,7 +172,7 @@ fn best_division(
             _ => (last, work, 0),
         }
     };
-    let fits = |pieces: &[Piece]| pieces.iter().all(|&piece| memory.fits(unit, piece));
+    let fits = |pieces: &[DevicePart]| pieces.iter().all(|&piece| memory.fits(unit, piece));
     let with_sizes = |sizes: &[u32]| by_sizes(tables, memory, timeline, op, sizes, listing);
     if let Some(sizes) = sizes
         && let Some(pieces) = with_sizes(sizes)
@@ -196,12 +196,12 @@ fn best_division(
 }
 
 /// Devices and how many groups each of them has.
-type Sizes = Vec<(u32, u32)>;
+type DivisionSizes = Vec<(u32, u32)>;
 
 /// Every way to give devices numbers of groups that add up; none if there are too many.
-fn sizes_on_devices(tables: &Tables, unit: usize) -> Option<Vec<Sizes>> {
-    let mut all: Vec<Sizes> = Vec::new();
-    let mut open: Vec<(usize, u32, Sizes)> = vec![(0, tables.groups as u32, Vec::new())];
+fn sizes_on_devices(tables: &BatchTables, unit: usize) -> Option<Vec<DivisionSizes>> {
+    let mut all: Vec<DivisionSizes> = Vec::new();
+    let mut open: Vec<(usize, u32, DivisionSizes)> = vec![(0, tables.groups as u32, Vec::new())];
     let choices = &tables.choices[unit];
     let mut steps = 0;
     while let Some((place, left, sizes)) = open.pop() {
@@ -224,7 +224,7 @@ fn sizes_on_devices(tables: &Tables, unit: usize) -> Option<Vec<Sizes>> {
 }
 
 /// The lists of numbers of groups, largest first, that add up; at most [`MOST_DIVISIONS`] of them.
-pub(crate) fn partitions(tables: &Tables, unit: usize) -> Vec<Vec<u32>> {
+pub(crate) fn partitions(tables: &BatchTables, unit: usize) -> Vec<Vec<u32>> {
     let mut counts: Vec<u32> =
         tables.choices[unit].iter().flat_map(|choice| &choice.counts).copied().collect();
     counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -251,7 +251,7 @@ pub(crate) fn partitions(tables: &Tables, unit: usize) -> Vec<Vec<u32>> {
 }
 
 /// Gives each device as many groups as it is to have, those first that are mostly there.
-fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32)]) -> Division {
+fn share_out(tables: &BatchTables, timeline: &DeviceTimelines, op: usize, sizes: &[(u32, u32)]) -> Division {
     let mut left = tables.all_groups();
     let mut pieces: Division = Division::with_capacity(sizes.len());
     for &(device, count) in sizes {
@@ -272,7 +272,7 @@ fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32
             groups |= 1 << group;
             left &= !(1 << group);
         }
-        pieces.push(Piece { device, groups });
+        pieces.push(DevicePart { device, groups });
     }
     pieces
 }
@@ -280,9 +280,9 @@ fn share_out(tables: &Tables, timeline: &Timeline, op: usize, sizes: &[(u32, u32
 /// Devices for given numbers of groups, one after the other, each where it ends first. Numbers take their groups in order,
 /// so that the same inputs stay together from op to op.
 fn by_sizes(
-    tables: &Tables,
-    memory: &Memory,
-    timeline: &Timeline,
+    tables: &BatchTables,
+    memory: &BatchMemory,
+    timeline: &DeviceTimelines,
     op: usize,
     sizes: &[u32],
     listing: &Listing<'_>,
@@ -293,9 +293,9 @@ fn by_sizes(
     for &count in sizes {
         let groups = (u64::MAX >> (64 - count)) << first;
         first += count;
-        let mut best: Option<(u64, u64, Piece)> = None;
+        let mut best: Option<(u64, u64, DevicePart)> = None;
         for choice in &tables.choices[unit] {
-            let piece = Piece { device: choice.device, groups };
+            let piece = DevicePart { device: choice.device, groups };
             let taken = pieces.iter().any(|other| other.device == choice.device);
             if taken || !choice.counts.contains(&count) || !memory.fits(unit, piece) {
                 continue;
@@ -313,7 +313,7 @@ fn by_sizes(
 }
 
 /// The ops by upward rank: the mean time of the whole batch, plus the longest way to the end (Topcuoglu et al. 2002).
-pub(crate) fn by_rank(tables: &Tables) -> Vec<u32> {
+pub(crate) fn by_rank(tables: &BatchTables) -> Vec<u32> {
     let mut rank = vec![0f64; tables.ops];
     let mut mean_delay =
         vec![-1.0; tables.inputs.iter().flatten().map(|e| e.size + 1).max().unwrap_or(0) as usize];
@@ -321,7 +321,7 @@ pub(crate) fn by_rank(tables: &Tables) -> Vec<u32> {
         let op = op as usize;
         let choices = &tables.choices[tables.unit_of[op] as usize];
         // As many inputs as the device can take at once stand for all of them.
-        let time = |choice: &crate::batch::tables::Choice| {
+        let time = |choice: &crate::batch::tables::DeviceChoice| {
             let most = choice.counts.last().copied().unwrap_or(1) as usize;
             tables.time(op, choice.device as usize, most) as f64 * tables.groups as f64 / most as f64
         };
@@ -342,7 +342,7 @@ pub(crate) fn by_rank(tables: &Tables) -> Vec<u32> {
     order
 }
 
-fn mean_delay_of(tables: &Tables, size: u32) -> f64 {
+fn mean_delay_of(tables: &BatchTables, size: u32) -> f64 {
     let (mut sum, mut pairs) = (0f64, 0f64);
     for from in 0..tables.devices {
         for to in (0..tables.devices).filter(|&to| to != from) {
@@ -357,7 +357,7 @@ fn mean_delay_of(tables: &Tables, size: u32) -> f64 {
 }
 
 /// The ops in breadth-first topological order.
-pub(crate) fn breadth_first(tables: &Tables) -> Vec<u32> {
+pub(crate) fn breadth_first(tables: &BatchTables) -> Vec<u32> {
     let mut waiting: Vec<usize> = tables.inputs.iter().map(Vec::len).collect();
     let mut order: Vec<u32> = tables.order.iter().copied().filter(|&op| waiting[op as usize] == 0).collect();
     let mut next = 0;

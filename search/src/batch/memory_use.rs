@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use divvy_core::ids::{OpId, ParamId};
 use divvy_core::problem::{MemoryRule, Problem};
 
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 
 /// The parts of a limit in which an excess is counted, and the most of them.
 const PARTS: f64 = (1u64 << 30) as f64;
@@ -15,7 +15,7 @@ const MOST_PARTS: f64 = (1u64 << 40) as f64;
 
 /// Memory in use on every device.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct BatchMemory {
     limits: Vec<u64>,
     used: Vec<u64>,
     /// How much devices hold beyond their limits, in parts of a limit.
@@ -32,14 +32,14 @@ pub(crate) struct Memory {
     readers: Vec<u32>,
 }
 
-impl Memory {
+impl BatchMemory {
     /// Empty devices.
-    pub(crate) fn new(problem: &Problem, tables: &Tables) -> Memory {
+    pub(crate) fn new(problem: &Problem, tables: &BatchTables) -> BatchMemory {
         let graph = &problem.graph;
         let units = tables.members.len();
         let limit = |device| problem.memory_limit(device).unwrap_or(u64::MAX);
         let limits: Vec<u64> = problem.hardware.devices().map(limit).collect();
-        let mut memory = Memory {
+        let mut memory = BatchMemory {
             used: vec![0; limits.len()],
             over: 0,
             is_limited: limits.iter().any(|&limit| limit < u64::MAX),
@@ -84,7 +84,7 @@ impl Memory {
         memory
     }
 
-    fn added(&self, unit: usize, piece: Piece) -> u64 {
+    fn added(&self, unit: usize, piece: DevicePart) -> u64 {
         let device = piece.device as usize;
         let new = |param: &&u32| self.readers[**param as usize * self.limits.len() + device] == 0;
         let shared = self.shared[unit].iter().filter(new).map(|&param| self.shared_bytes[param as usize]);
@@ -92,13 +92,13 @@ impl Memory {
     }
 
     /// Whether a piece still fits.
-    pub(crate) fn fits(&self, unit: usize, piece: Piece) -> bool {
+    pub(crate) fn fits(&self, unit: usize, piece: DevicePart) -> bool {
         let device = piece.device as usize;
         !self.is_limited || self.used[device].saturating_add(self.added(unit, piece)) <= self.limits[device]
     }
 
     /// Puts pieces of a unit where they belong, whether they fit or not.
-    pub(crate) fn put(&mut self, unit: usize, pieces: &[Piece]) {
+    pub(crate) fn put(&mut self, unit: usize, pieces: &[DevicePart]) {
         if !self.is_limited {
             return;
         }
@@ -112,7 +112,7 @@ impl Memory {
     }
 
     /// Takes pieces of a unit away.
-    pub(crate) fn take(&mut self, unit: usize, pieces: &[Piece]) {
+    pub(crate) fn take(&mut self, unit: usize, pieces: &[DevicePart]) {
         if !self.is_limited {
             return;
         }

@@ -26,9 +26,9 @@ pub(crate) mod segment_value;
 pub(crate) mod tables;
 pub(crate) mod undivided;
 
-use crate::batch::tables::Tables;
+use crate::batch::tables::BatchTables;
 use divvy_core::problem::Problem;
 
 pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
-    Tables::new(problem).map(|_| ())
+    BatchTables::new(problem).map(|_| ())
 }

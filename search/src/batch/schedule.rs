@@ -1,7 +1,7 @@
 //! Divisions of all units, the order in which batches are looked at, and the schedule that follows.
 //!
 //! Every device runs its batches in the order of one list of them all. A batch whose inputs are not all made yet is put
-//! off until right after the last of them, so every list has a schedule; [`Schedule::evaluate`] leaves the list in the order
+//! off until right after the last of them, so every list has a schedule; [`BatchSchedule::evaluate`] leaves the list in the order
 //! that came of it. The schedule is worked out from a place in the list on, and given up once it passes a limit.
 
 use divvy_core::ids::{DeviceId, OpId};
@@ -10,7 +10,7 @@ use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::latency_tables::NEVER;
 
-use crate::batch::tables::{Division, Piece, Tables, count};
+use crate::batch::tables::{Division, DevicePart, BatchTables, count};
 
 /// A batch: an op and which piece of its unit's division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// Decisions and the schedule they make.
 #[derive(Clone)]
-pub(crate) struct Schedule {
+pub(crate) struct BatchSchedule {
     /// For each unit, its division.
     pub(crate) pieces: Vec<Division>,
     /// Every batch, in the order in which devices take them.
@@ -38,16 +38,16 @@ pub(crate) struct Schedule {
     pub(crate) value: u64,
 }
 
-impl Schedule {
+impl BatchSchedule {
     /// A schedule of divisions, with batches in the order of ops that is given.
-    pub(crate) fn new(tables: &Tables, pieces: Vec<Division>, order: &[u32]) -> Schedule {
+    pub(crate) fn new(tables: &BatchTables, pieces: Vec<Division>, order: &[u32]) -> BatchSchedule {
         let mut list = Vec::new();
         for &op in order {
             let division = &pieces[tables.unit_of[op as usize] as usize];
             list.extend((0..division.len() as u32).map(|piece| Item { op, piece }));
         }
         let stride = tables.groups.min(tables.devices);
-        let mut schedule = Schedule {
+        let mut schedule = BatchSchedule {
             pieces,
             list,
             ends: vec![UNKNOWN; tables.ops * stride],
@@ -67,7 +67,7 @@ impl Schedule {
     }
 
     /// The piece of a batch.
-    pub(crate) fn piece(&self, tables: &Tables, item: Item) -> Piece {
+    pub(crate) fn piece(&self, tables: &BatchTables, item: Item) -> DevicePart {
         self.pieces[tables.unit_of[item.op as usize] as usize][item.piece as usize]
     }
 
@@ -82,26 +82,26 @@ impl Schedule {
     }
 
     /// When a batch starts.
-    pub(crate) fn start(&self, tables: &Tables, item: Item) -> u64 {
+    pub(crate) fn start(&self, tables: &BatchTables, item: Item) -> u64 {
         let piece = self.piece(tables, item);
         self.end(item) - tables.time(item.op as usize, piece.device as usize, piece.count())
     }
 
     /// Takes over everything but divisions from another schedule, which has the same ones.
-    pub(crate) fn copy_times(&mut self, other: &Schedule) {
+    pub(crate) fn copy_times(&mut self, other: &BatchSchedule) {
         self.list.clone_from(&other.list);
         self.ends.copy_from_slice(&other.ends);
         self.value = other.value;
     }
 
     /// Whether a batch could start before its device has time for it.
-    pub(crate) fn waits_for_device(&self, tables: &Tables, item: Item) -> bool {
+    pub(crate) fn waits_for_device(&self, tables: &BatchTables, item: Item) -> bool {
         let arrival = self.arrival(tables, item.op as usize, self.piece(tables, item));
         arrival.is_some_and(|arrival| arrival < self.start(tables, item))
     }
 
     /// When all inputs of a batch are on its device; none if some are not made yet.
-    pub(crate) fn arrival(&self, tables: &Tables, op: usize, piece: Piece) -> Option<u64> {
+    pub(crate) fn arrival(&self, tables: &BatchTables, op: usize, piece: DevicePart) -> Option<u64> {
         let device = piece.device as usize;
         let mut latest = tables.release(op, device, piece.count());
         for edge in &tables.inputs[op] {
@@ -129,7 +129,7 @@ impl Schedule {
 
     /// Works out the schedule from a place in the list on; what is before it must be as it was. False, with the schedule in
     /// no sound state, if the finish passes the limit.
-    pub(crate) fn evaluate(&mut self, tables: &Tables, from: usize, limit: u64) -> bool {
+    pub(crate) fn evaluate(&mut self, tables: &BatchTables, from: usize, limit: u64) -> bool {
         self.free.fill(0);
         let mut value = 0;
         for place in 0..from {
@@ -187,7 +187,7 @@ impl Schedule {
     }
 
     /// Those that waited for a batch that is made now go before whatever is next.
-    pub(crate) fn wake(&self, tables: &Tables, made: Item, put_off: &mut Vec<Item>, waiting: &mut Vec<Item>) {
+    pub(crate) fn wake(&self, tables: &BatchTables, made: Item, put_off: &mut Vec<Item>, waiting: &mut Vec<Item>) {
         let mut place = 0;
         while place < put_off.len() {
             let other = put_off[place];
@@ -203,14 +203,14 @@ impl Schedule {
     }
 
     /// The schedule of a plan whose batches are made of groups; none of another.
-    pub(crate) fn of_plan(tables: &Tables, plan: &BatchPlan, starts: &[Time]) -> Option<Schedule> {
+    pub(crate) fn of_plan(tables: &BatchTables, plan: &BatchPlan, starts: &[Time]) -> Option<BatchSchedule> {
         let mut pieces: Vec<Division> = vec![Division::new(); tables.members.len()];
         let mut items: Vec<(Time, u64, usize, Item)> = Vec::new();
         for (device, order) in plan.order.iter().enumerate() {
             for (turn, &number) in order.iter().enumerate() {
                 let batch = &plan.batches[number as usize];
                 let unit = tables.unit_of[batch.op.index()] as usize;
-                let piece = Piece { device: device as u32, groups: groups_of(batch, tables)? };
+                let piece = DevicePart { device: device as u32, groups: groups_of(batch, tables)? };
                 let known = pieces[unit].iter().position(|&other| other == piece);
                 let place = known.unwrap_or_else(|| {
                     pieces[unit].push(piece);
@@ -226,14 +226,14 @@ impl Schedule {
         }
         // What takes no time comes before what starts when it ends.
         items.sort_by_key(|&(start, time, turn, _)| (start, time, turn));
-        let mut schedule = Schedule::new(tables, pieces, &tables.order);
+        let mut schedule = BatchSchedule::new(tables, pieces, &tables.order);
         schedule.list = items.into_iter().map(|(.., item)| item).collect();
         schedule.evaluate(tables, 0, u64::MAX - 1);
         Some(schedule)
     }
 
     /// The same schedule with ops of the network taken together; all of a chain are divided as its first one is.
-    pub(crate) fn by_chains(&self, tables: &Tables, chained: &Tables) -> Schedule {
+    pub(crate) fn by_chains(&self, tables: &BatchTables, chained: &BatchTables) -> BatchSchedule {
         let mut chain_of = vec![None; tables.ops];
         for (number, chain) in chained.chains.iter().enumerate() {
             chain_of[chain[0] as usize] = Some(number as u32);
@@ -243,7 +243,7 @@ impl Schedule {
             self.pieces[tables.unit_of[first as usize] as usize].clone()
         };
         let pieces = chained.members.iter().map(division).collect();
-        let mut schedule = Schedule::new(chained, pieces, &chained.order);
+        let mut schedule = BatchSchedule::new(chained, pieces, &chained.order);
         let in_chain = |item: &Item| Some(Item { op: chain_of[item.op as usize]?, piece: item.piece });
         schedule.list = self.list.iter().filter_map(in_chain).collect();
         schedule.evaluate(chained, 0, u64::MAX - 1);
@@ -251,7 +251,7 @@ impl Schedule {
     }
 
     /// From a schedule of chains the same one of all ops.
-    pub(crate) fn unchained(&self, tables: &Tables, chained: &Tables) -> Schedule {
+    pub(crate) fn unchained(&self, tables: &BatchTables, chained: &BatchTables) -> BatchSchedule {
         let mut pieces = vec![Division::new(); tables.members.len()];
         for (op, chain) in chained.chains.iter().enumerate() {
             let division = &self.pieces[chained.unit_of[op] as usize];
@@ -259,7 +259,7 @@ impl Schedule {
                 .iter()
                 .for_each(|&link| pieces[tables.unit_of[link as usize] as usize].clone_from(division));
         }
-        let mut schedule = Schedule::new(tables, pieces, &tables.order);
+        let mut schedule = BatchSchedule::new(tables, pieces, &tables.order);
         let links = |item: &Item| {
             let piece = item.piece;
             chained.chains[item.op as usize].iter().map(move |&op| Item { op, piece })
@@ -271,7 +271,7 @@ impl Schedule {
     }
 
     /// The plan.
-    pub(crate) fn to_plan(&self, problem: &Problem, tables: &Tables) -> Plan {
+    pub(crate) fn to_plan(&self, problem: &Problem, tables: &BatchTables) -> Plan {
         let mut plan =
             BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
         for &item in &self.list {
@@ -287,7 +287,7 @@ impl Schedule {
 }
 
 /// The groups of a batch; none if it has a part of one.
-fn groups_of(batch: &Batch, tables: &Tables) -> Option<u64> {
+fn groups_of(batch: &Batch, tables: &BatchTables) -> Option<u64> {
     let mut groups = 0u64;
     for [first, last] in batch.united_inputs() {
         if first % tables.grain != 0 || (last + 1) % tables.grain != 0 {
@@ -299,7 +299,7 @@ fn groups_of(batch: &Batch, tables: &Tables) -> Option<u64> {
 }
 
 /// The inputs of some groups.
-fn ranges(groups: u64, tables: &Tables) -> Vec<[u32; 2]> {
+fn ranges(groups: u64, tables: &BatchTables) -> Vec<[u32; 2]> {
     let mut ranges: Vec<[u32; 2]> = Vec::new();
     for group in (0..tables.groups as u32).filter(|group| groups >> group & 1 == 1) {
         let [first, last] = [group * tables.grain, (group + 1) * tables.grain - 1];

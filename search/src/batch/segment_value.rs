@@ -7,11 +7,11 @@
 
 use divvy_proof::latency_tables::NEVER;
 
-use crate::batch::schedule::{Item, Schedule, UNKNOWN};
-use crate::batch::tables::{Piece, Tables, count};
+use crate::batch::schedule::{Item, BatchSchedule, UNKNOWN};
+use crate::batch::tables::{DevicePart, BatchTables, count};
 
 /// What is known of a schedule, to judge changes of it.
-pub(crate) struct Known {
+pub(crate) struct ScheduleFacts {
     /// Where each batch is in the list; zero for what is no batch.
     places: Vec<u32>,
     /// The places of each device's batches.
@@ -25,11 +25,11 @@ pub(crate) struct Known {
     stale_count: usize,
 }
 
-impl Known {
+impl ScheduleFacts {
     /// Of a schedule.
-    pub(crate) fn new(tables: &Tables, schedule: &Schedule) -> Known {
+    pub(crate) fn new(tables: &BatchTables, schedule: &BatchSchedule) -> ScheduleFacts {
         let size = schedule.ends.len();
-        let mut known = Known {
+        let mut known = ScheduleFacts {
             places: vec![0; size],
             lanes: vec![Vec::new(); tables.devices],
             ranks: Vec::new(),
@@ -46,7 +46,7 @@ impl Known {
     }
 
     /// Finds the batches from a place of the list on.
-    pub(crate) fn find_places(&mut self, tables: &Tables, schedule: &Schedule, from: usize) {
+    pub(crate) fn find_places(&mut self, tables: &BatchTables, schedule: &BatchSchedule, from: usize) {
         for lane in &mut self.lanes {
             lane.truncate(lane.partition_point(|&place| (place as usize) < from));
         }
@@ -60,7 +60,7 @@ impl Known {
     }
 
     /// Finds the batches of a stretch that is in the list by now, and is as long as what it replaced.
-    fn find_places_of(&mut self, tables: &Tables, schedule: &Schedule, stretch: &Stretch) {
+    fn find_places_of(&mut self, tables: &BatchTables, schedule: &BatchSchedule, stretch: &Segment) {
         let (from, until) = (stretch.from as u32, stretch.until as u32);
         for (device, lane) in self.lanes.iter_mut().enumerate() {
             let [first, last] = [from, until].map(|end| lane.partition_point(|&place| place < end));
@@ -80,7 +80,7 @@ impl Known {
     }
 
     /// From the start of the batch at a place to the end of everything, from what comes behind it.
-    fn work_out_rest(&self, tables: &Tables, schedule: &Schedule, place: usize) -> u64 {
+    fn work_out_rest(&self, tables: &BatchTables, schedule: &BatchSchedule, place: usize) -> u64 {
         let item = schedule.list[place];
         let piece = schedule.piece(tables, item);
         let (op, device) = (item.op as usize, piece.device as usize);
@@ -93,10 +93,10 @@ impl Known {
     /// From the end of a batch to the end of everything by way of its readers, as far as it is known.
     pub(crate) fn longest_behind(
         &self,
-        tables: &Tables,
-        schedule: &Schedule,
+        tables: &BatchTables,
+        schedule: &BatchSchedule,
         op: usize,
-        piece: Piece,
+        piece: DevicePart,
     ) -> u64 {
         let device = piece.device as usize;
         let mut longest = tables.way_out(op, device, piece.count());
@@ -127,7 +127,7 @@ impl Known {
     }
 
     /// Marks whatever at a place or behind it reads from a batch.
-    fn mark_readers(&mut self, tables: &Tables, schedule: &Schedule, item: Item, from: usize) {
+    fn mark_readers(&mut self, tables: &BatchTables, schedule: &BatchSchedule, item: Item, from: usize) {
         let piece = schedule.piece(tables, item);
         for edge in &tables.outputs[item.op as usize] {
             let reader = edge.op as usize;
@@ -142,7 +142,7 @@ impl Known {
     }
 
     /// Marks whatever before a place a batch reads from.
-    fn mark_producers(&mut self, tables: &Tables, schedule: &Schedule, item: Item, until: usize) {
+    fn mark_producers(&mut self, tables: &BatchTables, schedule: &BatchSchedule, item: Item, until: usize) {
         let piece = schedule.piece(tables, item);
         for edge in &tables.inputs[item.op as usize] {
             let producer = edge.op as usize;
@@ -159,9 +159,9 @@ impl Known {
     /// Works out again the rests of what a stretch changed, which is in the list by now.
     fn update_rests(
         &mut self,
-        tables: &Tables,
-        schedule: &Schedule,
-        stretch: &Stretch,
+        tables: &BatchTables,
+        schedule: &BatchSchedule,
+        stretch: &Segment,
         is_divided: impl Fn(u32) -> bool,
     ) {
         let from = stretch.from;
@@ -199,12 +199,12 @@ impl Known {
     }
 
     /// Where a batch of the schedule is.
-    pub(crate) fn place(&self, schedule: &Schedule, item: Item) -> usize {
+    pub(crate) fn place(&self, schedule: &BatchSchedule, item: Item) -> usize {
         self.places[schedule.index(item)] as usize
     }
 
     /// From the start of a batch to the end of everything.
-    pub(crate) fn rest(&self, schedule: &Schedule, item: Item) -> u64 {
+    pub(crate) fn rest(&self, schedule: &BatchSchedule, item: Item) -> u64 {
         self.rests[schedule.index(item)]
     }
 
@@ -227,7 +227,7 @@ impl Known {
     }
 
     /// Whether a batch is on a longest path.
-    pub(crate) fn is_critical(&self, tables: &Tables, schedule: &Schedule, item: Item) -> bool {
+    pub(crate) fn is_critical(&self, tables: &BatchTables, schedule: &BatchSchedule, item: Item) -> bool {
         schedule.start(tables, item) + self.rest(schedule, item) == schedule.value()
     }
 
@@ -242,7 +242,7 @@ impl Known {
 
 /// A stretch of a schedule's list, and what it is to become.
 #[derive(Default)]
-pub(crate) struct Stretch {
+pub(crate) struct Segment {
     /// Its first place.
     pub(crate) from: usize,
     /// The place behind its last one.
@@ -263,16 +263,16 @@ pub(crate) struct Stretch {
     former: Vec<u64>,
 }
 
-impl Schedule {
+impl BatchSchedule {
     /// Works out the batches that are to take the place of a stretch of the list, and whether the finish stays within a
     /// limit as far as these batches tell. `known` is that of the schedule; divisions are the new ones already. True if
     /// the finish is within the limit, or is above it for paths that do not touch the stretch, which are no longer than
     /// the schedule is now. The list is left alone; the items come to stand in the order that came of them.
     pub(crate) fn try_stretch(
         &mut self,
-        tables: &Tables,
-        known: &Known,
-        stretch: &mut Stretch,
+        tables: &BatchTables,
+        known: &ScheduleFacts,
+        stretch: &mut Segment,
         limit: u64,
     ) -> bool {
         stretch.ends.clear();
@@ -360,7 +360,7 @@ impl Schedule {
     }
 
     /// Finds when a device is free before a stretch, and what it does behind it.
-    fn look_around(&self, known: &Known, stretch: &mut Stretch, device: usize) {
+    fn look_around(&self, known: &ScheduleFacts, stretch: &mut Segment, device: usize) {
         let lane = &known.lanes[device];
         let first = lane.partition_point(|&place| (place as usize) < stretch.from);
         let item = |place: &u32| self.list[*place as usize];
@@ -369,8 +369,8 @@ impl Schedule {
         stretch.behind[device] = next.map_or(0, |next| known.rest(self, item(next)));
     }
 
-    /// Takes back what [`Schedule::try_stretch`] worked out; divisions may be the former ones again or not yet.
-    pub(crate) fn undo_stretch(&mut self, stretch: &Stretch) {
+    /// Takes back what [`BatchSchedule::try_stretch`] worked out; divisions may be the former ones again or not yet.
+    pub(crate) fn undo_stretch(&mut self, stretch: &Segment) {
         // What changed twice has its first end in the end.
         for &(index, end) in stretch.ends.iter().rev() {
             self.ends[index] = end;
@@ -382,9 +382,9 @@ impl Schedule {
     /// `is_divided` tells the ops whose divisions changed.
     pub(crate) fn take_stretch(
         &mut self,
-        tables: &Tables,
-        known: &mut Known,
-        stretch: &mut Stretch,
+        tables: &BatchTables,
+        known: &mut ScheduleFacts,
+        stretch: &mut Segment,
         limit: u64,
         is_divided: impl Fn(u32) -> bool,
     ) -> bool {
@@ -455,7 +455,7 @@ impl Schedule {
     }
 
     /// The finish of everything: of what devices run last, and of what has a way to go from there.
-    fn last_end(&self, tables: &Tables, known: &Known) -> u64 {
+    fn last_end(&self, tables: &BatchTables, known: &ScheduleFacts) -> u64 {
         let last = known.lanes.iter().filter_map(|lane| Some(self.end(self.list[*lane.last()? as usize])));
         let out = |&op: &u32| {
             let division = self.pieces[tables.unit_of[op as usize] as usize].iter().zip(0..);
@@ -468,7 +468,7 @@ impl Schedule {
     }
 
     /// Puts the list in the order of starts, which changes nothing but where new batches will come to stand.
-    pub(crate) fn sort_by_start(&mut self, tables: &Tables) {
+    pub(crate) fn sort_by_start(&mut self, tables: &BatchTables) {
         let mut list = std::mem::take(&mut self.list);
         list.sort_by_key(|&item| self.start(tables, item));
         self.list = list;

@@ -5,7 +5,7 @@
 //! [`MOST_GROUPS`] groups; where the sizes would make more, a coarser grain is taken and sizes between are not used.
 //! Ops that must stay together are one unit, so that they are divided alike. Times are picoseconds; between two ops
 //! there is one edge, the largest of the tensors that join them. Ops that follow each other and nothing else can be taken
-//! together ([`Tables::by_chains`]): what is an op here may be a chain of the network's.
+//! together ([`BatchTables::by_chains`]): what is an op here may be a chain of the network's.
 
 use std::collections::HashMap;
 
@@ -19,17 +19,17 @@ use smallvec::SmallVec;
 pub(crate) const MOST_GROUPS: u32 = 64;
 
 /// How the inputs of a unit are divided: for each device that has some, which. Few have them, so they are kept in place.
-pub(crate) type Division = SmallVec<[Piece; 3]>;
+pub(crate) type Division = SmallVec<[DevicePart; 3]>;
 
 /// Some groups of a unit's inputs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Piece {
+pub(crate) struct DevicePart {
     pub(crate) device: u32,
     /// One bit for each group.
     pub(crate) groups: u64,
 }
 
-impl Piece {
+impl DevicePart {
     /// How many groups.
     pub(crate) fn count(self) -> usize {
         count(self.groups)
@@ -53,7 +53,7 @@ pub(crate) fn count(groups: u64) -> usize {
 }
 
 /// The tables.
-pub(crate) struct Tables {
+pub(crate) struct BatchTables {
     pub(crate) ops: usize,
     /// For each op, those of the network that it stands for, in their order.
     pub(crate) chains: Vec<Vec<u32>>,
@@ -80,20 +80,20 @@ pub(crate) struct Tables {
     pub(crate) unit_of: Vec<u32>,
     pub(crate) members: Vec<Vec<u32>>,
     /// For each unit, its devices, each with the numbers of groups it can take, ascending.
-    pub(crate) choices: Vec<Vec<Choice>>,
+    pub(crate) choices: Vec<Vec<DeviceChoice>>,
 }
 
 /// What a device can take of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct DeviceChoice {
     pub(crate) device: u32,
     /// Numbers of groups, ascending.
     pub(crate) counts: Vec<u32>,
 }
 
-impl Tables {
+impl BatchTables {
     /// The tables of a `batch` problem; else why there are none.
-    pub(crate) fn new(problem: &Problem) -> Result<Tables, String> {
+    pub(crate) fn new(problem: &Problem) -> Result<BatchTables, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("it works on `batch`, not on `{}`", problem.objective.name()));
         };
@@ -122,7 +122,7 @@ impl Tables {
         }
         let (inputs_of, outputs_of, sizes) = edges(problem);
         let (kinds, kind_count, delays) = delays(problem, &sizes, grain, groups);
-        let mut tables = Tables {
+        let mut tables = BatchTables {
             ops: graph.op_count(),
             chains: (0..graph.op_count() as u32).map(|op| vec![op]).collect(),
             devices: problem.hardware.device_count(),
@@ -157,7 +157,7 @@ impl Tables {
 
     /// The same, with each chain of ops that read from one another alone, can be divided alike and need not be with others
     /// taken together as one op; none if there are no such chains. A schedule for it is one for the network.
-    pub(crate) fn by_chains(&self) -> Option<Tables> {
+    pub(crate) fn by_chains(&self) -> Option<BatchTables> {
         let per_op = self.devices * (self.groups + 1);
         let is_alone = |op: u32| self.members[self.unit_of[op as usize] as usize].len() == 1;
         let has_way = |ways: &[u64], op: u32| {
@@ -220,7 +220,7 @@ impl Tables {
             }
         }
         let way_out: Vec<u64> = ends(<[u32]>::last, &self.way_out);
-        Some(Tables {
+        Some(BatchTables {
             ops: chains.len(),
             devices: self.devices,
             groups: self.groups,
@@ -259,7 +259,7 @@ impl Tables {
         ends
     }
 
-    fn choices_of(&self, problem: &Problem, unit: usize) -> Vec<Choice> {
+    fn choices_of(&self, problem: &Problem, unit: usize) -> Vec<DeviceChoice> {
         let members = &self.members[unit];
         let device_choice = |device: DeviceId| {
             let d = device.index();
@@ -271,7 +271,7 @@ impl Tables {
             };
             let counts = 1..=self.groups;
             let counts = counts.filter(|&count| members.iter().all(|op| possible(op, count)));
-            Choice { device: device.0, counts: counts.map(|count| count as u32).collect() }
+            DeviceChoice { device: device.0, counts: counts.map(|count| count as u32).collect() }
         };
         let all = problem.hardware.devices().map(device_choice);
         all.filter(|choice| !choice.counts.is_empty()).collect()
@@ -283,7 +283,7 @@ impl Tables {
     }
 
     /// How long the batches of a division take, each with its device.
-    pub(crate) fn works(&self, unit: usize, division: &[Piece]) -> impl Iterator<Item = (usize, u64)> {
+    pub(crate) fn works(&self, unit: usize, division: &[DevicePart]) -> impl Iterator<Item = (usize, u64)> {
         division.iter().map(move |piece| {
             let device = piece.device as usize;
             let time = |&op: &u32| self.time(op as usize, device, piece.count());
@@ -324,7 +324,7 @@ impl Tables {
     }
 
     /// Whether a division is one: every group once, in numbers that the devices can take.
-    pub(crate) fn is_division(&self, unit: usize, pieces: &[Piece]) -> bool {
+    pub(crate) fn is_division(&self, unit: usize, pieces: &[DevicePart]) -> bool {
         let mut seen = 0u64;
         for piece in pieces {
             let count = piece.groups.count_ones();

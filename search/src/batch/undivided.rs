@@ -10,8 +10,8 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::{LinkUse, Objective, Problem};
 use smallvec::smallvec;
 
-use crate::batch::schedule::Schedule;
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::schedule::BatchSchedule;
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 use crate::run::Run;
 
 /// The problem with all inputs in one batch; none if no device can take them all, or some op has no such device.
@@ -40,7 +40,7 @@ pub(crate) fn problem(problem: &Problem) -> Option<Problem> {
 }
 
 /// The best schedule found with all inputs in one batch within a budget.
-pub(crate) fn schedule(whole: &Problem, tables: &Tables, run: &Run<'_>, budget: &Budget) -> Option<Schedule> {
+pub(crate) fn schedule(whole: &Problem, tables: &BatchTables, run: &Run<'_>, budget: &Budget) -> Option<BatchSchedule> {
     let (plan, score) = run.plan_latency(whole, budget)?;
     let Plan::Latency(plan) = plan else { return None };
     let mut pieces: Vec<Division> = vec![Division::new(); tables.members.len()];
@@ -48,7 +48,7 @@ pub(crate) fn schedule(whole: &Problem, tables: &Tables, run: &Run<'_>, budget: 
     for (device, ops) in plan.order.iter().enumerate() {
         for (turn, op) in ops.iter().enumerate() {
             pieces[tables.unit_of[op.index()] as usize] =
-                smallvec![Piece { device: device as u32, groups: tables.all_groups() }];
+                smallvec![DevicePart { device: device as u32, groups: tables.all_groups() }];
             let start = score.starts[op.index()].0;
             let time = tables.time(op.index(), device, tables.groups);
             order.push((start, start + time, turn as u32, op.0));
@@ -58,5 +58,5 @@ pub(crate) fn schedule(whole: &Problem, tables: &Tables, run: &Run<'_>, budget: 
     order.sort_unstable();
     let order: Vec<u32> = order.into_iter().map(|(.., op)| op).collect();
     let fits = |unit: usize| tables.is_division(unit, &pieces[unit]);
-    (0..pieces.len()).all(fits).then(|| Schedule::new(tables, pieces, &order))
+    (0..pieces.len()).all(fits).then(|| BatchSchedule::new(tables, pieces, &order))
 }

@@ -5,28 +5,28 @@
 //! reading in place; the largest over λ counts. States that are judged alike to the last bit are taken for mirror images
 //! of each other, and one of them is kept. Without a limit on time: pieces × width × devices × ways.
 
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::{NEVER, Pieces};
-use crate::cold_start::simulate::State;
+use crate::cold_start::simulate::Simulation;
 
 /// Prices of bus time; kernels cost the rest.
 const PRICES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0];
 
-struct Node {
-    state: State,
-    of: Vec<Choice>,
+struct BeamState {
+    state: Simulation,
+    of: Vec<PieceChoice>,
 }
 
 /// What is left, at each price.
-struct Rest {
+struct RemainingCost {
     /// For each position in the sequence, the cost of the pieces from there on.
     from: Vec<[f64; PRICES.len()]>,
     /// For each bus, its links' share of the whole bandwidth.
     buses: Vec<(usize, f64)>,
 }
 
-impl Rest {
-    fn new(pieces: &Pieces, sequence: &[usize]) -> Rest {
+impl RemainingCost {
+    fn new(pieces: &Pieces, sequence: &[usize]) -> RemainingCost {
         let buses = pieces.buses();
         let mut from = vec![[0.0; PRICES.len()]; sequence.len() + 1];
         let mut counted = vec![false; pieces.bundles.len()];
@@ -55,10 +55,10 @@ impl Rest {
                 from[position][slot] = from[position + 1][slot] + price * others + loaded.min(read);
             }
         }
-        Rest { from, buses }
+        RemainingCost { from, buses }
     }
 
-    fn judge(&self, state: &State, position: usize) -> f64 {
+    fn judge(&self, state: &Simulation, position: usize) -> f64 {
         let bus: f64 = self.buses.iter().map(|&(link, share)| share * state.link_free[link]).sum();
         let left = self.from[position].iter().zip(&PRICES);
         let mixed = left.map(|(left, price)| price * bus + (1.0 - price) * state.end + left);
@@ -73,12 +73,12 @@ pub(crate) fn search(
     width: usize,
     stop: &dyn Fn() -> bool,
 ) -> Option<Choices> {
-    let rest = Rest::new(pieces, sequence);
-    let idle = Choice { device: 0, via: 0, in_place: false };
-    let mut nodes = vec![Node { state: State::new(pieces), of: vec![idle; pieces.pieces.len()] }];
-    let options: Vec<Vec<Choice>> = (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
+    let rest = RemainingCost::new(pieces, sequence);
+    let idle = PieceChoice { device: 0, via: 0, in_place: false };
+    let mut nodes = vec![BeamState { state: Simulation::new(pieces), of: vec![idle; pieces.pieces.len()] }];
+    let options: Vec<Vec<PieceChoice>> = (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
     for (position, &piece) in sequence.iter().enumerate() {
-        let mut children: Vec<(f64, f64, usize, Choice)> = Vec::new();
+        let mut children: Vec<(f64, f64, usize, PieceChoice)> = Vec::new();
         for (parent, node) in nodes.iter_mut().enumerate() {
             let mark = node.state.mark();
             let placed = (pieces.pieces[piece].together.iter())
@@ -103,7 +103,7 @@ pub(crate) fn search(
         children.truncate(width);
         nodes = (children.into_iter())
             .map(|(_, _, parent, choice)| {
-                let mut child = Node { state: nodes[parent].state.clone(), of: nodes[parent].of.clone() };
+                let mut child = BeamState { state: nodes[parent].state.clone(), of: nodes[parent].of.clone() };
                 child.state.take(pieces, piece, choice);
                 child.of[piece] = choice;
                 child

@@ -2,7 +2,7 @@
 
 /// Where a piece runs, and how its weights get there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct PieceChoice {
     pub(crate) device: u16,
     /// Where its weights land first.
     pub(crate) via: u16,
@@ -14,5 +14,5 @@ pub(crate) struct Choice {
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
     pub(crate) sequence: Vec<usize>,
-    pub(crate) of: Vec<Choice>,
+    pub(crate) of: Vec<PieceChoice>,
 }

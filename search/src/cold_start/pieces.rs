@@ -12,7 +12,7 @@ use std::collections::{BinaryHeap, HashMap};
 use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::problem::{Contention, MemoryRule, Objective, Problem};
 
-use crate::cold_start::choices::Choice;
+use crate::cold_start::choices::PieceChoice;
 
 /// Weights below this many bytes are no reason to begin a piece.
 const LEAST_WEIGHT: u64 = 64 << 10;
@@ -51,14 +51,14 @@ pub(crate) struct Piece {
 }
 
 /// A tensor that passes between pieces, or an input of the network.
-pub(crate) struct Flow {
+pub(crate) struct PieceEdge {
     pub(crate) bytes: f64,
     /// None for an input of the network.
     pub(crate) maker: Option<usize>,
 }
 
 /// Parameters that the same ops read.
-pub(crate) struct Bundle {
+pub(crate) struct WeightBundle {
     pub(crate) params: Vec<ParamId>,
     pub(crate) bytes: f64,
     /// For each device, the time to load it there.
@@ -70,8 +70,8 @@ pub(crate) struct Bundle {
 /// The network in pieces, and the hardware as far as it matters to them.
 pub(crate) struct Pieces {
     pub(crate) pieces: Vec<Piece>,
-    pub(crate) flows: Vec<Flow>,
-    pub(crate) bundles: Vec<Bundle>,
+    pub(crate) flows: Vec<PieceEdge>,
+    pub(crate) bundles: Vec<WeightBundle>,
     pub(crate) devices: usize,
     /// For each device with a bus, the links that a load to it holds.
     pub(crate) media: Vec<Vec<usize>>,
@@ -231,12 +231,12 @@ impl Pieces {
     }
 
     /// Everything that can be chosen for a piece: each device with each way that differs, and in place.
-    pub(crate) fn options(&self, index: usize) -> Vec<Choice> {
+    pub(crate) fn options(&self, index: usize) -> Vec<PieceChoice> {
         let piece = &self.pieces[index];
         let mut options = Vec::new();
         let reads = !piece.first_bundles.is_empty() || !piece.other_bundles.is_empty();
         for &device in &piece.devices {
-            let choice = |via: usize, in_place| Choice { device: device as u16, via: via as u16, in_place };
+            let choice = |via: usize, in_place| PieceChoice { device: device as u16, via: via as u16, in_place };
             let ways = self.ways_to(device);
             if !reads || self.in_host[device] {
                 options.push(choice(device, false));
@@ -282,7 +282,7 @@ impl Pieces {
                 continue;
             }
             let flow = self.flows.len();
-            self.flows.push(Flow { bytes, maker });
+            self.flows.push(PieceEdge { bytes, maker });
             for reader in readers {
                 self.pieces[reader].inputs.push(flow);
                 if let Some(maker) = maker {
@@ -309,7 +309,7 @@ impl Pieces {
                 continue;
             }
             let bundle = *known.entry(readers).or_insert_with(|| {
-                self.bundles.push(Bundle {
+                self.bundles.push(WeightBundle {
                     params: Vec::new(),
                     bytes: 0.0,
                     loads: vec![0.0; self.devices],

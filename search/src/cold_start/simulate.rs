@@ -1,12 +1,12 @@
 //! What choices come to: pieces are taken in order, each piece's loads right before it, and everything starts as soon
 //! as it may. One pass; the same rules as the definition in `core`, in floating point.
 
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::{NEVER, Pieces};
 
 /// How far things are.
 #[derive(Clone)]
-pub(crate) struct State {
+pub(crate) struct Simulation {
     pub(crate) device_free: Vec<f64>,
     pub(crate) link_free: Vec<f64>,
     pub(crate) end: f64,
@@ -26,19 +26,19 @@ pub(crate) struct State {
     /// For each device, bytes that it holds.
     memory: Vec<f64>,
     /// What of `landed`, `source` and `copied` is set, in the order of setting.
-    set: Vec<Set>,
+    set: Vec<Assigned>,
 }
 
 /// Something that was set.
 #[derive(Clone, Copy)]
-enum Set {
+enum Assigned {
     Landed(u32),
     Source(u32),
     Copied(u32),
 }
 
 /// How far things were at some moment.
-pub(crate) struct Mark {
+pub(crate) struct Checkpoint {
     device_free: Vec<f64>,
     kernel_free: Vec<f64>,
     link_free: Vec<f64>,
@@ -48,10 +48,10 @@ pub(crate) struct Mark {
     set: usize,
 }
 
-impl State {
-    pub(crate) fn new(pieces: &Pieces) -> State {
+impl Simulation {
+    pub(crate) fn new(pieces: &Pieces) -> Simulation {
         let devices = pieces.devices;
-        State {
+        Simulation {
             device_free: vec![0.0; devices],
             link_free: vec![0.0; pieces.links],
             end: 0.0,
@@ -69,8 +69,8 @@ impl State {
     }
 
     /// What to go back to.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> Checkpoint {
+        Checkpoint {
             device_free: self.device_free.clone(),
             kernel_free: self.kernel_free.clone(),
             link_free: self.link_free.clone(),
@@ -82,7 +82,7 @@ impl State {
     }
 
     /// Undoes what was taken since.
-    pub(crate) fn back_to(&mut self, mark: &Mark) {
+    pub(crate) fn back_to(&mut self, mark: &Checkpoint) {
         self.device_free.copy_from_slice(&mark.device_free);
         self.kernel_free.copy_from_slice(&mark.kernel_free);
         self.link_free.copy_from_slice(&mark.link_free);
@@ -95,9 +95,9 @@ impl State {
     fn unset(&mut self, from: usize) {
         for set in self.set.drain(from..) {
             match set {
-                Set::Landed(slot) => self.landed[slot as usize] = -1.0,
-                Set::Source(slot) => self.source[slot as usize] = 0,
-                Set::Copied(slot) => self.copied[slot as usize] = false,
+                Assigned::Landed(slot) => self.landed[slot as usize] = -1.0,
+                Assigned::Source(slot) => self.source[slot as usize] = 0,
+                Assigned::Copied(slot) => self.copied[slot as usize] = false,
             }
         }
     }
@@ -106,7 +106,7 @@ impl State {
     fn arrives(&mut self, slot: usize) -> bool {
         let new = !std::mem::replace(&mut self.copied[slot], true);
         if new {
-            self.set.push(Set::Copied(slot as u32));
+            self.set.push(Assigned::Copied(slot as u32));
         }
         new
     }
@@ -134,7 +134,7 @@ impl State {
     }
 
     /// Runs the next piece; its finish, infinite where it cannot be run so.
-    pub(crate) fn take(&mut self, pieces: &Pieces, index: usize, choice: Choice) -> f64 {
+    pub(crate) fn take(&mut self, pieces: &Pieces, index: usize, choice: PieceChoice) -> f64 {
         let piece = &pieces.pieces[index];
         let (device, devices) = (choice.device as usize, pieces.devices);
         let mut duration = piece.times[device];
@@ -211,7 +211,7 @@ impl State {
             return (self.landed[bundle * devices + known as usize - 1], 0.0);
         }
         self.source[bundle * devices + device] = via as u16 + 1;
-        self.set.push(Set::Source((bundle * devices + device) as u32));
+        self.set.push(Assigned::Source((bundle * devices + device) as u32));
         let all = &pieces.bundles[bundle];
         let slot = bundle * devices + via;
         if self.landed[slot] < 0.0 {
@@ -221,7 +221,7 @@ impl State {
                 self.link_free[link] = end;
             }
             self.landed[slot] = end;
-            self.set.push(Set::Landed(slot as u32));
+            self.set.push(Assigned::Landed(slot as u32));
             // It may be there already, forwarded from elsewhere.
             if via == device || self.source[slot] == 0 {
                 self.memory[via] += all.bytes;

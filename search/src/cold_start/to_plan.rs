@@ -8,7 +8,7 @@ use divvy_core::plan::{BusItem, ColdStartPlan, Landing, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score};
 
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::Pieces;
 use crate::run::Run;
 
@@ -68,7 +68,7 @@ pub(crate) fn choices(problem: &Problem, pieces: &Pieces, plan: &ColdStartPlan, 
         let ways = params.filter_map(|&param| via.get(&(param, device))).max_by_key(|&&via| via != device);
         let in_place = reads.contains(&first);
         let via = ways.copied().unwrap_or(device);
-        Choice { device: device.0 as u16, via: via.0 as u16, in_place }
+        PieceChoice { device: device.0 as u16, via: via.0 as u16, in_place }
     });
     let sequence = pieces.sequence_by(|piece| score.starts[pieces.pieces[piece].ops[0].index()].0);
     Choices { sequence, of: of.collect() }

@@ -7,7 +7,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_proof::division_lp::memory_prices::{activations_of_ops, is_tight, weights_of_ops};
 use divvy_proof::division_lp::{Slot, slots};
-use divvy_proof::evidence::Window;
+use divvy_proof::evidence::WorkWindow;
 use divvy_solver::{Column, Program};
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub(crate) const AHEAD: f64 = 0.35;
 pub(crate) type Between = (Option<usize>, Option<usize>, usize);
 
 /// How many batches of each slot.
-pub(crate) type Division = Vec<(usize, u32)>;
+pub(crate) type BatchCounts = Vec<(usize, u32)>;
 
 /// The ways to divide the inputs of each op over classes.
 pub(crate) struct Shapes {
@@ -27,7 +27,7 @@ pub(crate) struct Shapes {
     /// Devices of each class.
     pub(crate) devices: Vec<usize>,
     /// For each op, its divisions: how many batches of each slot.
-    pub(crate) divisions: Vec<Vec<Division>>,
+    pub(crate) divisions: Vec<Vec<BatchCounts>>,
     /// Producer, consumer, bytes of the largest tensor between them.
     pub(crate) edges: Vec<(usize, usize, u64)>,
     /// The ops, each behind those it reads from.
@@ -57,7 +57,7 @@ impl Shapes {
         hardware.devices().for_each(|d| devices[hardware.class_of(d).index()] += 1);
         let mut divisions = Vec::with_capacity(problem.graph.op_count());
         // Ops with the same slots and devices have the same divisions.
-        let mut known: HashMap<Vec<usize>, Vec<Division>> = HashMap::new();
+        let mut known: HashMap<Vec<usize>, Vec<BatchCounts>> = HashMap::new();
         let mut columns = 0;
         for op in problem.graph.ops() {
             let mut allowed = vec![0; hardware.class_count()];
@@ -121,7 +121,7 @@ impl Shapes {
     }
 
     /// The windows of evidence.
-    pub(crate) fn windows(&self, problem: &Problem, windows: &[Window]) -> Vec<Between> {
+    pub(crate) fn windows(&self, problem: &Problem, windows: &[WorkWindow]) -> Vec<Between> {
         let index = |op: Option<OpId>| op.map(OpId::index);
         let class = |device: DeviceId| problem.hardware.class_of(device).index();
         let mut all: Vec<Between> =
@@ -200,7 +200,7 @@ impl ClassMemory {
     }
 
     /// What a division of an op holds on the devices of a class.
-    fn held_by(&self, op: usize, division: &Division, shapes: &Shapes, class: usize) -> f64 {
+    fn held_by(&self, op: usize, division: &BatchCounts, shapes: &Shapes, class: usize) -> f64 {
         let (weights, activations) = self.held[op];
         let here = division.iter().filter(|(slot, _)| shapes.slots[*slot].class == class);
         let each = |size: u32| weights as f64 + activations as f64 * f64::from(size);

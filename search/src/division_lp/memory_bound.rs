@@ -6,14 +6,14 @@
 use divvy_core::problem::{Objective, Problem};
 use divvy_proof::division_lp::memory_prices::is_tight;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::division_lp::division_shapes::{AHEAD, Shapes};
 use crate::division_lp::{prove_loads, prove_program};
 use crate::run::Run;
 
-pub(crate) struct Memory;
+pub(crate) struct MemoryBound;
 
-impl Bound for Memory {
+impl Bound for MemoryBound {
     fn name(&self) -> &'static str {
         "memory"
     }
@@ -35,8 +35,8 @@ impl Bound for Memory {
         }
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn ahead(&self) -> Option<f64> {

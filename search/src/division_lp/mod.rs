@@ -17,11 +17,11 @@ use std::time::Duration;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_proof::division_lp::Slot;
-use divvy_proof::division_lp::units::Ways;
-use divvy_proof::evidence::{Evidence, Flow, Window};
+use divvy_proof::division_lp::units::FastestRoutes;
+use divvy_proof::evidence::{Evidence, PricedEdge, WorkWindow};
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
-use crate::division_lp::division_shapes::{Between, Division, FEW_OPS, Shapes};
+use crate::division_lp::division_shapes::{Between, BatchCounts, FEW_OPS, Shapes};
 use crate::run::Run;
 
 /// More ways to divide the inputs of an op than this are refused.
@@ -102,7 +102,7 @@ enum Detail {
 /// all there are; none if it was not solved at all.
 fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Between>>) -> Option<bool> {
     let shapes = Shapes::new(run.problem).ok()?;
-    let mut built = Built::new(run.problem, &shapes, detail);
+    let mut built = DivisionProgram::new(run.problem, &shapes, detail);
     let options = Options {
         time: run.budget.time.saturating_sub(run.budget.start.elapsed()),
         threads: run.budget.threads,
@@ -113,7 +113,7 @@ fn prove(run: &mut Run<'_>, name: &str, detail: Detail, windows: Option<Vec<Betw
     let program = std::mem::take(&mut built.program);
     let mut solver = Solver::new(&program, &options).ok()?;
     let reach = (windows.is_some() && shapes.has_windows()).then(|| shapes.reach());
-    let add = |solver: &mut Solver, built: &mut Built, reach: &[Vec<bool>], windows: Vec<Between>| {
+    let add = |solver: &mut Solver, built: &mut DivisionProgram, reach: &[Vec<bool>], windows: Vec<Between>| {
         let rows: Vec<_> = windows.iter().map(|&window| built.terms(&shapes, reach, window)).collect();
         built.windows.extend(windows);
         solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).is_ok()
@@ -157,9 +157,9 @@ fn all_divisions(
     slots: &[Slot],
     most: &[usize],
     allowed: &[usize],
-) -> Result<Vec<Division>, String> {
-    let mut found: Vec<Division> = Vec::new();
-    let mut open: Vec<(usize, u32, Division)> = vec![(0, inputs, Vec::new())];
+) -> Result<Vec<BatchCounts>, String> {
+    let mut found: Vec<BatchCounts> = Vec::new();
+    let mut open: Vec<(usize, u32, BatchCounts)> = vec![(0, inputs, Vec::new())];
     let mut steps = 0usize;
     while let Some((slot, left, parts)) = open.pop() {
         steps += 1;
@@ -207,7 +207,7 @@ fn edges(problem: &Problem) -> Vec<(usize, usize, u64)> {
 }
 
 /// A program, and where its rows are.
-pub(crate) struct Built {
+pub(crate) struct DivisionProgram {
     pub(crate) program: Program,
     /// Picoseconds of the program's unit.
     pub(crate) unit: f64,
@@ -225,8 +225,8 @@ pub(crate) struct Built {
     pub(crate) first_window: usize,
 }
 
-impl Built {
-    fn new(problem: &Problem, shapes: &Shapes, detail: Detail) -> Built {
+impl DivisionProgram {
+    fn new(problem: &Problem, shapes: &Shapes, detail: Detail) -> DivisionProgram {
         let ops = shapes.divisions.len();
         let unit = shapes.unit(problem);
         let mut program = Program::new();
@@ -256,7 +256,7 @@ impl Built {
         }
         let memory =
             shapes.memory.as_ref().map_or_else(Vec::new, |memory| memory.add(&mut program, shapes, &divided));
-        let mut built = Built {
+        let mut built = DivisionProgram {
             program,
             unit,
             loads,
@@ -285,7 +285,7 @@ impl Built {
                 terms.extend([(end, 1.0), (start, -1.0)]);
                 built.program.at_least(0.0, &terms);
             }
-            let ways = Ways::new(problem);
+            let ways = FastestRoutes::new(problem);
             for (edge, &(from, to, bytes)) in shapes.edges.iter().enumerate() {
                 let mut terms = mean(from);
                 terms.extend([(starts[to], 1.0), (starts[from], -1.0)]);
@@ -369,7 +369,7 @@ impl Built {
     pub(crate) fn carry(
         &mut self,
         shapes: &Shapes,
-        ways: &Ways<'_>,
+        ways: &FastestRoutes<'_>,
         [from, to]: [usize; 2],
         bytes: u64,
         divided: &[Vec<Column>],
@@ -435,7 +435,7 @@ impl Built {
         problem: &Problem,
         shapes: &Shapes,
         duals: &[f64],
-    ) -> (Vec<Flow>, Vec<Window>) {
+    ) -> (Vec<PricedEdge>, Vec<WorkWindow>) {
         let mut flows = Vec::new();
         for &(edge, row, margins) in &self.edges {
             let (from, to, _) = shapes.edges[edge];
@@ -453,14 +453,14 @@ impl Built {
                 Some(first) => (0..shapes.slots.len()).map(|slot| price(first, slot)).collect(),
                 None => Vec::new(),
             };
-            flows.push(Flow { from: OpId::new(from), to: OpId::new(to), times, prices });
+            flows.push(PricedEdge { from: OpId::new(from), to: OpId::new(to), times, prices });
         }
         let mut windows = Vec::new();
         for (&(from, to, class), &dual) in self.windows.iter().zip(&duals[self.first_window..]) {
             let times = whole_times(dual / shapes.devices[class].max(1) as f64);
             let of_class = |&device: &DeviceId| problem.hardware.class_of(device).index() == class;
             for device in problem.hardware.devices().filter(of_class).filter(|_| times > 0) {
-                windows.push(Window { from: from.map(OpId::new), to: to.map(OpId::new), device, times });
+                windows.push(WorkWindow { from: from.map(OpId::new), to: to.map(OpId::new), device, times });
             }
         }
         (flows, windows)

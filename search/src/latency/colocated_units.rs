@@ -5,18 +5,18 @@
 //! there is to say; elsewhere a choice may still prove wrong later.
 
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
 /// The units of a problem.
-pub(crate) struct Units {
+pub(crate) struct ColocatedUnits {
     unit_of: Vec<u32>,
     members: Vec<Vec<u32>>,
     choices: Vec<Vec<u32>>,
     all_connected: bool,
 }
 
-impl Units {
-    pub(crate) fn new(problem: &Problem, dense: &Dense) -> Units {
+impl ColocatedUnits {
+    pub(crate) fn new(problem: &Problem, dense: &LatencyTables) -> ColocatedUnits {
         let mut unit_of = vec![u32::MAX; dense.op_count()];
         let mut members: Vec<Vec<u32>> = Vec::new();
         for group in &problem.constraints.colocate {
@@ -43,13 +43,13 @@ impl Units {
             .collect();
         let devices = || problem.hardware.devices();
         let all_connected = devices().all(|a| devices().all(|b| problem.hardware.route(a, b).is_some()));
-        let mut units = Units { unit_of, members, choices, all_connected };
+        let mut units = ColocatedUnits { unit_of, members, choices, all_connected };
         while !all_connected && units.drop_unreachable(dense) {}
         units
     }
 
     /// Drops devices from which some neighbour has no device to go to; true if any was dropped.
-    fn drop_unreachable(&mut self, dense: &Dense) -> bool {
+    fn drop_unreachable(&mut self, dense: &LatencyTables) -> bool {
         let mut dropped = false;
         for unit in 0..self.members.len() {
             let mut list = std::mem::take(&mut self.choices[unit]);
@@ -104,7 +104,7 @@ impl Units {
     }
 
     /// How many edges of a unit have no way, if it goes to `device` and the others are where `device_of` says.
-    pub(crate) fn cut_off(&self, dense: &Dense, unit: usize, device: u32, device_of: &[u32]) -> usize {
+    pub(crate) fn cut_off(&self, dense: &LatencyTables, unit: usize, device: u32, device_of: &[u32]) -> usize {
         if self.all_connected {
             return 0;
         }
@@ -123,12 +123,12 @@ impl Units {
     }
 
     /// The time of all ops of a unit on a device.
-    pub(crate) fn time(&self, dense: &Dense, unit: usize, device: u32) -> u64 {
+    pub(crate) fn time(&self, dense: &LatencyTables, unit: usize, device: u32) -> u64 {
         self.members[unit].iter().map(|&op| dense.time(op as usize, device as usize)).sum()
     }
 
     /// For each unit the device on which it takes least time, the first of equals; none if some has nowhere to go.
-    pub(crate) fn fastest(&self, dense: &Dense) -> Option<Vec<u32>> {
+    pub(crate) fn fastest(&self, dense: &LatencyTables) -> Option<Vec<u32>> {
         let fastest = |unit: usize| {
             self.choices[unit].iter().copied().min_by_key(|&device| self.time(dense, unit, device))
         };

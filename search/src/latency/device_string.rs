@@ -15,21 +15,21 @@ use divvy_core::default_plan;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::colocated_units::Units;
-use crate::latency::memory_use::Room;
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::memory_use::MemoryUse;
 use crate::latency::repair::repair;
 use crate::run::Run;
 
 /// A gene and the device it changes to.
-pub(crate) type Change = (usize, u32);
+pub(crate) type GeneChange = (usize, u32);
 
 /// A string and its schedule.
 pub(crate) struct DeviceString<'a> {
-    dense: &'a Dense,
-    units: &'a Units,
-    room: Room,
+    dense: &'a LatencyTables,
+    units: &'a ColocatedUnits,
+    room: MemoryUse,
     device_of: Vec<u32>,
     /// The units with a choice.
     genes: Vec<u32>,
@@ -45,19 +45,19 @@ pub(crate) struct DeviceString<'a> {
     old_finish: Vec<u64>,
     old_reached: Vec<u64>,
     free: Vec<u64>,
-    undo: Vec<Change>,
+    undo: Vec<GeneChange>,
 }
 
 impl<'a> DeviceString<'a> {
     /// Every gene on its fastest device, or as near to that as memory and routes allow; none if no way was found.
     pub(crate) fn fastest(
         problem: &Problem,
-        dense: &'a Dense,
-        units: &'a Units,
+        dense: &'a LatencyTables,
+        units: &'a ColocatedUnits,
         seed: u64,
     ) -> Option<DeviceString<'a>> {
         let (device_of, room) =
-            repair(dense, units, &Room::new(problem, units), units.fastest(dense)?, seed)?;
+            repair(dense, units, &MemoryUse::new(problem, units), units.fastest(dense)?, seed)?;
         let order = breadth_first(dense);
         let mut first = vec![u32::MAX; units.len()];
         for (place, &op) in order.iter().enumerate() {
@@ -100,7 +100,7 @@ impl<'a> DeviceString<'a> {
     }
 
     /// A gene's change to another device, each of them as likely.
-    pub(crate) fn change(&self, gene: usize, rng: &mut divvy_core::rng::Rng) -> Change {
+    pub(crate) fn change(&self, gene: usize, rng: &mut divvy_core::rng::Rng) -> GeneChange {
         let unit = self.genes[gene] as usize;
         let choices = self.units.choices(unit);
         let here = self.device_of[self.units.members(unit)[0] as usize];
@@ -110,7 +110,7 @@ impl<'a> DeviceString<'a> {
     }
 
     /// Makes some changes of different genes if the fitness stays within `limit`; else nothing changes.
-    pub(crate) fn try_changes(&mut self, changes: &[Change], limit: u64) -> bool {
+    pub(crate) fn try_changes(&mut self, changes: &[GeneChange], limit: u64) -> bool {
         let mut undo = std::mem::take(&mut self.undo);
         undo.clear();
         let mut from = u32::MAX;
@@ -182,7 +182,7 @@ impl<'a> DeviceString<'a> {
     }
 }
 
-fn breadth_first(dense: &Dense) -> Vec<u32> {
+fn breadth_first(dense: &LatencyTables) -> Vec<u32> {
     let mut waiting: Vec<usize> = (0..dense.op_count()).map(|op| dense.inputs(op).len()).collect();
     let sources = dense.order().iter().copied().filter(|&op| waiting[op as usize] == 0);
     let mut order: Vec<u32> = sources.collect();
@@ -199,7 +199,7 @@ fn breadth_first(dense: &Dense) -> Vec<u32> {
     order
 }
 
-fn tails(dense: &Dense) -> Vec<u64> {
+fn tails(dense: &LatencyTables) -> Vec<u64> {
     let shortest = |op: usize| dense.times(op).iter().copied().min().unwrap_or(0);
     let mut tails = vec![0; dense.op_count()];
     for &op in dense.order().iter().rev() {
@@ -210,7 +210,7 @@ fn tails(dense: &Dense) -> Vec<u64> {
 }
 
 /// A search over strings: counts evaluations, keeps the best, offers it now and then, and says when to stop.
-pub(crate) struct Walk<'w, 'a> {
+pub(crate) struct StringSearch<'w, 'a> {
     run: &'w mut Run<'a>,
     order: Vec<OpId>,
     best: Vec<u32>,
@@ -234,17 +234,17 @@ pub(crate) struct WalkLimits {
     pub(crate) nodes: Option<u64>,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
+impl<'w, 'a> StringSearch<'w, 'a> {
     /// Begins at a string, which is offered, and takes all of the run's budget.
-    pub(crate) fn new(run: &'w mut Run<'a>, start: &DeviceString<'_>) -> Walk<'w, 'a> {
+    pub(crate) fn new(run: &'w mut Run<'a>, start: &DeviceString<'_>) -> StringSearch<'w, 'a> {
         let limits = WalkLimits { time: run.budget.time, nodes: run.budget.nodes };
-        Walk::within(limits, run, start)
+        StringSearch::within(limits, run, start)
     }
 
-    /// As [`Walk::new`], with limits of its own.
-    pub(crate) fn within(limits: WalkLimits, run: &'w mut Run<'a>, start: &DeviceString<'_>) -> Walk<'w, 'a> {
+    /// As [`StringSearch::new`], with limits of its own.
+    pub(crate) fn within(limits: WalkLimits, run: &'w mut Run<'a>, start: &DeviceString<'_>) -> StringSearch<'w, 'a> {
         let began = run.budget.start.elapsed().as_secs_f64();
-        let mut walk = Walk {
+        let mut walk = StringSearch {
             run,
             order: start.order.iter().map(|&op| OpId(op)).collect(),
             best: start.device_of.clone(),

@@ -16,10 +16,10 @@ use divvy_core::default_plan;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::colocated_units::Units;
-use crate::latency::memory_use::Room;
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::memory_use::MemoryUse;
 use crate::latency::repair::repair;
 use crate::run::Run;
 
@@ -28,15 +28,15 @@ pub(crate) trait ListRule {
     /// The place of each op in the order of urgency. An op whose inputs are not all scheduled waits.
     fn turns(&self) -> &[u32];
     /// How good it would be to run an op on a device until `finish`; the least is taken.
-    fn measure(&self, dense: &Dense, op: usize, device: usize, finish: u64) -> u128;
+    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128;
     /// Whether an op may start in a gap between ops that are already there.
     fn inserts(&self) -> bool;
 }
 
 /// Schedules a list by the rule that `rule` makes, and offers the plan.
-pub(crate) fn plan_by_list<R: ListRule>(run: &mut Run<'_>, rule: impl Fn(&Dense) -> R) -> StopReason {
+pub(crate) fn plan_by_list<R: ListRule>(run: &mut Run<'_>, rule: impl Fn(&LatencyTables) -> R) -> StopReason {
     // Whoever asked for this planner heard from `supports` why there are no tables.
-    let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+    let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
     let rule = rule(&dense);
     let schedule = schedule(run.problem, &dense, &rule, run.budget);
     if let Some(Ok(plan)) = schedule.map(|schedule| schedule.into_plan(run.problem)) {
@@ -47,13 +47,13 @@ pub(crate) fn plan_by_list<R: ListRule>(run: &mut Run<'_>, rule: impl Fn(&Dense)
 }
 
 /// Device and times of every op.
-pub(crate) struct Schedule {
+pub(crate) struct ListSchedule {
     device_of: Vec<u32>,
     start: Vec<u64>,
     finish: Vec<u64>,
 }
 
-impl Schedule {
+impl ListSchedule {
     /// The plan with the ops of each device in the order of their starts.
     fn into_plan(self, problem: &Problem) -> Result<Plan, Vec<divvy_core::violation::Violation>> {
         let mut sequence: Vec<OpId> = problem.graph.ops().collect();
@@ -68,23 +68,23 @@ impl Schedule {
 /// The list schedule of a problem; none if memory or missing routes leave some op nowhere to go, or on cancellation.
 pub(crate) fn schedule(
     problem: &Problem,
-    dense: &Dense,
+    dense: &LatencyTables,
     rule: &impl ListRule,
     budget: &Budget,
-) -> Option<Schedule> {
-    let units = Units::new(problem, dense);
-    let room = Room::new(problem, &units);
-    if let Some(schedule) = Lists::new(dense, &units, room.clone()).schedule(rule, budget) {
+) -> Option<ListSchedule> {
+    let units = ColocatedUnits::new(problem, dense);
+    let room = MemoryUse::new(problem, &units);
+    if let Some(schedule) = ListScheduler::new(dense, &units, room.clone()).schedule(rule, budget) {
         return Some(schedule);
     }
     let (device_of, room) = repair(dense, &units, &room, units.fastest(dense)?, budget.seed)?;
-    let mut lists = Lists::new(dense, &units, room);
+    let mut lists = ListScheduler::new(dense, &units, room);
     lists.reserve = Some(Reserve::new(dense, &units, device_of, rule.turns()));
     lists.schedule(rule, budget)
 }
 
 /// The place of each op when the largest rank goes first.
-pub(crate) fn turns_by_rank(dense: &Dense, ranks: &[u128]) -> Vec<u32> {
+pub(crate) fn turns_by_rank(dense: &LatencyTables, ranks: &[u128]) -> Vec<u32> {
     let mut ops = dense.order().to_vec();
     ops.sort_by_key(|&op| Reverse(ranks[op as usize]));
     places(&ops)
@@ -108,7 +108,7 @@ pub(crate) struct Means {
 }
 
 impl Means {
-    pub(crate) fn new(dense: &Dense) -> Means {
+    pub(crate) fn new(dense: &LatencyTables) -> Means {
         let over_pairs = dense.delays_over_pairs();
         let counts = (0..dense.op_count()).map(|op| dense.allowed(op).len() as u128);
         let mut counts: Vec<u128> =
@@ -132,7 +132,7 @@ impl Means {
     }
 
     /// The scaled mean way of the network's outputs out of an op, over devices that have one.
-    pub(crate) fn way_out(&self, dense: &Dense, op: usize) -> u128 {
+    pub(crate) fn way_out(&self, dense: &LatencyTables, op: usize) -> u128 {
         let ways = dense.allowed(op).iter().map(|&device| dense.way_out(op, device as usize));
         self.of(ways.filter(|&way| way < NEVER).map(u128::from))
     }
@@ -174,32 +174,32 @@ impl Timeline {
 }
 
 /// A list schedule in the making.
-struct Lists<'a> {
-    dense: &'a Dense,
-    units: &'a Units,
-    room: Room,
+struct ListScheduler<'a> {
+    dense: &'a LatencyTables,
+    units: &'a ColocatedUnits,
+    room: MemoryUse,
     reserve: Option<Reserve<'a>>,
     /// The device of each unit of which some op is scheduled.
     settled: Vec<Option<u32>>,
     timelines: Vec<Timeline>,
-    made: Schedule,
+    made: ListSchedule,
 }
 
-impl<'a> Lists<'a> {
-    fn new(dense: &'a Dense, units: &'a Units, room: Room) -> Lists<'a> {
+impl<'a> ListScheduler<'a> {
+    fn new(dense: &'a LatencyTables, units: &'a ColocatedUnits, room: MemoryUse) -> ListScheduler<'a> {
         let ops = dense.op_count();
-        Lists {
+        ListScheduler {
             dense,
             units,
             room,
             reserve: None,
             settled: vec![None; units.len()],
             timelines: vec![Timeline::default(); dense.device_count()],
-            made: Schedule { device_of: vec![0; ops], start: vec![0; ops], finish: vec![0; ops] },
+            made: ListSchedule { device_of: vec![0; ops], start: vec![0; ops], finish: vec![0; ops] },
         }
     }
 
-    fn schedule(mut self, rule: &impl ListRule, budget: &Budget) -> Option<Schedule> {
+    fn schedule(mut self, rule: &impl ListRule, budget: &Budget) -> Option<ListSchedule> {
         let dense = self.dense;
         let turns = rule.turns();
         let mut op_at = vec![0; turns.len()];
@@ -282,15 +282,15 @@ impl<'a> Lists<'a> {
 
 /// Where the ops still to come can go, so that there is always a way on.
 struct Reserve<'a> {
-    dense: &'a Dense,
-    units: &'a Units,
+    dense: &'a LatencyTables,
+    units: &'a ColocatedUnits,
     device_of: Vec<u32>,
     /// The units, those that are scheduled last first.
     last_first: Vec<u32>,
 }
 
 impl<'a> Reserve<'a> {
-    fn new(dense: &'a Dense, units: &'a Units, device_of: Vec<u32>, turns: &[u32]) -> Reserve<'a> {
+    fn new(dense: &'a LatencyTables, units: &'a ColocatedUnits, device_of: Vec<u32>, turns: &[u32]) -> Reserve<'a> {
         let turn = |unit: &u32| units.members(*unit as usize).iter().map(|&op| turns[op as usize]).min();
         let mut last_first: Vec<u32> = (0..units.len() as u32).collect();
         last_first.sort_by_key(|unit| Reverse(turn(unit)));
@@ -298,7 +298,7 @@ impl<'a> Reserve<'a> {
     }
 
     /// Moves a unit to a device, and units that are not settled yet out of its way; changes nothing on failure.
-    fn claim(&mut self, room: &mut Room, settled: &[Option<u32>], unit: usize, device: u32) -> bool {
+    fn claim(&mut self, room: &mut MemoryUse, settled: &[Option<u32>], unit: usize, device: u32) -> bool {
         let before = self.device_of[unit];
         if before == device {
             return true;

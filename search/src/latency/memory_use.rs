@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use divvy_core::ids::{OpId, ParamId};
 use divvy_core::problem::{MemoryRule, Problem};
 
-use crate::latency::colocated_units::Units;
+use crate::latency::colocated_units::ColocatedUnits;
 
 /// Memory in use on every device.
 #[derive(Clone)]
-pub(crate) struct Room {
+pub(crate) struct MemoryUse {
     limits: Vec<u64>,
     used: Vec<u64>,
     /// What each unit needs that no other does.
@@ -25,13 +25,13 @@ pub(crate) struct Room {
     readers: Vec<u32>,
 }
 
-impl Room {
+impl MemoryUse {
     /// Room on empty devices.
-    pub(crate) fn new(problem: &Problem, units: &Units) -> Room {
+    pub(crate) fn new(problem: &Problem, units: &ColocatedUnits) -> MemoryUse {
         let graph = &problem.graph;
         let limit = |device| problem.memory_limit(device).unwrap_or(u64::MAX);
         let limits: Vec<u64> = problem.hardware.devices().map(limit).collect();
-        let mut room = Room {
+        let mut room = MemoryUse {
             used: vec![0; limits.len()],
             own: vec![0; units.len()],
             shared: vec![Vec::new(); units.len()],

@@ -3,14 +3,14 @@
 use std::ops::ControlFlow;
 
 use divvy_proof::frontier_search;
-use divvy_proof::frontier_search::levels::{Settings, search};
+use divvy_proof::frontier_search::levels::{SearchWidth, search};
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::NEVER;
 
 use crate::highs::attested_by;
 use crate::latency::mip;
-use crate::latency::mip::{Limits, Solved};
-use crate::latency::subproblem::Part;
+use crate::latency::mip::{MipLimits, MipResult};
+use crate::latency::subproblem::Subproblem;
 
 /// Solves parts exactly, given time.
 pub(crate) trait ModuleSolver: Sync {
@@ -20,7 +20,7 @@ pub(crate) trait ModuleSolver: Sync {
     fn attested_by(&self) -> String;
     /// The best schedule and the best bound for a part within the limits. Schedules longer than `cutoff` are of no
     /// interest: a bound that reaches it is as good as any.
-    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved;
+    fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult;
 }
 
 /// All there are; the first is the default.
@@ -47,7 +47,7 @@ impl ModuleSolver for Highs {
         attested_by()
     }
 
-    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved {
+    fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult {
         mip::solve(part, None, cutoff, limits, &mut |_| ControlFlow::Continue(()))
     }
 }
@@ -68,16 +68,16 @@ impl ModuleSolver for Exact {
         "divvy dominance search".to_owned()
     }
 
-    fn solve(&self, part: &Part<'_>, cutoff: Option<u64>, limits: &Limits<'_>) -> Solved {
+    fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult {
         if !part.together.is_empty() || part.memory.limits.iter().any(Option::is_some) {
             return Highs.solve(part, cutoff, limits);
         }
         let surrounded = surrounded(part);
-        let mut solved = Solved { best: None, bound: 0, finished: false };
+        let mut solved = MipResult { best: None, bound: 0, finished: false };
         let beyond = cutoff.map_or(NEVER, |cutoff| cutoff.saturating_add(1).min(NEVER));
         for width in WIDTHS {
             let limit = solved.best.as_ref().map_or(beyond, |best| best.value);
-            let settings = Settings { width, limit, weights: &[], levels: usize::MAX };
+            let settings = SearchWidth { width, limit, weights: &[], levels: usize::MAX };
             let found = search(&surrounded, &settings, &mut || limits.are_spent());
             solved.bound = solved.bound.max(found.lower);
             if let Some((_, steps)) = found.best {
@@ -97,9 +97,9 @@ impl ModuleSolver for Exact {
 }
 
 /// The part with its releases and tails, as the frontier search takes it.
-fn surrounded(part: &Part<'_>) -> frontier_search::subproblem::Part {
+fn surrounded(part: &Subproblem<'_>) -> frontier_search::subproblem::Subproblem {
     let tails = Tails::new(part.dense, &[]);
-    let mut surrounded = frontier_search::subproblem::Part::new(part.dense, &tails, part.ops.clone());
+    let mut surrounded = frontier_search::subproblem::Subproblem::new(part.dense, &tails, part.ops.clone());
     for (op, allowed) in part.allowed.iter().enumerate() {
         surrounded.restrict(op, |device| allowed.contains(&device));
     }

@@ -6,10 +6,10 @@
 //! placement exists, since finding one is bin packing.
 
 use divvy_core::rng::Rng;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::colocated_units::Units;
-use crate::latency::memory_use::Room;
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::memory_use::MemoryUse;
 
 /// Steps of min-conflicts: some for each unit, but each looks at all units, which must not take longer than a moment.
 fn steps(units: usize) -> usize {
@@ -18,13 +18,13 @@ fn steps(units: usize) -> usize {
 
 /// A placement of units within memory and routes, with the room it takes; none if none was found. `room` is empty.
 pub(crate) fn repair(
-    dense: &Dense,
-    units: &Units,
-    room: &Room,
+    dense: &LatencyTables,
+    units: &ColocatedUnits,
+    room: &MemoryUse,
     wish: Vec<u32>,
     seed: u64,
-) -> Option<(Vec<u32>, Room)> {
-    let mut placement = Placement { dense, units, room: room.clone(), device_of: wish };
+) -> Option<(Vec<u32>, MemoryUse)> {
+    let mut placement = RepairState { dense, units, room: room.clone(), device_of: wish };
     for unit in 0..units.len() {
         placement.room.put(unit, placement.device_of[unit]);
     }
@@ -40,14 +40,14 @@ pub(crate) fn repair(
     None
 }
 
-struct Placement<'a> {
-    dense: &'a Dense,
-    units: &'a Units,
-    room: Room,
+struct RepairState<'a> {
+    dense: &'a LatencyTables,
+    units: &'a ColocatedUnits,
+    room: MemoryUse,
     device_of: Vec<u32>,
 }
 
-impl Placement<'_> {
+impl RepairState<'_> {
     fn shift(&mut self, unit: usize, to: u32) {
         self.room.take(unit, self.device_of[unit]);
         self.room.put(unit, to);

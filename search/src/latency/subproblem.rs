@@ -9,15 +9,15 @@ use std::collections::HashMap;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{MemoryRule, Problem};
 use divvy_core::rng::Rng;
-use divvy_proof::latency_tables::{Dense, Edge, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, Edge, NEVER};
 
 /// Ops placed in all rounds of a quick schedule together.
 const SHAKES: usize = 6000;
 
 /// Some ops of a problem. Inside, ops are numbered in topological order.
 #[derive(Clone)]
-pub(crate) struct Part<'a> {
-    pub(crate) dense: &'a Dense,
+pub(crate) struct Subproblem<'a> {
+    pub(crate) dense: &'a LatencyTables,
     /// The problem's op for each op here.
     pub(crate) ops: Vec<u32>,
     /// Devices that may run each op.
@@ -30,14 +30,14 @@ pub(crate) struct Part<'a> {
     pub(crate) outputs: Vec<Vec<Edge>>,
     /// Groups of ops that must share a device.
     pub(crate) together: Vec<Vec<usize>>,
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemoryRows,
     /// Groups of devices that can be exchanged for one another in every schedule.
     pub(crate) symmetric: Vec<Vec<u32>>,
 }
 
 /// What counts against the devices' memory.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryRows {
     /// For each device, its limit.
     pub(crate) limits: Vec<Option<u64>>,
     /// For each op, bytes that it alone brings.
@@ -48,7 +48,7 @@ pub(crate) struct Memory {
 
 /// Where and when each op runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Schedule {
+pub(crate) struct SubproblemSchedule {
     pub(crate) device: Vec<u32>,
     pub(crate) start: Vec<u64>,
     /// The ops in a topological order that every device keeps to.
@@ -57,21 +57,21 @@ pub(crate) struct Schedule {
     pub(crate) value: u64,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Subproblem<'a> {
     /// The whole problem.
-    pub(crate) fn whole(problem: &Problem, dense: &'a Dense) -> Part<'a> {
-        Part::new(problem, dense, dense.order().to_vec())
+    pub(crate) fn whole(problem: &Problem, dense: &'a LatencyTables) -> Subproblem<'a> {
+        Subproblem::new(problem, dense, dense.order().to_vec())
     }
 
     /// The given ops, free to start at once, with nothing behind them but the way to the network's outputs.
-    pub(crate) fn new(problem: &Problem, dense: &'a Dense, mut ops: Vec<u32>) -> Part<'a> {
+    pub(crate) fn new(problem: &Problem, dense: &'a LatencyTables, mut ops: Vec<u32>) -> Subproblem<'a> {
         ops.sort_unstable_by_key(|&op| problem.graph.position(OpId(op)));
         let here: HashMap<u32, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         let local = |edges: &[Edge]| {
             let inside = edges.iter().filter_map(|e| Some(Edge { op: *here.get(&e.op)? as u32, ..*e }));
             inside.collect::<Vec<_>>()
         };
-        let each = |table: fn(&Dense, usize, usize) -> u64| -> Vec<Vec<u64>> {
+        let each = |table: fn(&LatencyTables, usize, usize) -> u64| -> Vec<Vec<u64>> {
             let row = |&op: &u32| (0..dense.device_count()).map(|d| table(dense, op as usize, d)).collect();
             ops.iter().map(row).collect()
         };
@@ -83,15 +83,15 @@ impl<'a> Part<'a> {
         };
         let groups = problem.constraints.colocate.iter();
         let together = groups.map(|group| group.iter().filter_map(|op| here.get(&op.0).copied()).collect());
-        Part {
+        Subproblem {
             dense,
             allowed: ops.iter().map(reachable).collect(),
-            release: each(Dense::release),
-            tail: each(Dense::way_out),
+            release: each(LatencyTables::release),
+            tail: each(LatencyTables::way_out),
             inputs: ops.iter().map(|&op| local(dense.inputs(op as usize))).collect(),
             outputs: ops.iter().map(|&op| local(dense.outputs(op as usize))).collect(),
             together: together.filter(|group: &Vec<usize>| group.len() > 1).collect(),
-            memory: Memory::new(problem, &ops, &here),
+            memory: MemoryRows::new(problem, &ops, &here),
             symmetric: symmetric(problem),
             ops,
         }
@@ -173,7 +173,7 @@ impl<'a> Part<'a> {
 
     /// The earliest schedule with ops placed as given, where each device takes its ops in the order of `sequence`,
     /// which is topological. None if something cannot be sent or run.
-    pub(crate) fn schedule(&self, device: &[u32], sequence: &[usize]) -> Option<Schedule> {
+    pub(crate) fn schedule(&self, device: &[u32], sequence: &[usize]) -> Option<SubproblemSchedule> {
         let mut free = vec![0u64; self.device_count()];
         let mut start = vec![0u64; self.op_count()];
         let mut value = 0;
@@ -190,7 +190,7 @@ impl<'a> Part<'a> {
             start[op] = begin;
             free[d as usize] = end;
         }
-        (value < NEVER).then(|| Schedule {
+        (value < NEVER).then(|| SubproblemSchedule {
             device: device.to_vec(),
             start,
             sequence: sequence.to_vec(),
@@ -198,8 +198,8 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// As [`Part::schedule`], with ops taken by `when`, as far as their inputs allow.
-    pub(crate) fn schedule_by(&self, device: &[u32], when: impl Fn(usize) -> f64) -> Option<Schedule> {
+    /// As [`Subproblem::schedule`], with ops taken by `when`, as far as their inputs allow.
+    pub(crate) fn schedule_by(&self, device: &[u32], when: impl Fn(usize) -> f64) -> Option<SubproblemSchedule> {
         self.schedule(device, &self.sequence_by(when))
     }
 
@@ -226,7 +226,7 @@ impl<'a> Part<'a> {
     /// A quick schedule to start from: each op in turn, the longest rest first, where it ends earliest, or where it and
     /// the chain behind it end earliest; all on one device; and the same with ranks shaken. None if memory, missing
     /// links or ops that must stay together defeat it.
-    pub(crate) fn quick(&self) -> Option<Schedule> {
+    pub(crate) fn quick(&self) -> Option<SubproblemSchedule> {
         let (_, tail) = self.windows();
         let rest = |op: usize, d: u32| self.time(op, d).saturating_add(tail[op][d as usize]);
         let least: Vec<f64> = (0..self.op_count())
@@ -253,7 +253,7 @@ impl<'a> Part<'a> {
     }
 
     /// Each op in turn on the device where its end, plus what `ahead` says, is least.
-    fn greedy(&self, sequence: &[usize], ahead: &dyn Fn(usize, u32) -> u64) -> Option<Schedule> {
+    fn greedy(&self, sequence: &[usize], ahead: &dyn Fn(usize, u32) -> u64) -> Option<SubproblemSchedule> {
         let mut device: Vec<Option<u32>> = vec![None; self.op_count()];
         let mut end = vec![0u64; self.op_count()];
         let mut free = vec![0u64; self.device_count()];
@@ -289,8 +289,8 @@ impl<'a> Part<'a> {
     }
 }
 
-impl Memory {
-    fn new(problem: &Problem, ops: &[u32], here: &HashMap<u32, usize>) -> Memory {
+impl MemoryRows {
+    fn new(problem: &Problem, ops: &[u32], here: &HashMap<u32, usize>) -> MemoryRows {
         let graph = &problem.graph;
         let all = problem.constraints.memory_rule == MemoryRule::All;
         let mut held: Vec<u64> =
@@ -306,7 +306,7 @@ impl Memory {
             }
         }
         let limits = problem.hardware.devices().map(|device| problem.memory_limit(device)).collect();
-        let mut memory = Memory { limits, held, shared };
+        let mut memory = MemoryRows { limits, held, shared };
         let most = memory.used(|_| true);
         for limit in &mut memory.limits {
             *limit = limit.filter(|&limit| limit < most);

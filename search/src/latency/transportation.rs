@@ -16,7 +16,7 @@ pub(crate) fn prices(supply: &[f64], demand: &[f64], cost: &dyn Fn(usize, usize)
     // Every path empties a source, fills a sink or cancels a move.
     for _ in 0..4 * (sources + sinks) * (sources + sinks) {
         let starts: Vec<bool> = left.iter().map(|&left| left > CRUMB).collect();
-        let paths = Paths::new(&starts, sinks, &moved, cost);
+        let paths = ShortestPaths::new(&starts, sinks, &moved, cost);
         let nearest = (0..sinks).filter(|&v| wanted[v] > CRUMB && paths.to_sink[v].is_finite());
         let Some(end) = nearest.min_by(|&a, &b| paths.to_sink[a].total_cmp(&paths.to_sink[b])) else { break };
         let mut path = Vec::new();
@@ -43,21 +43,21 @@ pub(crate) fn prices(supply: &[f64], demand: &[f64], cost: &dyn Fn(usize, usize)
             moved[source * sinks + sink] += if forward { amount } else { -amount };
         }
     }
-    Paths::new(&vec![true; sources], sinks, &moved, cost).prices(&moved, cost)
+    ShortestPaths::new(&vec![true; sources], sinks, &moved, cost).prices(&moved, cost)
 }
 
 /// The shortest paths from some sources, where what was moved may be moved back.
-struct Paths {
+struct ShortestPaths {
     to_source: Vec<f64>,
     to_sink: Vec<f64>,
     before_sink: Vec<usize>,
     before_source: Vec<Option<usize>>,
 }
 
-impl Paths {
-    fn new(starts: &[bool], sinks: usize, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Paths {
+impl ShortestPaths {
+    fn new(starts: &[bool], sinks: usize, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> ShortestPaths {
         let sources = starts.len();
-        let mut paths = Paths {
+        let mut paths = ShortestPaths {
             to_source: starts.iter().map(|&start| if start { 0.0 } else { f64::INFINITY }).collect(),
             to_sink: vec![f64::INFINITY; sinks],
             before_sink: vec![0; sinks],

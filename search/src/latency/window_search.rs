@@ -12,13 +12,13 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{LatencyPlan, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
-use divvy_proof::frontier_search::levels::{Settings, search};
-use divvy_proof::frontier_search::subproblem::Part;
+use divvy_proof::frontier_search::levels::{SearchWidth, search};
+use divvy_proof::frontier_search::subproblem::Subproblem;
 use divvy_proof::frontier_search::tails::Tails;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::colocated_units::Units;
-use crate::latency::memory_use::Room;
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::memory_use::MemoryUse;
 
 /// How often a result that is no better is taken.
 const TAKE_EQUAL: f64 = 0.25;
@@ -31,20 +31,20 @@ const WIDTH: usize = 300;
 /// What all schedules of a problem share.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
-    pub(crate) dense: &'a Dense,
+    pub(crate) dense: &'a LatencyTables,
     pub(crate) tails: &'a Tails,
     pub(crate) weights: &'a [Vec<u64>],
-    pub(crate) units: &'a Units,
+    pub(crate) units: &'a ColocatedUnits,
 }
 
 /// A schedule and what improves it.
 #[derive(Clone)]
 pub(crate) struct Windows<'a> {
-    dense: &'a Dense,
+    dense: &'a LatencyTables,
     tails: &'a Tails,
     weights: &'a [Vec<u64>],
-    units: &'a Units,
-    room: Room,
+    units: &'a ColocatedUnits,
+    room: MemoryUse,
     device_of: Vec<u32>,
     /// The ops by start.
     sequence: Vec<u32>,
@@ -65,7 +65,7 @@ impl<'a> Windows<'a> {
     ) -> Windows<'a> {
         let Surroundings { dense, tails, weights, units } = surroundings;
         let mut device_of = vec![0; dense.op_count()];
-        let mut room = Room::new(problem, units);
+        let mut room = MemoryUse::new(problem, units);
         for (device, ops) in plan.order.iter().enumerate() {
             for op in ops {
                 device_of[op.index()] = device as u32;
@@ -232,7 +232,7 @@ impl<'a> Windows<'a> {
         if fixed >= self.value && !equal {
             return None;
         }
-        let mut part = Part::new(dense, self.tails, self.sequence[first..first + size].to_vec());
+        let mut part = Subproblem::new(dense, self.tails, self.sequence[first..first + size].to_vec());
         part.set_releases(|i, device| {
             let op = part_op(&self.sequence, first, i);
             let mut release = dense.release(op, device);
@@ -254,7 +254,7 @@ impl<'a> Windows<'a> {
         };
         part.set_surroundings(free, own, device_tails);
         let limit = self.value + u64::from(equal);
-        let settings = Settings { width: WIDTH, limit, weights: self.weights, levels: usize::MAX };
+        let settings = SearchWidth { width: WIDTH, limit, weights: self.weights, levels: usize::MAX };
         let found = search(&part, &settings, stop);
         self.rows += found.rows;
         let (_, steps) = found.best?;
@@ -262,7 +262,7 @@ impl<'a> Windows<'a> {
     }
 
     /// Keeps ops of a window where colocation or memory leave no choice.
-    fn restrict(&mut self, part: &mut Part, first: usize, size: usize) {
+    fn restrict(&mut self, part: &mut Subproblem, first: usize, size: usize) {
         let limited = self.room.is_limited();
         for i in 0..size {
             let op = part_op(&self.sequence, first, i);
@@ -299,7 +299,7 @@ fn part_op(sequence: &[u32], first: usize, i: usize) -> usize {
 }
 
 /// The ops of a valid plan in an order that respects data and devices.
-fn topological(dense: &Dense, plan: &LatencyPlan) -> Vec<u32> {
+fn topological(dense: &LatencyTables, plan: &LatencyPlan) -> Vec<u32> {
     let mut waiting: Vec<usize> = (0..dense.op_count()).map(|op| dense.inputs(op).len()).collect();
     let mut after: Vec<Option<u32>> = vec![None; dense.op_count()];
     for ops in &plan.order {

@@ -8,12 +8,12 @@
 
 use divvy_core::rng::Rng;
 
-use crate::pipeline::stage_assignment::{Labels, Move};
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_assignment::{Labels, StageMove};
+use crate::pipeline::stage_network::StageNetwork;
 
 /// How to anneal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Schedule {
+pub(crate) struct AnnealingSchedule {
     /// The exponent of the energy.
     pub(crate) power: i32,
     /// The first temperature, in shares of the energy of one stage at the reference.
@@ -29,9 +29,9 @@ const RENUMBER: u64 = 60;
 
 /// Anneals until `progress`, asked from time to time with the moves made, says 1. Returns the best stages seen.
 pub(crate) fn anneal<'n>(
-    net: &'n Net<'n>,
+    net: &'n StageNetwork<'n>,
     mut labels: Labels<'n>,
-    schedule: Schedule,
+    schedule: AnnealingSchedule,
     rng: &mut Rng,
     progress: &mut dyn FnMut(u64) -> f64,
 ) -> Labels<'n> {
@@ -90,7 +90,7 @@ pub(crate) fn anneal<'n>(
 }
 
 /// A random move within range.
-fn propose(net: &Net<'_>, labels: &Labels<'_>, movable: &[u32], rng: &mut Rng) -> Option<Move> {
+fn propose(net: &StageNetwork<'_>, labels: &Labels<'_>, movable: &[u32], rng: &mut Rng) -> Option<StageMove> {
     let bits = rng.next_u64();
     let unit = movable[(((bits >> 32) * movable.len() as u64) >> 32) as usize];
     let (low, high) = labels.range(unit as usize);
@@ -116,7 +116,7 @@ fn propose(net: &Net<'_>, labels: &Labels<'_>, movable: &[u32], rng: &mut Rng) -
 }
 
 /// The stage of a random neighbour, or of another reader of a tensor that the unit reads.
-fn neighbour_stage(net: &Net<'_>, labels: &Labels<'_>, unit: usize, rng: &mut Rng) -> Option<u32> {
+fn neighbour_stage(net: &StageNetwork<'_>, labels: &Labels<'_>, unit: usize, rng: &mut Rng) -> Option<u32> {
     let (inputs, outputs) = (net.inputs.get(unit), net.outputs.get(unit));
     let choices = inputs.len() + outputs.len();
     if choices == 0 {

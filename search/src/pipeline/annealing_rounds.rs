@@ -12,14 +12,14 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::annealing::{Schedule, anneal};
+use crate::pipeline::annealing::{AnnealingSchedule, anneal};
 use crate::pipeline::exact_cost_annealing::anneal_by_definition;
-use crate::pipeline::incumbent::{Pace, plan_of};
-use crate::pipeline::random_keys::{NOT_BETTER, Settings, evolve};
+use crate::pipeline::incumbent::{Incumbent, plan_of};
+use crate::pipeline::random_keys::{NOT_BETTER, BrkgaSettings, evolve};
 use crate::pipeline::slicing::Slicer;
 use crate::pipeline::slicing::slices::{Slice, Slices};
 use crate::pipeline::stage_assignment::Labels;
-use crate::pipeline::stage_network::{Kahn, Net};
+use crate::pipeline::stage_network::{Kahn, StageNetwork};
 
 /// Moves of the first round, per unit.
 const FIRST_ROUND: u64 = 1500;
@@ -37,22 +37,22 @@ const FEW_UNITED: f64 = 1.5;
 /// on one network (stochastic blocks, 183 ops in 64 stages).
 const FEWEST_UNITS: usize = 4;
 /// Orders that are kept in mind where orders are evolved, and for how long, before it begins anew.
-const ORDERS: Settings = Settings { population: 100, generations: 100 };
+const ORDERS: BrkgaSettings = BrkgaSettings { population: 100, generations: 100 };
 /// More units than this are sliced in blocks, and only at the start: slicing all of them takes seconds.
 const MOST_SLICED: usize = 4000;
 /// Where the quick annealing does not see all costs, the share of the budget after which it gives way to the slow one.
 const QUICK_SHARE: f64 = 0.5;
 
 /// What workers share: the problem, and the best value so far of all of them.
-pub(crate) struct Shared<'a> {
+pub(crate) struct SharedIncumbent<'a> {
     pub(crate) problem: &'a Problem,
-    pub(crate) net: &'a Net<'a>,
+    pub(crate) net: &'a StageNetwork<'a>,
     pub(crate) best: AtomicU64,
     /// No plan is worth less than this.
     pub(crate) floor: u64,
 }
 
-impl Shared<'_> {
+impl SharedIncumbent<'_> {
     /// Whether slices and stage numbers cost what `core` says they do.
     fn costs_are_whole(&self) -> bool {
         self.net.dense.even_links() && !self.net.memory_matters
@@ -69,7 +69,7 @@ impl Shared<'_> {
 }
 
 /// Anneals until the budget is spent; tells of every plan that beats the best value so far of all workers.
-pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dyn FnMut(Plan)) {
+pub(crate) fn work(shared: &SharedIncumbent<'_>, seed: u64, mut pace: Incumbent, tell: &mut dyn FnMut(Plan)) {
     let net = shared.net;
     let mut rng = Rng::new(seed);
     let mut slicer = Slicer::new(net);
@@ -77,7 +77,7 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
     let mut order = net.order.clone();
     let mut own: Option<(u64, Labels<'_>)> = None;
     let mut best_plan: Option<(u64, Plan)> = None;
-    let mut offer = |net: &Net<'_>, order: &[u32], slices: &Slices| {
+    let mut offer = |net: &StageNetwork<'_>, order: &[u32], slices: &Slices| {
         let plan = plan_of(net, order, slices);
         let value = if shared.costs_are_whole() {
             Some(slices.value)
@@ -172,15 +172,15 @@ pub(crate) fn work(shared: &Shared<'_>, seed: u64, mut pace: Pace, tell: &mut dy
 /// Unless stages hold very few units, it begins as `brkga` does from the same seed, so that given time it finds what that finds;
 /// from then on the canonical order is among those that it starts from.
 fn search_orders(
-    shared: &Shared<'_>,
+    shared: &SharedIncumbent<'_>,
     share: f64,
     seed: u64,
-    pace: &mut Pace,
-    offer: &mut dyn FnMut(&Net<'_>, &[u32], &Slices),
+    pace: &mut Incumbent,
+    offer: &mut dyn FnMut(&StageNetwork<'_>, &[u32], &Slices),
 ) -> Option<(Vec<u32>, Slices)> {
     let net = shared.net;
     let mut rng = Rng::new(seed);
-    let whole = Net::new(net.dense);
+    let whole = StageNetwork::new(net.dense);
     let is_few = whole.len() < FEWEST_UNITS * net.dense.stages();
     if !is_few && (whole.len() as f64) < FEW_UNITED * net.len() as f64 {
         evolve_orders(shared, &whole, Vec::new(), share, &mut rng, pace, offer);
@@ -203,13 +203,13 @@ fn search_orders(
 
 /// Evolves orders once, or until the share is spent.
 fn evolve_orders(
-    shared: &Shared<'_>,
-    net: &Net<'_>,
+    shared: &SharedIncumbent<'_>,
+    net: &StageNetwork<'_>,
     starts: Vec<Vec<f64>>,
     share: f64,
     rng: &mut Rng,
-    pace: &mut Pace,
-    offer: &mut dyn FnMut(&Net<'_>, &[u32], &Slices),
+    pace: &mut Incumbent,
+    offer: &mut dyn FnMut(&StageNetwork<'_>, &[u32], &Slices),
 ) -> Option<(Vec<u32>, Slices)> {
     let mut slicer = Slicer::new(net);
     let (mut kahn, mut order) = (Kahn::default(), Vec::new());
@@ -236,17 +236,17 @@ fn evolve_orders(
 
 /// Exponent and temperatures are drawn anew for every round: what is best differs from network to network, and from
 /// one number of stages to another. A start that is good already is warmed up only a little.
-fn schedule(stages: usize, units: usize, fresh: bool, rng: &mut Rng) -> Schedule {
+fn schedule(stages: usize, units: usize, fresh: bool, rng: &mut Rng) -> AnnealingSchedule {
     // One move changes a stage's cost by about one part in (units per stage), and the temperature must fit that.
     let step = (8.0 * stages as f64 / units as f64).min(1.0);
     let between = |low: f64, high: f64, rng: &mut Rng| low * step * (high / low).powf(rng.unit());
     let power = *rng.pick(if stages <= 8 { &[4, 6, 8] } else { &[6, 8, 12, 16] });
     let hot = between(0.15, 2.0, rng) * if fresh { 1.0 } else { 0.2 };
-    Schedule { power, hot, cold: between(0.002, 0.02, rng).min(hot / 2.0) }
+    AnnealingSchedule { power, hot, cold: between(0.002, 0.02, rng).min(hot / 2.0) }
 }
 
 /// The best slices of an order; of a long one, those between blocks of it.
-fn first_slices<'n>(net: &'n Net<'n>, slicer: &mut Slicer<'n>, order: &[u32]) -> Option<Slices> {
+fn first_slices<'n>(net: &'n StageNetwork<'n>, slicer: &mut Slicer<'n>, order: &[u32]) -> Option<Slices> {
     if net.len() <= MOST_SLICED {
         slicer.load(order);
         return slicer.best();
@@ -258,7 +258,7 @@ fn first_slices<'n>(net: &'n Net<'n>, slicer: &mut Slicer<'n>, order: &[u32]) ->
             block_of[op as usize] = (place / size) as u32;
         }
     }
-    let blocks = Net::united(net.dense, &block_of);
+    let blocks = StageNetwork::united(net.dense, &block_of);
     // Blocks are numbered in the canonical order of their ops; here they must come in the order they were cut from.
     let mut in_order: Vec<u32> =
         order.iter().map(|&unit| blocks.unit_of[net.ops.get(unit as usize)[0] as usize]).collect();
@@ -288,7 +288,7 @@ fn slices_of(labels: &Labels<'_>, order: &[u32]) -> Slices {
 }
 
 /// Stages out of slices; what slices leave unused of the devices becomes empty stages at random places.
-fn labels_of<'n>(net: &'n Net<'n>, order: &[u32], slices: &Slices, rng: &mut Rng) -> Labels<'n> {
+fn labels_of<'n>(net: &'n StageNetwork<'n>, order: &[u32], slices: &Slices, rng: &mut Rng) -> Labels<'n> {
     let mut left: Vec<u32> = net.dense.sorts().iter().map(|sort| sort.devices.len() as u32).collect();
     for slice in &slices.slices {
         left[slice.sort as usize] -= slice.replicas;
@@ -315,13 +315,13 @@ fn labels_of<'n>(net: &'n Net<'n>, order: &[u32], slices: &Slices, rng: &mut Rng
 
 /// One round of that many moves, or of all that is left of the budget if that is little more.
 fn one_round<'n>(
-    net: &'n Net<'n>,
+    net: &'n StageNetwork<'n>,
     start: Labels<'n>,
-    schedule: Schedule,
+    schedule: AnnealingSchedule,
     length: u64,
     enough: f64,
     rng: &mut Rng,
-    pace: &mut Pace,
+    pace: &mut Incumbent,
 ) -> Labels<'n> {
     let begun = pace.progress() / enough;
     let mut counted = 0;

@@ -10,7 +10,7 @@ use divvy_core::plan::{PipelinePlan, Plan, Stage};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_network::StageNetwork;
 
 /// The exponent of the energy.
 const POWER: i32 = 8;
@@ -31,7 +31,7 @@ struct Staging {
 /// Anneals from `start` until `progress` says 1, telling of every plan better than the best before.
 pub(crate) fn anneal_by_definition(
     problem: &Problem,
-    net: &Net<'_>,
+    net: &StageNetwork<'_>,
     start: &PipelinePlan,
     rng: &mut Rng,
     progress: &mut dyn FnMut() -> f64,
@@ -66,7 +66,7 @@ pub(crate) fn anneal_by_definition(
 }
 
 /// The stages of a plan, numbered so that data flow forward; none if its stages split a unit.
-fn staging(net: &Net<'_>, plan: &PipelinePlan) -> Option<Staging> {
+fn staging(net: &StageNetwork<'_>, plan: &PipelinePlan) -> Option<Staging> {
     let stages = net.dense.stages();
     let mut stage_of = vec![u32::MAX; net.len()];
     for (i, stage) in plan.stages.iter().enumerate() {
@@ -93,7 +93,7 @@ fn staging(net: &Net<'_>, plan: &PipelinePlan) -> Option<Staging> {
 }
 
 /// For each stage its number in an order in which data flow forward.
-fn forward(net: &Net<'_>, stage_of: &[u32], stages: usize) -> Option<Vec<u32>> {
+fn forward(net: &StageNetwork<'_>, stage_of: &[u32], stages: usize) -> Option<Vec<u32>> {
     let mut after = vec![Vec::new(); stages];
     let mut waiting = vec![0u32; stages];
     for unit in 0..net.len() {
@@ -122,7 +122,7 @@ fn forward(net: &Net<'_>, stage_of: &[u32], stages: usize) -> Option<Vec<u32>> {
 }
 
 /// A random change; false where nothing came of it.
-fn change(net: &Net<'_>, staging: &mut Staging, rng: &mut Rng) -> bool {
+fn change(net: &StageNetwork<'_>, staging: &mut Staging, rng: &mut Rng) -> bool {
     let stages = staging.device_of.len();
     if rng.chance(DEVICE_MOVES) {
         let a = rng.below(stages);
@@ -150,7 +150,7 @@ fn change(net: &Net<'_>, staging: &mut Staging, rng: &mut Rng) -> bool {
     true
 }
 
-fn plan_of(net: &Net<'_>, staging: &Staging) -> Plan {
+fn plan_of(net: &StageNetwork<'_>, staging: &Staging) -> Plan {
     let mut stages: Vec<Stage> =
         staging.device_of.iter().map(|&d| Stage::new(DeviceId(d), Vec::new())).collect();
     for &unit in &net.order {
@@ -162,7 +162,7 @@ fn plan_of(net: &Net<'_>, staging: &Staging) -> Plan {
 }
 
 /// What each device is busy with, and the most of it; none if the plan is not valid.
-fn weigh(problem: &Problem, net: &Net<'_>, staging: &Staging) -> Option<(Vec<u64>, u64)> {
+fn weigh(problem: &Problem, net: &StageNetwork<'_>, staging: &Staging) -> Option<(Vec<u64>, u64)> {
     let score = check::check(problem, &plan_of(net, staging)).ok()?;
     Some((score.device_busy.iter().map(|time| time.0).collect(), score.value.0))
 }

@@ -6,20 +6,20 @@ use divvy_core::plan::{PipelinePlan, Plan, Stage};
 
 use crate::pipeline::slicing::Slicer;
 use crate::pipeline::slicing::slices::Slices;
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_network::StageNetwork;
 use crate::run::Run;
 
 /// How far a search has come in its budget. With a limit of nodes the clock has no say but to end it.
 #[derive(Clone)]
-pub(crate) struct Pace {
+pub(crate) struct Incumbent {
     budget: Budget,
     started: std::time::Duration,
     nodes: u64,
 }
 
-impl Pace {
-    pub(crate) fn new(budget: &Budget) -> Pace {
-        Pace { started: budget.start.elapsed(), budget: budget.clone(), nodes: 0 }
+impl Incumbent {
+    pub(crate) fn new(budget: &Budget) -> Incumbent {
+        Incumbent { started: budget.start.elapsed(), budget: budget.clone(), nodes: 0 }
     }
 
     /// Counts nodes.
@@ -57,7 +57,7 @@ impl Pace {
 }
 
 /// The plan that runs slices of an order, on the first devices of each sort.
-pub(crate) fn plan_of(net: &Net<'_>, order: &[u32], slices: &Slices) -> Plan {
+pub(crate) fn plan_of(net: &StageNetwork<'_>, order: &[u32], slices: &Slices) -> Plan {
     let mut used = vec![0usize; net.sorts];
     let stages = slices.slices.iter().map(|slice| {
         let sort = slice.sort as usize;
@@ -72,7 +72,7 @@ pub(crate) fn plan_of(net: &Net<'_>, order: &[u32], slices: &Slices) -> Plan {
 }
 
 /// Slices an order below the best value so far, and offers what comes out. Whether it was better.
-pub(crate) fn offer_order(run: &mut Run<'_>, slicer: &mut Slicer<'_>, net: &Net<'_>, order: &[u32]) -> bool {
+pub(crate) fn offer_order(run: &mut Run<'_>, slicer: &mut Slicer<'_>, net: &StageNetwork<'_>, order: &[u32]) -> bool {
     let best = run.outcome().value().map_or(crate::pipeline::tables::NEVER, |value| value.0);
     if best == 0 {
         return false;

@@ -16,5 +16,5 @@ pub(crate) mod tables;
 
 pub use slicing::Slicer;
 pub use slicing::slices::{Slice, Slices};
-pub use stage_network::Net;
-pub use tables::Dense;
+pub use stage_network::StageNetwork;
+pub use tables::PipelineTables;

@@ -9,7 +9,7 @@ use divvy_core::rng::Rng;
 
 /// Sizes and probabilities.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct BrkgaSettings {
     pub(crate) population: usize,
     pub(crate) generations: usize,
 }
@@ -24,11 +24,11 @@ const BIAS: f64 = 0.7;
 /// What an individual that is not worth knowing exactly is worth.
 pub(crate) const NOT_BETTER: u64 = u64::MAX;
 
-impl Settings {
+impl BrkgaSettings {
     /// As many generations as individuals, and that many decodings in all, or a little fewer.
-    pub(crate) fn of_evaluations(evaluations: u64) -> Settings {
+    pub(crate) fn of_evaluations(evaluations: u64) -> BrkgaSettings {
         let side = ((evaluations as f64).sqrt() as usize).max(2);
-        Settings { population: side, generations: side }
+        BrkgaSettings { population: side, generations: side }
     }
 }
 
@@ -36,7 +36,7 @@ impl Settings {
 /// worth no less; none ends the search. Keys listed in `seeds` are in the first generation.
 pub(crate) fn evolve(
     genes: usize,
-    settings: Settings,
+    settings: BrkgaSettings,
     seeds: Vec<Vec<f64>>,
     rng: &mut Rng,
     decode: &mut dyn FnMut(&[f64], u64) -> Option<u64>,
@@ -84,7 +84,7 @@ mod tests {
     fn it_finds_the_middle() {
         let mut rng = Rng::new(1);
         let (mut best, mut count) = (u64::MAX, 0);
-        evolve(8, Settings { population: 60, generations: 60 }, Vec::new(), &mut rng, &mut |keys, _| {
+        evolve(8, BrkgaSettings { population: 60, generations: 60 }, Vec::new(), &mut rng, &mut |keys, _| {
             count += 1;
             let worth = keys.iter().map(|key| ((key - 0.5).abs() * 1000.0) as u64).sum();
             best = best.min(worth);

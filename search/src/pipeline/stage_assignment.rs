@@ -8,12 +8,12 @@
 use crate::pipeline::tables::{NEVER, NOBODY};
 use divvy_core::rng::Rng;
 
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_network::StageNetwork;
 
 /// Which stage every unit is in.
 #[derive(Clone)]
 pub(crate) struct Labels<'n> {
-    net: &'n Net<'n>,
+    net: &'n StageNetwork<'n>,
     stages: usize,
     /// The sort of each stage's device.
     sort_of: Vec<u32>,
@@ -27,7 +27,7 @@ pub(crate) struct Labels<'n> {
 
 /// A move and what it makes of the two stages.
 #[derive(Clone, Copy)]
-pub(crate) struct Move {
+pub(crate) struct StageMove {
     pub(crate) unit: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Move {
 
 impl<'n> Labels<'n> {
     /// The stages given; numbers must not fall along any edge.
-    pub(crate) fn new(net: &'n Net<'n>, stage_of: Vec<u32>, sort_of: Vec<u32>) -> Labels<'n> {
+    pub(crate) fn new(net: &'n StageNetwork<'n>, stage_of: Vec<u32>, sort_of: Vec<u32>) -> Labels<'n> {
         let stages = sort_of.len();
         let mut labels = Labels {
             net,
@@ -124,7 +124,7 @@ impl<'n> Labels<'n> {
     }
 
     /// What moving a unit would make of the two stages; none where it may not run.
-    pub(crate) fn try_move(&self, unit: u32, to: u32) -> Option<Move> {
+    pub(crate) fn try_move(&self, unit: u32, to: u32) -> Option<StageMove> {
         let net = self.net;
         let (unit, to) = (unit as usize, to as usize);
         let from = self.stage_of[unit] as usize;
@@ -177,11 +177,11 @@ impl<'n> Labels<'n> {
                 cost_to = cost_to.wrapping_add(net.leave(tensor, sort_to) as i64);
             }
         }
-        Some(Move { unit: unit as u32, from: from as u32, to: to as u32, cost_from, cost_to })
+        Some(StageMove { unit: unit as u32, from: from as u32, to: to as u32, cost_from, cost_to })
     }
 
     /// Makes a move.
-    pub(crate) fn make(&mut self, step: &Move) {
+    pub(crate) fn make(&mut self, step: &StageMove) {
         let (unit, from, to) = (step.unit as usize, step.from as usize, step.to as usize);
         for &tensor in self.net.inputs.get(unit) {
             let row = tensor as usize * self.stages;

@@ -6,7 +6,7 @@
 //! makes, which adds bytes to some of the last places only. So of two places the later one, once it holds no less than
 //! the earlier, always will: only a falling staircase of places is kept, and its first step is the peak.
 
-use crate::pipeline::stage_network::{Lists, Net};
+use crate::pipeline::stage_network::{NumberLists, StageNetwork};
 
 /// Bytes of stages that end at one place and begin ever earlier.
 pub(crate) struct Held {
@@ -31,7 +31,7 @@ pub(crate) struct Held {
 const FOREVER: u32 = u32::MAX;
 
 impl Held {
-    pub(crate) fn new(net: &Net<'_>) -> Held {
+    pub(crate) fn new(net: &StageNetwork<'_>) -> Held {
         let dense = net.dense;
         Held {
             ops: Vec::new(),
@@ -50,7 +50,7 @@ impl Held {
     }
 
     /// Takes an order of units.
-    pub(crate) fn load(&mut self, net: &Net<'_>, order: &[u32], ops: &Lists) {
+    pub(crate) fn load(&mut self, net: &StageNetwork<'_>, order: &[u32], ops: &NumberLists) {
         let dense = net.dense;
         self.ops.clear();
         self.starts.clear();
@@ -79,7 +79,7 @@ impl Held {
     }
 
     /// Bytes of weights of the stage that now begins with the unit at `start`, and bytes alive at its peak.
-    pub(crate) fn prepend(&mut self, net: &Net<'_>, start: usize) -> (u64, u64) {
+    pub(crate) fn prepend(&mut self, net: &StageNetwork<'_>, start: usize) -> (u64, u64) {
         let dense = net.dense;
         for place in (self.starts[start]..self.starts[start + 1]).rev() {
             let op = self.ops[place as usize] as usize;
@@ -95,7 +95,7 @@ impl Held {
         (self.weights, self.steps.last().map_or(0, |step| step.1))
     }
 
-    fn prepend_op(&mut self, net: &Net<'_>, op: usize, place: u32) {
+    fn prepend_op(&mut self, net: &StageNetwork<'_>, op: usize, place: u32) {
         let dense = net.dense;
         let mut made = 0;
         for &tensor in dense.outputs(op) {

@@ -7,20 +7,20 @@
 
 use std::collections::HashMap;
 
-use crate::pipeline::tables::{Dense, NEVER, NOBODY};
+use crate::pipeline::tables::{PipelineTables, NEVER, NOBODY};
 
 use crate::strongly_connected::circles;
 
 /// Lists of numbers, one after the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lists {
+pub(crate) struct NumberLists {
     starts: Vec<u32>,
     items: Vec<u32>,
 }
 
-impl Lists {
-    pub(crate) fn new<I: IntoIterator<Item = u32>>(lists: impl Iterator<Item = I>) -> Lists {
-        let mut made = Lists { starts: vec![0], items: Vec::new() };
+impl NumberLists {
+    pub(crate) fn new<I: IntoIterator<Item = u32>>(lists: impl Iterator<Item = I>) -> NumberLists {
+        let mut made = NumberLists { starts: vec![0], items: Vec::new() };
         for list in lists {
             made.items.extend(list);
             made.starts.push(made.items.len() as u32);
@@ -29,7 +29,7 @@ impl Lists {
     }
 
     /// For each of `count` keys its values, in the order given.
-    pub(crate) fn group(count: usize, pairs: &[(u32, u32)]) -> Lists {
+    pub(crate) fn group(count: usize, pairs: &[(u32, u32)]) -> NumberLists {
         let mut starts = vec![0u32; count + 1];
         for &(key, _) in pairs {
             starts[key as usize + 1] += 1;
@@ -43,7 +43,7 @@ impl Lists {
             items[next[key as usize] as usize] = value;
             next[key as usize] += 1;
         }
-        Lists { starts, items }
+        NumberLists { starts, items }
     }
 
     /// How many numbers all lists have together.
@@ -57,47 +57,47 @@ impl Lists {
 }
 
 /// Units, the tensors between them, and what both cost on each sort of device.
-pub struct Net<'a> {
-    pub(crate) dense: &'a Dense,
+pub struct StageNetwork<'a> {
+    pub(crate) dense: &'a PipelineTables,
     pub(crate) sorts: usize,
     count: usize,
     /// The unit of each op.
     pub(crate) unit_of: Vec<u32>,
     /// The ops of each unit, in canonical order.
-    pub(crate) ops: Lists,
+    pub(crate) ops: NumberLists,
     /// Unit after unit, by sort: the work of its ops; [`NEVER`] where one of them may not run.
     work: Vec<u64>,
     /// The unit that makes each tensor; [`NOBODY`] for inputs of the network.
     pub(crate) maker: Vec<u32>,
     /// The other units that read each tensor.
-    pub(crate) readers: Lists,
+    pub(crate) readers: NumberLists,
     /// Tensor after tensor, by sort.
     enter: Vec<u64>,
     leave: Vec<u64>,
     must_leave: Vec<bool>,
     /// The tensors that each unit reads from others.
-    pub(crate) inputs: Lists,
+    pub(crate) inputs: NumberLists,
     /// The tensors that each unit makes for others.
-    pub(crate) outputs: Lists,
-    pub(crate) predecessors: Lists,
-    pub(crate) successors: Lists,
+    pub(crate) outputs: NumberLists,
+    pub(crate) predecessors: NumberLists,
+    pub(crate) successors: NumberLists,
     /// A topological order of the units, close to the canonical one.
     pub(crate) order: Vec<u32>,
     /// Whether memory matters: some stage might overflow or exceed a limit.
     pub(crate) memory_matters: bool,
 }
 
-impl<'a> Net<'a> {
+impl<'a> StageNetwork<'a> {
     /// The network with only those ops united that must stay together.
-    pub fn new(dense: &'a Dense) -> Net<'a> {
-        Net::united(dense, &groups_closed(dense))
+    pub fn new(dense: &'a PipelineTables) -> StageNetwork<'a> {
+        StageNetwork::united(dense, &groups_closed(dense))
     }
 
     /// The network whose units are given, one for each op; they must not depend on each other in a circle.
-    pub(crate) fn united(dense: &'a Dense, unit_of: &[u32]) -> Net<'a> {
+    pub(crate) fn united(dense: &'a PipelineTables, unit_of: &[u32]) -> StageNetwork<'a> {
         let (unit_of, count) = numbered(dense, unit_of);
         let in_order: Vec<(u32, u32)> = dense.order().iter().map(|&op| (unit_of[op as usize], op)).collect();
-        let ops = Lists::group(count, &in_order);
+        let ops = NumberLists::group(count, &in_order);
         let sorts = dense.sorts().len();
         let mut work = vec![0u64; count * sorts];
         for op in 0..dense.op_count() {
@@ -107,20 +107,20 @@ impl<'a> Net<'a> {
                 *sum = (*sum).min(NEVER);
             }
         }
-        let mut net = Net {
+        let mut net = StageNetwork {
             dense,
             sorts,
             count,
             work,
             maker: Vec::new(),
-            readers: Lists::default(),
+            readers: NumberLists::default(),
             enter: Vec::new(),
             leave: Vec::new(),
             must_leave: Vec::new(),
-            inputs: Lists::default(),
-            outputs: Lists::default(),
-            predecessors: Lists::default(),
-            successors: Lists::default(),
+            inputs: NumberLists::default(),
+            outputs: NumberLists::default(),
+            predecessors: NumberLists::default(),
+            successors: NumberLists::default(),
             order: Vec::new(),
             memory_matters: !dense.no_overflow() || !dense.no_memory_limit(),
             unit_of,
@@ -220,18 +220,18 @@ impl<'a> Net<'a> {
         follows.dedup();
         let count = self.len();
         let back: Vec<(u32, u32)> = follows.iter().map(|&(a, b)| (b, a)).collect();
-        self.successors = Lists::group(count, &follows);
-        self.predecessors = Lists::group(count, &back);
+        self.successors = NumberLists::group(count, &follows);
+        self.predecessors = NumberLists::group(count, &back);
         let reading: Vec<(u32, u32)> = (readers.iter().enumerate())
             .flat_map(|(t, units): (usize, &Vec<u32>)| units.iter().map(move |&unit| (unit, t as u32)))
             .collect();
-        self.inputs = Lists::group(count, &reading);
+        self.inputs = NumberLists::group(count, &reading);
         let making: Vec<(u32, u32)> = (maker.iter().enumerate())
             .filter(|&(_, &unit)| unit != NOBODY)
             .map(|(t, &unit)| (unit, t as u32))
             .collect();
-        self.outputs = Lists::group(count, &making);
-        self.readers = Lists::new(readers.into_iter());
+        self.outputs = NumberLists::group(count, &making);
+        self.readers = NumberLists::new(readers.into_iter());
         self.maker = maker;
     }
 
@@ -265,7 +265,7 @@ pub(crate) struct Kahn {
 
 impl Kahn {
     /// Of all units that may come next, the one with the largest key does; of equals, the first.
-    pub(crate) fn sort(&mut self, net: &Net<'_>, keys: &[f64], order: &mut Vec<u32>) {
+    pub(crate) fn sort(&mut self, net: &StageNetwork<'_>, keys: &[f64], order: &mut Vec<u32>) {
         order.clear();
         self.waiting.clear();
         self.waiting.extend((0..net.len()).map(|unit| net.predecessors.get(unit).len() as u32));
@@ -291,7 +291,7 @@ fn sortable(key: f64) -> u64 {
 }
 
 /// Units numbered from 0 in the order of their first ops, and how many there are.
-fn numbered(dense: &Dense, unit_of: &[u32]) -> (Vec<u32>, usize) {
+fn numbered(dense: &PipelineTables, unit_of: &[u32]) -> (Vec<u32>, usize) {
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     let mut renamed = vec![0; unit_of.len()];
     for &op in dense.order() {
@@ -302,7 +302,7 @@ fn numbered(dense: &Dense, unit_of: &[u32]) -> (Vec<u32>, usize) {
 }
 
 /// For each op a number that it shares with all ops that must be in its stage.
-fn groups_closed(dense: &Dense) -> Vec<u32> {
+fn groups_closed(dense: &PipelineTables) -> Vec<u32> {
     let mut unit_of: Vec<u32> = (0..dense.op_count() as u32).collect();
     if dense.groups().is_empty() {
         return unit_of;
@@ -316,7 +316,7 @@ fn groups_closed(dense: &Dense) -> Vec<u32> {
 }
 
 /// Unites units that depend on each other in a circle.
-fn circles_united(dense: &Dense, unit_of: &[u32]) -> Vec<u32> {
+fn circles_united(dense: &PipelineTables, unit_of: &[u32]) -> Vec<u32> {
     let (unit_of, count) = numbered(dense, unit_of);
     let mut pairs = Vec::new();
     for op in 0..dense.op_count() {
@@ -325,7 +325,7 @@ fn circles_united(dense: &Dense, unit_of: &[u32]) -> Vec<u32> {
     }
     pairs.sort_unstable();
     pairs.dedup();
-    let next = Lists::group(count, &pairs);
+    let next = NumberLists::group(count, &pairs);
     let circle = circles(count, |unit| next.get(unit));
     unit_of.iter().map(|&unit| circle[unit as usize]).collect()
 }

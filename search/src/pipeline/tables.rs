@@ -2,9 +2,9 @@
 //!
 //! Ops, tensors and devices are plain indices, times are picoseconds. Devices that a stage cannot tell apart form one
 //! *sort*. Where every device of a sort pays the same for a tensor wherever it comes from or goes to
-//! ([`Dense::even_links`]), the cost of a stage depends on its ops and on the sort of its device alone, and
-//! [`Dense::enter`] and [`Dense::leave`] are exact; elsewhere they are the least that any exchange costs, and
-//! [`Dense::transfer`] has the rest. [`Dense::least_work`], [`Dense::least_enter`] and [`Dense::least_leave`] never
+//! ([`PipelineTables::even_links`]), the cost of a stage depends on its ops and on the sort of its device alone, and
+//! [`PipelineTables::enter`] and [`PipelineTables::leave`] are exact; elsewhere they are the least that any exchange costs, and
+//! [`PipelineTables::transfer`] has the rest. [`PipelineTables::least_work`], [`PipelineTables::least_enter`] and [`PipelineTables::least_leave`] never
 //! exceed what any plan pays, whatever the devices. Overflow, memory and orders inside stages are in bytes here and
 //! left to whoever plans.
 
@@ -58,14 +58,14 @@ impl Sort {
 
 /// Lists of numbers, one after the other.
 #[derive(Clone, Debug, Default)]
-struct Lists {
+struct NumberLists {
     starts: Vec<u32>,
     items: Vec<u32>,
 }
 
-impl Lists {
-    fn new<I: IntoIterator<Item = u32>>(lists: impl Iterator<Item = I>) -> Lists {
-        let mut made = Lists { starts: vec![0], items: Vec::new() };
+impl NumberLists {
+    fn new<I: IntoIterator<Item = u32>>(lists: impl Iterator<Item = I>) -> NumberLists {
+        let mut made = NumberLists { starts: vec![0], items: Vec::new() };
         for list in lists {
             made.items.extend(list);
             made.starts.push(u32::try_from(made.items.len()).expect("fewer than 2^32 edges"));
@@ -80,7 +80,7 @@ impl Lists {
 
 /// The tables.
 #[derive(Clone, Debug)]
-pub struct Dense {
+pub struct PipelineTables {
     stages: usize,
     sorts: Vec<Sort>,
     sort_of: Vec<u32>,
@@ -96,14 +96,14 @@ pub struct Dense {
     must_leave: Vec<bool>,
     least_enter: Vec<u64>,
     least_leave: Vec<u64>,
-    inputs: Lists,
-    outputs: Lists,
-    consumers: Lists,
-    predecessors: Lists,
-    successors: Lists,
-    params: Lists,
+    inputs: NumberLists,
+    outputs: NumberLists,
+    consumers: NumberLists,
+    predecessors: NumberLists,
+    successors: NumberLists,
+    params: NumberLists,
     param_bytes: Vec<u64>,
-    readers: Lists,
+    readers: NumberLists,
     groups: Vec<Vec<u32>>,
     order: Vec<u32>,
     /// For each ordered pair of devices the kind of its route, and for each kind the route; kind 0 is none.
@@ -116,18 +116,18 @@ pub struct Dense {
     replicate: bool,
 }
 
-impl Dense {
+impl PipelineTables {
     /// The tables of a `pipeline` problem; else why there are none. What they say of stages does not hold where several
     /// devices may share one.
-    pub fn new(problem: &Problem) -> Result<Dense, String> {
+    pub fn new(problem: &Problem) -> Result<PipelineTables, String> {
         if problem.constraints.replicate {
             return Err("it does not know stages that several devices share".to_owned());
         }
-        Dense::with_shared_stages(problem)
+        PipelineTables::with_shared_stages(problem)
     }
 
-    /// As [`Dense::new`], for whoever knows that several devices may share a stage ([`Dense::replicate`]).
-    pub fn with_shared_stages(problem: &Problem) -> Result<Dense, String> {
+    /// As [`PipelineTables::new`], for whoever knows that several devices may share a stage ([`PipelineTables::replicate`]).
+    pub fn with_shared_stages(problem: &Problem) -> Result<PipelineTables, String> {
         let Objective::Pipeline { stages } = problem.objective else {
             return Err(format!("it works on `pipeline`, not on `{}`", problem.objective.name()));
         };
@@ -155,7 +155,7 @@ impl Dense {
             list
         };
         let params = |list: &[ParamId]| list.iter().map(|p| p.0).collect::<Vec<_>>();
-        let mut dense = Dense {
+        let mut dense = PipelineTables {
             stages: stages as usize,
             work,
             least_work,
@@ -167,14 +167,14 @@ impl Dense {
             must_leave: Vec::new(),
             least_enter: Vec::new(),
             least_leave: Vec::new(),
-            inputs: Lists::new(graph.ops().map(|op| tensors(graph.inputs(op)))),
-            outputs: Lists::new(graph.ops().map(|op| tensors(graph.outputs(op)))),
-            consumers: Lists::new(graph.tensors().map(|t| ids(graph.consumers(t)))),
-            predecessors: Lists::new(graph.ops().map(|op| distinct(&mut graph.predecessors(op)))),
-            successors: Lists::new(graph.ops().map(|op| distinct(&mut graph.successors(op)))),
-            params: Lists::new(graph.ops().map(|op| params(graph.params_of(op)))),
+            inputs: NumberLists::new(graph.ops().map(|op| tensors(graph.inputs(op)))),
+            outputs: NumberLists::new(graph.ops().map(|op| tensors(graph.outputs(op)))),
+            consumers: NumberLists::new(graph.tensors().map(|t| ids(graph.consumers(t)))),
+            predecessors: NumberLists::new(graph.ops().map(|op| distinct(&mut graph.predecessors(op)))),
+            successors: NumberLists::new(graph.ops().map(|op| distinct(&mut graph.successors(op)))),
+            params: NumberLists::new(graph.ops().map(|op| params(graph.params_of(op)))),
             param_bytes: graph.params().map(|p| graph.param_bytes(p)).collect(),
-            readers: Lists::new(graph.params().map(|p| ids(graph.readers(p)))),
+            readers: NumberLists::new(graph.params().map(|p| ids(graph.readers(p)))),
             groups: problem.constraints.colocate.iter().map(|group| ids(group)).collect(),
             order: graph.order().iter().map(|op| op.0).collect(),
             even_links: even_links(problem),

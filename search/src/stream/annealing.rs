@@ -7,7 +7,7 @@
 
 use divvy_core::rng::Rng;
 
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::tables::{NEVER, StreamTables};
 
 const POWER: i32 = 8;
 /// Temperatures, in shares of the energy of one resource at the best value.
@@ -20,8 +20,8 @@ const MOST_TRIED: usize = 400;
 
 /// A whole placement with its loads.
 #[derive(Clone)]
-pub(crate) struct Placement<'t> {
-    tables: &'t Tables,
+pub(crate) struct LoadedPlacement<'t> {
+    tables: &'t StreamTables,
     pub(crate) device_of: Vec<u8>,
     place: &'t [usize],
     /// Times of devices, bytes of links, bytes in the memory of devices.
@@ -37,10 +37,10 @@ pub(crate) struct Placement<'t> {
     missing: u32,
 }
 
-impl<'t> Placement<'t> {
-    pub(crate) fn new(tables: &'t Tables, place: &'t [usize], device_of: &[u8]) -> Placement<'t> {
+impl<'t> LoadedPlacement<'t> {
+    pub(crate) fn new(tables: &'t StreamTables, place: &'t [usize], device_of: &[u8]) -> LoadedPlacement<'t> {
         let first = device_of[0];
-        let mut placement = Placement {
+        let mut placement = LoadedPlacement {
             tables,
             device_of: vec![first; tables.ops],
             place,
@@ -183,7 +183,7 @@ impl<'t> Placement<'t> {
 
 /// Anneals for that many moves from a valid placement, or until `is_over`. The best placement seen, and its value.
 pub(crate) fn anneal(
-    tables: &Tables,
+    tables: &StreamTables,
     start: &[u8],
     moves: u64,
     rng: &mut Rng,
@@ -199,7 +199,7 @@ pub(crate) fn anneal(
     }
     let mut proposer = Proposer { tables, units: &units, unit_of: &unit_of, steps: Vec::new() };
     let per_byte: Vec<f64> = tables.bandwidths.iter().map(|&width| 1e12 / width as f64).collect();
-    let mut now = Placement::new(tables, &place, start);
+    let mut now = LoadedPlacement::new(tables, &place, start);
     if !now.is_valid() {
         return None;
     }
@@ -245,7 +245,7 @@ pub(crate) fn anneal(
 /// Relieves the busiest device for as long as moving a unit away, or exchanging it for another, helps: the exchange that
 /// leaves the two devices least busy first, if links and memory allow.
 pub(crate) fn polish(
-    tables: &Tables,
+    tables: &StreamTables,
     start: &[u8],
     is_over: &mut dyn FnMut() -> bool,
 ) -> Option<(u64, Vec<u8>)> {
@@ -257,7 +257,7 @@ pub(crate) fn polish(
         unit.iter()
             .try_fold(0u64, |sum, &op| Some(tables.time(op, device)).filter(|&t| t != NEVER).map(|t| sum + t))
     };
-    let mut now = Placement::new(tables, &place, start);
+    let mut now = LoadedPlacement::new(tables, &place, start);
     if !now.is_valid() {
         return None;
     }
@@ -308,7 +308,7 @@ pub(crate) fn polish(
 
 /// Makes moves: units and where they go.
 struct Proposer<'a> {
-    tables: &'a Tables,
+    tables: &'a StreamTables,
     units: &'a [Vec<usize>],
     unit_of: &'a [usize],
     steps: Vec<(usize, u8)>,

@@ -3,7 +3,7 @@
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::evidence::{Evidence, Union};
+use divvy_proof::evidence::{Evidence, ForcedPair};
 use divvy_proof::stream::colocation::Clusters;
 
 /// Roundings that are tried: none, then halves, thirds, …
@@ -13,22 +13,22 @@ const ROUNDS: u32 = 60;
 const SCALE: f64 = (1u64 << 24) as f64;
 
 /// Clusters at a threshold, and how they came about.
-pub(crate) struct United<'p> {
+pub(crate) struct ColocatedUnits<'p> {
     problem: &'p Problem,
     threshold: Time,
     pub(crate) clusters: Clusters<'p>,
-    unions: Vec<Union>,
+    unions: Vec<ForcedPair>,
 }
 
-impl<'p> United<'p> {
+impl<'p> ColocatedUnits<'p> {
     /// Unites pairs along tensors until no pair is left that must be united, or `is_over`. Bytes first, since cuts take longer.
     pub(crate) fn new(
         problem: &'p Problem,
         threshold: Time,
         is_over: &mut dyn FnMut() -> bool,
-    ) -> Option<United<'p>> {
+    ) -> Option<ColocatedUnits<'p>> {
         let clusters = Clusters::new(problem, threshold).ok()?;
-        let mut united = United { problem, threshold, clusters, unions: Vec::new() };
+        let mut united = ColocatedUnits { problem, threshold, clusters, unions: Vec::new() };
         let graph = &problem.graph;
         let pairs: Vec<(OpId, OpId)> = graph
             .ops()
@@ -42,7 +42,7 @@ impl<'p> United<'p> {
                 if is_over() {
                     return Some(united);
                 }
-                if united.unite(Union { one, other, by_cut: true }) {
+                if united.unite(ForcedPair { one, other, by_cut: true }) {
                     united.by_bytes(&pairs);
                     is_changed = true;
                 }
@@ -51,7 +51,7 @@ impl<'p> United<'p> {
         Some(united)
     }
 
-    fn unite(&mut self, union: Union) -> bool {
+    fn unite(&mut self, union: ForcedPair) -> bool {
         let is_new = !self.clusters.are_united(union.one, union.other) && self.clusters.try_unite(union);
         if is_new {
             self.unions.push(union);
@@ -64,7 +64,7 @@ impl<'p> United<'p> {
         while is_changed {
             is_changed = false;
             for &(one, other) in pairs {
-                is_changed |= self.unite(Union { one, other, by_cut: false });
+                is_changed |= self.unite(ForcedPair { one, other, by_cut: false });
             }
         }
     }

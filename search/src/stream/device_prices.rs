@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::budget::Budget;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::tables::{NEVER, StreamTables};
 
 /// The weight of the dearest device.
 const SCALE: f64 = (1u64 << 30) as f64;
@@ -16,11 +16,11 @@ const SCALE: f64 = (1u64 << 30) as f64;
 const MOST_TIME: Duration = Duration::from_secs(10);
 
 /// Weights of the devices; even ones where the program is not solved.
-pub(crate) fn prices(tables: &Tables, budget: &Budget) -> Vec<u64> {
+pub(crate) fn prices(tables: &StreamTables, budget: &Budget) -> Vec<u64> {
     duals(tables, budget).unwrap_or_else(|| vec![SCALE as u64; tables.devices])
 }
 
-fn duals(tables: &Tables, budget: &Budget) -> Option<Vec<u64>> {
+fn duals(tables: &StreamTables, budget: &Budget) -> Option<Vec<u64>> {
     let units = tables.units();
     let time = |unit: &[usize], device: usize| {
         unit.iter().try_fold(0.0, |sum, &op| match tables.time(op, device) {

@@ -5,7 +5,7 @@
 //! device, every parameter still to be read lies in the same memories, and the last device is the same. Of two such
 //! placements the one whose loads, memory and splits are all no larger is as good as the other, which is dropped. Equal
 //! devices are opened in their order: what could change places with an unused device does not come twice. What cannot
-//! become better than the best plan ([`Rest`]) is dropped too.
+//! become better than the best plan ([`WaterFilling`]) is dropped too.
 //!
 //! At most `width` placements go on from a level, those with the smallest bound. **The smallest bound of those dropped
 //! for lack of width, or the best value if that is less, is a bound on all plans**; where none was dropped, the best
@@ -13,9 +13,9 @@
 
 use std::collections::HashMap;
 
-use crate::stream::partial_placement::Partial;
-use crate::stream::tables::Tables;
-use crate::stream::water_filling::Rest;
+use crate::stream::partial_placement::PartialPlacement;
+use crate::stream::tables::StreamTables;
+use crate::stream::water_filling::WaterFilling;
 
 /// Placements of one future that a new one is compared with. Fewer comparisons drop less, and nothing wrongly.
 const MOST_COMPARED: usize = 400;
@@ -36,9 +36,9 @@ struct Live {
 }
 
 /// The sweeps of a problem.
-pub(crate) struct Sweeps<'t> {
-    tables: &'t Tables,
-    rest: &'t Rest,
+pub(crate) struct DominanceSweep<'t> {
+    tables: &'t StreamTables,
+    rest: &'t WaterFilling,
     live: Vec<Live>,
     /// Placements looked at so far, by earlier sweeps too.
     pub(crate) nodes: u64,
@@ -49,11 +49,11 @@ struct Ranked {
     bound: u64,
     link: u64,
     sum: u64,
-    partial: Partial,
+    partial: PartialPlacement,
 }
 
-impl<'t> Sweeps<'t> {
-    pub(crate) fn new(tables: &'t Tables, rest: &'t Rest, nodes: u64) -> Sweeps<'t> {
+impl<'t> DominanceSweep<'t> {
+    pub(crate) fn new(tables: &'t StreamTables, rest: &'t WaterFilling, nodes: u64) -> DominanceSweep<'t> {
         let mut place = vec![0; tables.ops];
         tables.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
         let last = |ops: &[usize]| ops.iter().map(|&op| place[op]).max();
@@ -72,7 +72,7 @@ impl<'t> Sweeps<'t> {
                 params: (0..tables.params.len()).filter(|&p| begun(&tables.params[p].readers)).collect(),
             }
         };
-        Sweeps { tables, rest, live: (0..=tables.ops).map(live).collect(), nodes }
+        DominanceSweep { tables, rest, live: (0..=tables.ops).map(live).collect(), nodes }
     }
 
     /// One sweep for plans below `limit`. `is_over`, asked with the placements looked at so far, ends it early with
@@ -84,7 +84,7 @@ impl<'t> Sweeps<'t> {
         is_over: &mut dyn FnMut(u64) -> bool,
     ) -> Option<Swept> {
         let tables = self.tables;
-        let mut kept: Vec<Partial> = Partial::empty(tables).into_iter().collect();
+        let mut kept: Vec<PartialPlacement> = PartialPlacement::empty(tables).into_iter().collect();
         let mut bound: Option<u64> = None;
         for level in 1..=tables.ops {
             let mut children = Vec::new();
@@ -121,7 +121,7 @@ impl<'t> Sweeps<'t> {
     }
 
     /// A placement with one op more, if it may become better than `limit`.
-    fn child(&self, partial: &Partial, device: usize, limit: u64) -> Option<Ranked> {
+    fn child(&self, partial: &PartialPlacement, device: usize, limit: u64) -> Option<Ranked> {
         let tables = self.tables;
         let is_unused = |d: usize| partial.used >> d & 1 == 0;
         if is_unused(device) && tables.twins_before[device].iter().any(|&twin| is_unused(twin)) {
@@ -142,7 +142,7 @@ impl<'t> Sweeps<'t> {
     }
 
     /// All that the costs of the ops to come depend on, apart from loads.
-    fn future(&self, partial: &Partial, level: usize) -> Vec<u64> {
+    fn future(&self, partial: &PartialPlacement, level: usize) -> Vec<u64> {
         let (tables, live) = (self.tables, &self.live[level]);
         let mut key = Vec::with_capacity(2 + 2 * live.tensors.len() + live.groups.len() + live.params.len());
         key.push(partial.last(tables).map_or(0, |last| last as u64 + 1));
@@ -160,7 +160,7 @@ impl<'t> Sweeps<'t> {
     }
 
     /// Whether, of two placements with the same future, the first is as good as the second.
-    fn dominates(&self, one: &Partial, other: &Partial) -> bool {
+    fn dominates(&self, one: &PartialPlacement, other: &PartialPlacement) -> bool {
         let fewer = self.tables.max_splits == u32::MAX || one.splits <= other.splits;
         fewer && one.loads.iter().zip(&other.loads).all(|(a, b)| a <= b)
     }

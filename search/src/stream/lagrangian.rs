@@ -2,7 +2,7 @@
 //!
 //! At a threshold, prices of ops are raised where no device wants an op and lowered where several do, until what must be
 //! sent for the best shares is as much as prices can show (a subgradient method: Held, Wolfe and Crowder 1974). Where
-//! it is more than the links carry, the threshold is refuted ([`Shares`]) and the next is further up. At the
+//! it is more than the links carry, the threshold is refuted ([`DeviceKnapsack`]) and the next is further up. At the
 //! prices in the end the shares nearly fit together. A dive gives the device that was of one mind most the share it wants,
 //! lets prices settle for what is left, and so on; what is left in the end goes where there is time.
 
@@ -10,9 +10,9 @@ use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
-use divvy_proof::stream::link_prices::Shares;
+use divvy_proof::stream::link_prices::DeviceKnapsack;
 
-use crate::stream::tables::Tables;
+use crate::stream::tables::StreamTables;
 
 /// The first step towards the target, and by how much steps get shorter where nothing was gained for so many of them.
 const FIRST_STEP: f64 = 1.0;
@@ -32,8 +32,8 @@ const CLIMB: f64 = 0.3;
 const LEAST_CLIMB: u64 = 1000;
 
 /// Prices that know more each time.
-pub(crate) struct Carving<'p> {
-    shares: Shares<'p>,
+pub(crate) struct LagrangianSplit<'p> {
+    shares: DeviceKnapsack<'p>,
     weights: Vec<u64>,
     devices: usize,
     prices: Vec<f64>,
@@ -66,13 +66,13 @@ struct Wanted {
     shares: Vec<Vec<usize>>,
 }
 
-impl<'p> Carving<'p> {
+impl<'p> LagrangianSplit<'p> {
     /// None where no link is on all ways between devices, or too many tensors are alive at a time. The weights are those
     /// of the devices' time.
-    pub(crate) fn new(problem: &'p Problem, tables: &Tables, device_weights: &[u64]) -> Option<Carving<'p>> {
+    pub(crate) fn new(problem: &'p Problem, tables: &StreamTables, device_weights: &[u64]) -> Option<LagrangianSplit<'p>> {
         let shared = shared_link(tables)?;
         let weights: Vec<u64> = (0..tables.bandwidths.len()).map(|link| u64::from(link == shared)).collect();
-        let shares = Shares::new(problem, &weights).ok()?;
+        let shares = DeviceKnapsack::new(problem, &weights).ok()?;
         // An op is worth the time it takes where that is cheapest; all ops what the link carries in the meantime.
         let cheapest = |op: usize| {
             let times = (0..tables.devices).filter(|&d| tables.may_run(op, d));
@@ -89,7 +89,7 @@ impl<'p> Carving<'p> {
         let prices: Vec<f64> = costs.iter().map(|cost| cost / all * bytes).collect();
         let least = LEAST_MOVE * bytes / tables.ops as f64;
         let pace = prices.iter().map(|price| price + least).collect();
-        (bytes > 0.0).then_some(Carving { shares, weights, devices: tables.devices, prices, pace })
+        (bytes > 0.0).then_some(LagrangianSplit { shares, weights, devices: tables.devices, prices, pace })
     }
 
     /// What the devices that are left want of the ops that are left.
@@ -169,7 +169,7 @@ impl<'p> Carving<'p> {
     /// A placement about as good as a threshold, if prices and times allow; `steps` for each device.
     pub(crate) fn dive(
         &mut self,
-        tables: &Tables,
+        tables: &StreamTables,
         threshold: u64,
         steps: u64,
         is_over: &mut dyn FnMut() -> bool,
@@ -223,12 +223,12 @@ impl Ascent {
 
 /// Prices in whole bytes, all together in range.
 fn whole(prices: &[f64]) -> Vec<i64> {
-    let most = Shares::MOST as f64 / (prices.len() + 1) as f64;
+    let most = DeviceKnapsack::MOST as f64 / (prices.len() + 1) as f64;
     prices.iter().map(|price| price.clamp(-most, most).round() as i64).collect()
 }
 
 /// The link or medium that every way from one device to another passes.
-fn shared_link(tables: &Tables) -> Option<usize> {
+fn shared_link(tables: &StreamTables) -> Option<usize> {
     let pairs = (0..tables.devices).flat_map(|a| (0..tables.devices).map(move |b| (a, b)));
     let routes = pairs.filter(|(a, b)| a != b).filter_map(|(a, b)| tables.route(a, b));
     let passes = |link: usize| routes.clone().all(|route| route.iter().any(|(other, _)| *other == link));
@@ -236,7 +236,7 @@ fn shared_link(tables: &Tables) -> Option<usize> {
 }
 
 /// A placement with what is left where it ends first, and ops together that must be.
-fn completed(tables: &Tables, mut device_of: Vec<Option<usize>>) -> Vec<u8> {
+fn completed(tables: &StreamTables, mut device_of: Vec<Option<usize>>) -> Vec<u8> {
     for group in &tables.groups {
         let at = group.iter().find_map(|&op| device_of[op]);
         group.iter().for_each(|&op| device_of[op] = at);

@@ -2,14 +2,14 @@
 //!
 //! All transfers into placed ops are decided, because the order is topological: their loads are exact and only grow.
 
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::tables::{NEVER, StreamTables};
 
 /// The device of an op that has none yet.
 const UNPLACED: u8 = u8::MAX;
 
 /// The first ops on devices.
 #[derive(Clone)]
-pub(crate) struct Partial {
+pub(crate) struct PartialPlacement {
     /// By op.
     pub(crate) device_of: Vec<u8>,
     /// Times of devices, then bytes of links, then bytes in the memory of devices.
@@ -22,10 +22,10 @@ pub(crate) struct Partial {
     pub(crate) used: u64,
 }
 
-impl Partial {
+impl PartialPlacement {
     /// Nothing placed; none where even that is impossible.
-    pub(crate) fn empty(tables: &Tables) -> Option<Partial> {
-        let mut partial = Partial {
+    pub(crate) fn empty(tables: &StreamTables) -> Option<PartialPlacement> {
+        let mut partial = PartialPlacement {
             device_of: vec![UNPLACED; tables.ops],
             loads: vec![0; 2 * tables.devices + tables.bandwidths.len()],
             placed: 0,
@@ -43,29 +43,29 @@ impl Partial {
     }
 
     /// The device of the op placed last.
-    pub(crate) fn last(&self, tables: &Tables) -> Option<usize> {
+    pub(crate) fn last(&self, tables: &StreamTables) -> Option<usize> {
         Some(usize::from(self.device_of[tables.order[self.placed.checked_sub(1)?]]))
     }
 
     /// Times of devices.
-    pub(crate) fn device_loads<'a>(&'a self, tables: &Tables) -> &'a [u64] {
+    pub(crate) fn device_loads<'a>(&'a self, tables: &StreamTables) -> &'a [u64] {
         &self.loads[..tables.devices]
     }
 
     /// The longest time of a link so far.
-    pub(crate) fn busiest_link(&self, tables: &Tables) -> u64 {
+    pub(crate) fn busiest_link(&self, tables: &StreamTables) -> u64 {
         let links = &self.loads[tables.devices..tables.devices + tables.bandwidths.len()];
         links.iter().enumerate().map(|(link, &bytes)| tables.link_time(link, bytes)).max().unwrap_or(0)
     }
 
     /// The largest load so far.
-    pub(crate) fn value(&self, tables: &Tables) -> u64 {
+    pub(crate) fn value(&self, tables: &StreamTables) -> u64 {
         let device = self.device_loads(tables).iter().copied().max().unwrap_or(0);
         device.max(self.busiest_link(tables))
     }
 
     /// Where a tensor is made; none while its producer is not placed.
-    pub(crate) fn source(&self, tables: &Tables, tensor: usize) -> Option<usize> {
+    pub(crate) fn source(&self, tables: &StreamTables, tensor: usize) -> Option<usize> {
         match tables.tensors[tensor].producer {
             None => tables.input_at,
             Some(op) => Some(usize::from(self.device_of[op])).filter(|_| self.device_of[op] != UNPLACED),
@@ -73,14 +73,14 @@ impl Partial {
     }
 
     /// The devices a tensor is sent to so far, its own perhaps among them.
-    pub(crate) fn receivers(&self, tables: &Tables, tensor: usize) -> u64 {
+    pub(crate) fn receivers(&self, tables: &StreamTables, tensor: usize) -> u64 {
         let tensor = &tables.tensors[tensor];
         let readers = tensor.readers.iter().map(|&op| self.device_of[op]).filter(|&d| d != UNPLACED);
         readers.map(|d| 1u64 << d).chain(tensor.wanted_at.map(|d| 1u64 << d)).fold(0, |set, d| set | d)
     }
 
     /// The devices that hold a parameter so far.
-    pub(crate) fn holders(&self, tables: &Tables, param: usize) -> u64 {
+    pub(crate) fn holders(&self, tables: &StreamTables, param: usize) -> u64 {
         let readers = tables.params[param].readers.iter().map(|&op| self.device_of[op]);
         readers.filter(|&d| d != UNPLACED).fold(0, |set, d| set | 1 << d)
     }
@@ -92,7 +92,7 @@ impl Partial {
 
     /// Places the next op. Whether that is allowed; where not, what is left behind is of no use.
     #[must_use]
-    pub(crate) fn place(&mut self, tables: &Tables, device: usize) -> bool {
+    pub(crate) fn place(&mut self, tables: &StreamTables, device: usize) -> bool {
         let op = tables.order[self.placed];
         let time = tables.time(op, device);
         let group = tables.group_of[op].and_then(|g| self.device_of_group(&tables.groups[g]));
@@ -136,7 +136,7 @@ impl Partial {
     }
 
     /// Loads the way between two unlike devices; false if there is none.
-    fn send(&mut self, tables: &Tables, from: usize, to: usize, bytes: u64) -> bool {
+    fn send(&mut self, tables: &StreamTables, from: usize, to: usize, bytes: u64) -> bool {
         let Some(way) = tables.route(from, to) else { return false };
         for &(link, times) in way {
             self.loads[tables.devices + link] += times * bytes;
@@ -148,7 +148,7 @@ impl Partial {
     }
 
     /// Everything else on one device; none where that is not allowed.
-    pub(crate) fn padded(&self, tables: &Tables, device: usize) -> Option<Partial> {
+    pub(crate) fn padded(&self, tables: &StreamTables, device: usize) -> Option<PartialPlacement> {
         let mut padded = self.clone();
         while padded.placed < tables.ops {
             if !padded.place(tables, device) {
@@ -159,7 +159,7 @@ impl Partial {
     }
 
     /// Whether all ops are placed and there are splits enough.
-    pub(crate) fn is_plan(&self, tables: &Tables) -> bool {
+    pub(crate) fn is_plan(&self, tables: &StreamTables) -> bool {
         self.placed == tables.ops && self.splits >= tables.min_splits
     }
 }

@@ -8,9 +8,9 @@
 
 use divvy_core::rng::Rng;
 
-use crate::stream::annealing::Placement;
+use crate::stream::annealing::LoadedPlacement;
 use crate::stream::load_packing::gcd;
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::tables::{NEVER, StreamTables};
 
 /// Units that are shared out at a time, and ways of doing so that are tried on the links.
 const MOST_SHARED: usize = 20;
@@ -27,14 +27,14 @@ const LEEWAYS: [f64; 6] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 const ROUNDING: f64 = 1e-12;
 
 /// Where it stands.
-pub(crate) struct Sharing {
+pub(crate) struct LinkRebalancer {
     rng: Rng,
     patience: u64,
 }
 
 /// A unit that two devices share out: its time on either.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedUnit {
     unit: usize,
     kept: u64,
     handed: u64,
@@ -42,22 +42,22 @@ struct Shared {
 
 /// A way to share units out: a bit for each that the first device keeps.
 #[derive(Clone, Copy)]
-struct Way {
+struct Split {
     kept: u64,
     handed: u64,
     stays: u32,
 }
 
-impl Sharing {
-    pub(crate) fn new(rng: Rng) -> Sharing {
-        Sharing { rng, patience: PATIENCE }
+impl LinkRebalancer {
+    pub(crate) fn new(rng: Rng) -> LinkRebalancer {
+        LinkRebalancer { rng, patience: PATIENCE }
     }
 
     /// Looks for placements whose value is below `high`, if possible `low`, from one that may be worse; tells of ever
     /// better ones. Returns the tries that were made.
     pub(crate) fn share(
         &mut self,
-        tables: &Tables,
+        tables: &StreamTables,
         start: &[u8],
         (low, high): (u64, u64),
         most_tries: u64,
@@ -65,7 +65,7 @@ impl Sharing {
         found: &mut dyn FnMut(u64, &[u8]),
     ) -> u64 {
         let (place, units) = (tables.places(), tables.units());
-        let Some(mut state) = State::new(tables, &place, &units, start) else { return 0 };
+        let Some(mut state) = LoadState::new(tables, &place, &units, start) else { return 0 };
         let step =
             state.times.iter().filter(|&&time| time != NEVER).fold(0, |step, &time| gcd(step, time)).max(1);
         let (low, mut best) = (low.div_ceil(step), high);
@@ -104,14 +104,14 @@ impl Sharing {
 }
 
 /// A placement, and what it has beyond a target.
-struct State<'t> {
-    tables: &'t Tables,
+struct LoadState<'t> {
+    tables: &'t StreamTables,
     units: &'t [Vec<usize>],
     /// By unit and device, or [`NEVER`].
     times: Vec<u64>,
     /// Units that a unit has tensors in common with.
     neighbours: Vec<Vec<usize>>,
-    now: Placement<'t>,
+    now: LoadedPlacement<'t>,
     target: u64,
     /// What devices may always have beyond the target, as a part of it, so that it does not get stuck.
     leeway: f64,
@@ -119,14 +119,14 @@ struct State<'t> {
     carried: Vec<u64>,
 }
 
-impl<'t> State<'t> {
+impl<'t> LoadState<'t> {
     /// None where there is nothing to share out.
     fn new(
-        tables: &'t Tables,
+        tables: &'t StreamTables,
         place: &'t [usize],
         units: &'t [Vec<usize>],
         start: &[u8],
-    ) -> Option<State<'t>> {
+    ) -> Option<LoadState<'t>> {
         if tables.ops == 0 || tables.devices < 2 {
             return None;
         }
@@ -158,8 +158,8 @@ impl<'t> State<'t> {
                 }
             }
         }
-        let now = Placement::new(tables, place, &device_of);
-        Some(State { tables, units, times, neighbours, now, target: 0, leeway: 0.0, carried: Vec::new() })
+        let now = LoadedPlacement::new(tables, place, &device_of);
+        Some(LoadState { tables, units, times, neighbours, now, target: 0, leeway: 0.0, carried: Vec::new() })
     }
 
     /// Sets the target, and how far above it the best is.
@@ -256,9 +256,9 @@ impl<'t> State<'t> {
         // The first keeps the target, the second has the rest.
         let (first, second) = if is_handed_on { (sink, other) } else { (other, sink) };
         let some = self.some((first, second), rng);
-        let shared: Vec<Shared> = some
+        let shared: Vec<SharedUnit> = some
             .into_iter()
-            .map(|unit| Shared { unit, kept: self.time(unit, first), handed: self.time(unit, second) })
+            .map(|unit| SharedUnit { unit, kept: self.time(unit, first), handed: self.time(unit, second) })
             .collect();
         let before: Vec<bool> = shared.iter().map(|shared| self.at(shared.unit) == first).collect();
         let mut fixed = [self.now.times()[first], self.now.times()[second]];
@@ -296,11 +296,11 @@ impl<'t> State<'t> {
 }
 
 /// All ways to share out a few units, by what the first device keeps.
-fn ways(shared: &[Shared]) -> Vec<Way> {
-    let mut ways = vec![Way { kept: 0, handed: 0, stays: 0 }];
+fn ways(shared: &[SharedUnit]) -> Vec<Split> {
+    let mut ways = vec![Split { kept: 0, handed: 0, stays: 0 }];
     for (i, unit) in shared.iter().enumerate() {
-        let staying = |way: Way| Way { kept: way.kept + unit.kept, stays: way.stays | 1 << i, ..way };
-        let going = |way: Way| Way { handed: way.handed + unit.handed, ..way };
+        let staying = |way: Split| Split { kept: way.kept + unit.kept, stays: way.stays | 1 << i, ..way };
+        let going = |way: Split| Split { handed: way.handed + unit.handed, ..way };
         // Both are in order already.
         let mut merged = Vec::with_capacity(2 * ways.len());
         let mut rest = ways.iter().copied().map(staying).peekable();
@@ -317,7 +317,7 @@ fn ways(shared: &[Shared]) -> Vec<Way> {
 }
 
 /// Ways in which the first device keeps at most `room`: the one with which the second has least, and others.
-fn best_ways(shared: &[Shared], room: u64) -> Vec<Way> {
+fn best_ways(shared: &[SharedUnit], room: u64) -> Vec<Split> {
     let (one, other) = shared.split_at(shared.len() / 2);
     let (left, mut right) = (ways(one), ways(other));
     // In place of each, the one with no more on either device.
@@ -327,13 +327,13 @@ fn best_ways(shared: &[Shared], room: u64) -> Vec<Way> {
         }
     }
     let mut fitting = right.len();
-    let mut best: Vec<Way> = Vec::with_capacity(left.len());
+    let mut best: Vec<Split> = Vec::with_capacity(left.len());
     for way in left {
         while fitting > 0 && way.kept + right[fitting - 1].kept > room {
             fitting -= 1;
         }
         let Some(with) = fitting.checked_sub(1).map(|last| right[last]) else { break };
-        best.push(Way {
+        best.push(Split {
             kept: way.kept + with.kept,
             handed: way.handed + with.handed,
             stays: way.stays | with.stays << one.len(),
@@ -351,8 +351,8 @@ mod tests {
         for seed in 0..2000 {
             let mut rng = Rng::new(seed);
             let units = rng.between(0, 9) as usize;
-            let shared: Vec<Shared> = (0..units)
-                .map(|unit| Shared { unit, kept: rng.between(0, 20), handed: rng.between(0, 20) })
+            let shared: Vec<SharedUnit> = (0..units)
+                .map(|unit| SharedUnit { unit, kept: rng.between(0, 20), handed: rng.between(0, 20) })
                 .collect();
             let room = rng.between(0, 100);
             let sums = |stays: u32| {

@@ -16,7 +16,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 const MOST_DEVICES: usize = 64;
 
 /// A tensor that may have to move.
-pub(crate) struct Tensor {
+pub(crate) struct StreamTensor {
     pub(crate) bytes: u64,
     /// The op that makes it; none: it starts from the device of the network's inputs.
     pub(crate) producer: Option<usize>,
@@ -32,14 +32,14 @@ pub(crate) struct Param {
 }
 
 /// The tables.
-pub(crate) struct Tables {
+pub(crate) struct StreamTables {
     pub(crate) ops: usize,
     pub(crate) devices: usize,
     /// Ops in the canonical order.
     pub(crate) order: Vec<usize>,
     /// Op after op, the time on each device; [`NEVER`] where it must not run.
     time: Vec<u64>,
-    pub(crate) tensors: Vec<Tensor>,
+    pub(crate) tensors: Vec<StreamTensor>,
     /// Per op, the tensors it reads and those it makes.
     pub(crate) inputs: Vec<Vec<usize>>,
     pub(crate) outputs: Vec<Vec<usize>>,
@@ -65,7 +65,7 @@ pub(crate) struct Tables {
     pub(crate) twins_before: Vec<Vec<usize>>,
 }
 
-impl Tables {
+impl StreamTables {
     /// Whether there are tables for a problem; else why not.
     pub(crate) fn support(problem: &Problem) -> Result<(), String> {
         match problem.objective {
@@ -77,8 +77,8 @@ impl Tables {
         }
     }
 
-    /// The tables of a problem that [`Tables::support`] says yes to.
-    pub(crate) fn new(problem: &Problem) -> Tables {
+    /// The tables of a problem that [`StreamTables::support`] says yes to.
+    pub(crate) fn new(problem: &Problem) -> StreamTables {
         let (graph, hardware, constraints) = (&problem.graph, &problem.hardware, &problem.constraints);
         let indices = |ops: &[OpId]| ops.iter().map(|op| op.index()).collect::<Vec<_>>();
         let time = |op: OpId, device: DeviceId| {
@@ -87,7 +87,7 @@ impl Tables {
         };
         let moves = |&t: &TensorId| graph.producer(t).is_some() || constraints.input_at.is_some();
         let kept: Vec<TensorId> = graph.tensors().filter(moves).collect();
-        let tensor = |&t: &TensorId| Tensor {
+        let tensor = |&t: &TensorId| StreamTensor {
             bytes: graph.tensor_bytes(t),
             producer: graph.producer(t).map(OpId::index),
             readers: indices(graph.consumers(t)),
@@ -122,7 +122,7 @@ impl Tables {
             list
         };
         let with_params = |op: OpId| once(graph.params_of(op).iter().map(|p| p.index()).collect());
-        let mut tables = Tables {
+        let mut tables = StreamTables {
             ops: graph.op_count(),
             devices: hardware.device_count(),
             order: indices(graph.order()),
@@ -150,7 +150,7 @@ impl Tables {
 
     /// The same, with clusters of ops that must share a device, each on the devices it may be on.
     #[must_use]
-    pub(crate) fn united(mut self, clusters: &Clusters<'_>) -> Tables {
+    pub(crate) fn united(mut self, clusters: &Clusters<'_>) -> StreamTables {
         let mut of_leader = vec![Vec::new(); self.ops];
         for op in 0..self.ops {
             of_leader[clusters.leader(OpId::new(op)).index()].push(op);
@@ -222,7 +222,7 @@ impl Tables {
 }
 
 /// For each device, those before it that it could change places with in every plan.
-fn twins_before(tables: &Tables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
+fn twins_before(tables: &StreamTables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
     let is_end = |d| tables.input_at == Some(d) || wanted_at == Some(d);
     let alike = |a: usize, b: usize| {
         let same_times = || (0..tables.ops).all(|op| tables.time(op, a) == tables.time(op, b));
@@ -237,7 +237,7 @@ fn twins_before(tables: &Tables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
 }
 
 /// Whether exchanging two devices maps all ways between devices onto each other, link by link.
-fn can_swap(tables: &Tables, a: usize, b: usize) -> bool {
+fn can_swap(tables: &StreamTables, a: usize, b: usize) -> bool {
     let swap = |d| {
         if d == a {
             b

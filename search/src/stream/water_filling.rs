@@ -5,8 +5,8 @@
 //! be used, each times its ratio, holds the work left. With r splits left these are the device used last and r others,
 //! and the r with the most room are the best case. Figures are rounded towards a smaller bound.
 
-use crate::stream::partial_placement::Partial;
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::partial_placement::PartialPlacement;
+use crate::stream::tables::{NEVER, StreamTables};
 
 /// More than all rounding of the sums here.
 const MARGIN: f64 = 1e-9;
@@ -14,14 +14,14 @@ const MARGIN: f64 = 1e-9;
 const HALVINGS: u32 = 12;
 
 /// Work left and best ratios, by the number of ops placed.
-pub(crate) struct Rest {
+pub(crate) struct WaterFilling {
     work: Vec<f64>,
     /// Device after device.
     ratios: Vec<Vec<f64>>,
 }
 
-impl Rest {
-    pub(crate) fn new(tables: &Tables) -> Rest {
+impl WaterFilling {
+    pub(crate) fn new(tables: &StreamTables) -> WaterFilling {
         let mut work = vec![0.0; tables.ops + 1];
         let mut ratios = vec![vec![0.0f64; tables.devices]; tables.ops + 1];
         for place in (0..tables.ops).rev() {
@@ -36,16 +36,16 @@ impl Rest {
                 }
             }
         }
-        Rest { work, ratios }
+        WaterFilling { work, ratios }
     }
 
     /// Whether the rest may fit within `limit`, given what is placed.
-    pub(crate) fn fits(&self, tables: &Tables, partial: &Partial, limit: u64) -> bool {
+    pub(crate) fn fits(&self, tables: &StreamTables, partial: &PartialPlacement, limit: u64) -> bool {
         let mut rooms = Vec::with_capacity(tables.devices);
         self.has_room(tables, partial, limit as f64, &mut rooms)
     }
 
-    fn has_room(&self, tables: &Tables, partial: &Partial, limit: f64, rooms: &mut Vec<f64>) -> bool {
+    fn has_room(&self, tables: &StreamTables, partial: &PartialPlacement, limit: f64, rooms: &mut Vec<f64>) -> bool {
         let last = partial.last(tables);
         let left = (tables.max_splits - partial.splits) as usize + usize::from(last.is_none());
         let mut room = 0.0;
@@ -65,7 +65,7 @@ impl Rest {
     }
 
     /// No completion takes less than this. `value` is what is placed already takes.
-    pub(crate) fn least(&self, tables: &Tables, partial: &Partial, value: u64) -> u64 {
+    pub(crate) fn least(&self, tables: &StreamTables, partial: &PartialPlacement, value: u64) -> u64 {
         let mut rooms = Vec::with_capacity(tables.devices);
         let mut high =
             self.work[partial.placed] + partial.device_loads(tables).iter().max().map_or(0.0, |&l| l as f64);

@@ -15,8 +15,8 @@ use std::time::Duration;
 use crate::budget::Budget;
 use crate::one_device::baseline::Baseline;
 use crate::outcome::Status;
-use crate::solve;
-use crate::solve::Request;
+use crate::solve::solve;
+use crate::request::Request;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
@@ -32,7 +32,7 @@ const LINKS: (i32, i32) = (6, 10);
 
 /// What is asked.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct RegionQuestion {
     /// The network; every op needs its number of operations.
     pub graph: GraphSpec,
     /// Equal devices.
@@ -60,7 +60,7 @@ pub struct AtRatio {
 
 /// Properties of a network that boundaries depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sizes {
+pub struct NetworkSizes {
     /// Operations of all ops.
     pub work: f64,
     /// Bytes of the smallest tensor between ops.
@@ -73,7 +73,7 @@ pub struct Sizes {
 #[derive(Clone, Debug)]
 pub struct Region {
     /// Sizes of the network.
-    pub sizes: Sizes,
+    pub sizes: NetworkSizes,
     /// By ratio, ascending.
     pub ratios: Vec<AtRatio>,
     /// Equal devices.
@@ -91,7 +91,7 @@ pub fn equal_devices(devices: u32, rate: u64, bandwidth: u64) -> HardwareSpec {
 }
 
 /// Sizes of a network; else which op does not say what it computes.
-pub fn sizes(graph: &Graph) -> Result<Sizes, String> {
+pub fn sizes(graph: &Graph) -> Result<NetworkSizes, String> {
     let mut work = 0.0;
     for op in graph.ops() {
         work += graph.op(op).flops.ok_or_else(|| graph.op_name(op).to_owned())? as f64;
@@ -107,11 +107,11 @@ pub fn sizes(graph: &Graph) -> Result<Sizes, String> {
         moving().filter(crosses).map(|t| u128::from(graph.tensor_bytes(t))).sum::<u128>()
     };
     let smallest_cut = (1..graph.op_count()).map(cut).min().unwrap_or(0);
-    Ok(Sizes { work, smallest_tensor: smallest_tensor as f64, smallest_cut: smallest_cut as f64 })
+    Ok(NetworkSizes { work, smallest_tensor: smallest_tensor as f64, smallest_cut: smallest_cut as f64 })
 }
 
 /// Searches every ratio; `watch` is told how many are done, of how many, and says whether to go on.
-pub fn region(question: &Question, watch: &mut dyn FnMut(usize, usize) -> bool) -> Result<Region, String> {
+pub fn region(question: &RegionQuestion, watch: &mut dyn FnMut(usize, usize) -> bool) -> Result<Region, String> {
     let graph = Graph::new(question.graph.clone()).map_err(|errors| errors.to_string())?;
     let sizes = sizes(&graph).map_err(|op| format!("`{op}` does not say how many operations it takes"))?;
     let steps = (LINKS.1 - LINKS.0 + RATES.1 - RATES.0) * PER_DECADE;
@@ -133,7 +133,7 @@ pub fn region(question: &Question, watch: &mut dyn FnMut(usize, usize) -> bool) 
     })
 }
 
-fn at_ratio(question: &Question, graph: &Graph, ratio: f64) -> Result<AtRatio, String> {
+fn at_ratio(question: &RegionQuestion, graph: &Graph, ratio: f64) -> Result<AtRatio, String> {
     let bandwidth = (ratio * RATE as f64).round().max(1.0) as u64;
     let hardware = equal_devices(question.devices, RATE, bandwidth);
     let constraints = ConstraintsSpec {
@@ -176,7 +176,7 @@ pub struct Boundary {
 impl Region {
     /// The boundaries by formula, and those that the searches show.
     pub fn boundaries(&self) -> Vec<Boundary> {
-        let Sizes { work, smallest_tensor, smallest_cut } = self.sizes;
+        let NetworkSizes { work, smallest_tensor, smallest_cut } = self.sizes;
         let (n, s) = (f64::from(self.devices), f64::from(self.max_splits));
         let line = |name: String, ratio: f64, from_paper, holds| Boundary { name, ratio, from_paper, holds };
         let mut all = vec![
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn two_ops_pay_from_the_boundary_of_equation_10_on() {
-        let question = Question { graph: pair(), devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
+        let question = RegionQuestion { graph: pair(), devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
         let region = region(&question, &mut |_, _| true).unwrap();
         let boundary = region.sizes.smallest_tensor / region.sizes.work;
         assert!((boundary - 10.0 / 2000.0).abs() < 1e-12);

@@ -1,5 +1,6 @@
 //! TODO-DOC
 
-pub(crate) mod acceleration_region;
+pub mod stage_count;
+pub mod acceleration_region;
 pub mod pareto_front;
 pub mod replan;

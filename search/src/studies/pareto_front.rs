@@ -16,7 +16,7 @@ use divvy_core::units::Time;
 
 use crate::request::{Refused, Request};
 use crate::solve::{Solved, solve};
-use crate::stream::tables::Tables;
+use crate::stream::tables::StreamTables;
 
 /// The share of the time for the fastest plan, and how many limits there are between the ends.
 const FASTEST_SHARE: f64 = 0.4;
@@ -50,14 +50,14 @@ pub struct Front {
 
 /// What an extra goal may be at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct FrontLimits {
     /// Of one request by itself.
     pub latency: Option<Time>,
     /// Of one inference.
     pub energy_uj: Option<u64>,
 }
 
-impl Limits {
+impl FrontLimits {
     /// Whether a plan is within them.
     pub fn hold(&self, score: &Score) -> bool {
         self.latency.is_none_or(|most| score.latency <= most)
@@ -76,7 +76,7 @@ impl Limits {
 /// Finds the front of a `stream` problem; with limits, under them as well.
 pub fn front(
     problem: &Problem,
-    limits: Limits,
+    limits: FrontLimits,
     budget: &Budget,
     watch: &mut dyn FnMut(&Outcome),
 ) -> Result<Front, Refused> {
@@ -87,15 +87,15 @@ pub fn front(
             exists: true,
         });
     }
-    Tables::support(problem).map_err(|message| Refused {
+    StreamTables::support(problem).map_err(|message| Refused {
         message,
         fix: "use fewer devices".to_owned(),
         exists: true,
     })?;
     let searching = Budget { time: budget.time.mul_f64(FASTEST_SHARE), ..budget.clone() };
     let fastest = solve(problem, &Request::default(), &searching, watch)?;
-    let tables = Tables::new(problem);
-    let mut search = Search {
+    let tables = StreamTables::new(problem);
+    let mut search = FrontSearch {
         problem,
         places: tables.places(),
         units: tables.units(),
@@ -105,11 +105,11 @@ pub fn front(
         scored: 0,
     };
     let mut starts: Vec<Vec<u8>> = Vec::new();
-    starts.extend(fastest.outcome.best.as_ref().and_then(|(plan, _)| Tables::placement(plan)));
+    starts.extend(fastest.outcome.best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan)));
     starts.extend((0..search.tables.devices).map(|device| vec![device as u8; search.tables.ops]));
     starts.retain(|placement| search.score(placement).is_some());
-    let mut rounds: Vec<Limits> = Vec::new();
-    if limits != Limits::default() {
+    let mut rounds: Vec<FrontLimits> = Vec::new();
+    if limits != FrontLimits::default() {
         rounds.push(limits);
     }
     let range = |pick: &dyn Fn(&Score) -> Option<u64>| {
@@ -124,9 +124,9 @@ pub fn front(
     let energies = range(&|score| score.energy_uj);
     for step in 0..LIMITS {
         let latency = latencies.map(|ends| Time(between(ends, step)));
-        rounds.extend(latency.map(|latency| Limits { latency: Some(latency), energy_uj: None }));
+        rounds.extend(latency.map(|latency| FrontLimits { latency: Some(latency), energy_uj: None }));
         let energy = energies.map(|ends| between(ends, step));
-        rounds.extend(energy.map(|energy| Limits { latency: None, energy_uj: Some(energy) }));
+        rounds.extend(energy.map(|energy| FrontLimits { latency: None, energy_uj: Some(energy) }));
     }
     let begun = budget.start.elapsed();
     let left = budget.time.saturating_sub(begun);
@@ -148,9 +148,9 @@ pub fn front(
     Ok(Front { points: search.points, fastest, scored: search.scored })
 }
 
-struct Search<'p> {
+struct FrontSearch<'p> {
     problem: &'p Problem,
-    tables: Tables,
+    tables: StreamTables,
     places: Vec<usize>,
     units: Vec<Vec<usize>>,
     points: Vec<Point>,
@@ -158,7 +158,7 @@ struct Search<'p> {
     scored: u64,
 }
 
-impl Search<'_> {
+impl FrontSearch<'_> {
     /// Scores a placement and keeps it if nothing kept is as good in all goals; none where it breaks a rule.
     fn score(&mut self, placement: &[u8]) -> Option<Score> {
         let plan = self.tables.plan(placement);
@@ -179,14 +179,14 @@ impl Search<'_> {
     /// Anneals the period under limits, from the best start.
     fn anneal(
         &mut self,
-        limits: &Limits,
+        limits: &FrontLimits,
         starts: &[Vec<u8>],
         from: std::time::Duration,
         until: std::time::Duration,
         budget: &Budget,
     ) {
         let cost = |score: &Score| score.value.0 as f64 * (1.0 + PENALTY * limits.excess(score));
-        let known: Vec<Vec<u8>> = self.points.iter().filter_map(|p| Tables::placement(&p.plan)).collect();
+        let known: Vec<Vec<u8>> = self.points.iter().filter_map(|p| StreamTables::placement(&p.plan)).collect();
         let mut now: Option<(f64, Vec<u8>)> = None;
         for start in starts.iter().chain(&known) {
             if let Some(score) = self.score(start)

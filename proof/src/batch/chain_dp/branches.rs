@@ -8,12 +8,12 @@
 //!
 //! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
 
-use crate::batch::chain_dp::divisions::{MOST_DEVICES, PAIRS, Sharing};
+use crate::batch::chain_dp::divisions::{MOST_DEVICES, PAIRS, GroupDivision};
 use crate::batch::chain_dp::earliest_starts::Heads;
-use crate::batch::chain_dp::latest_tails::{LeastWorks, Tail};
+use crate::batch::chain_dp::latest_tails::{LeastWorks, TailEstimate};
 use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT, put, thin};
-use crate::batch::chain_dp::step::{Fronts, Search};
-use crate::batch::chain_dp::{Link, MOST_LISTS, MOST_TIME, NEVER, Node, Passages, Shares};
+use crate::batch::chain_dp::step::{Fronts, ChainStep};
+use crate::batch::chain_dp::{StageLink, MOST_LISTS, MOST_TIME, NEVER, OpTimes, ChainDp, WorkWeights};
 
 /// Sizes from which on batches count: those of all pairs of parts, of which some are the same, and any size.
 const MOST_SIZES: usize = 6;
@@ -25,15 +25,15 @@ const WORK: usize = PLACES - 1;
 const RISES_OF_ALL: u64 = 400;
 
 /// Moments as in [`Moments`], then works.
-type State = [u64; PLACES];
+type BranchState = [u64; PLACES];
 
 /// One sharing of the later op, and the estimates that lead to it.
 pub(super) struct Goal {
     sharing: usize,
     /// As if there were no other sharing.
-    tail: Tail,
+    tail: TailEstimate,
     /// For each op of each branch.
-    inner: Vec<Vec<Tail>>,
+    inner: Vec<Vec<TailEstimate>>,
 }
 
 /// Where a walk through branches begins.
@@ -60,7 +60,7 @@ struct Crew {
 
 impl Crew {
     /// At least how long the crew takes for some work, of which the mean over all devices is given.
-    fn time(&self, work: u64, shares: &Shares) -> u64 {
+    fn time(&self, work: u64, shares: &WorkWeights) -> u64 {
         let (mut sum, mut all, mut of_crew) = (0, 0, 0);
         for (device, &share) in shares.iter().enumerate() {
             let share = u128::from(share);
@@ -74,25 +74,25 @@ impl Crew {
 }
 
 /// A walk from an op to a sharing of the next one.
-struct Crossing<'a> {
+struct BranchWalk<'a> {
     entry: &'a Entry<'a>,
-    link: &'a Link,
+    link: &'a StageLink,
     goal: &'a Goal,
     crew: &'a Crew,
-    sizes: Sizes,
+    sizes: BatchThresholds,
 }
 
 /// From which sizes on batches count, for two sharings.
-struct Sizes {
+struct BatchThresholds {
     /// In groups. The first one is 1.
     least: Vec<u32>,
     /// For each part of the earlier and of the later op, which of them.
     of: [[usize; MOST_DEVICES]; MOST_DEVICES],
 }
 
-impl Sizes {
-    fn new(earlier: &Sharing, later: &Sharing, all: u32) -> Sizes {
-        let mut sizes = Sizes { least: vec![1], of: [[0; MOST_DEVICES]; MOST_DEVICES] };
+impl BatchThresholds {
+    fn new(earlier: &GroupDivision, later: &GroupDivision, all: u32) -> BatchThresholds {
+        let mut sizes = BatchThresholds { least: vec![1], of: [[0; MOST_DEVICES]; MOST_DEVICES] };
         for (row, &from) in sizes.of.iter_mut().zip(earlier) {
             for (place, &to) in row.iter_mut().zip(later).filter(|(_, to)| from > 0 && **to > 0) {
                 let least = all - from.min(to) + 1;
@@ -106,16 +106,16 @@ impl Sizes {
     }
 }
 
-fn used(sharing: &Sharing) -> impl Iterator<Item = usize> + '_ {
+fn used(sharing: &GroupDivision) -> impl Iterator<Item = usize> + '_ {
     (0..MOST_DEVICES).filter(|&device| sharing[device] > 0)
 }
 
-impl Passages<'_> {
+impl ChainDp<'_> {
     /// The sharings of the later op, one by one.
-    pub(super) fn goals(&self, link: &Link, tail: &Tail) -> Vec<Goal> {
+    pub(super) fn goals(&self, link: &StageLink, tail: &TailEstimate) -> Vec<Goal> {
         let possible = (0..self.moves.sharings.len()).filter(|&sharing| tail.sums[sharing] < NEVER);
         let goal = |sharing: usize| {
-            let mut only = Tail { sums: vec![NEVER; tail.sums.len()], ..tail.clone() };
+            let mut only = TailEstimate { sums: vec![NEVER; tail.sums.len()], ..tail.clone() };
             only.sums[sharing] = tail.sums[sharing];
             let inner = link.branches.iter().map(|branch| self.branch_tails(branch, &only)).collect();
             Goal { sharing, tail: only, inner }
@@ -124,7 +124,7 @@ impl Passages<'_> {
     }
 
     /// The least finish behind some moments, by means over inputs too if these tell something.
-    fn finish(&self, sharing: usize, moments: &Moments, tail: &Tail, is_whole: bool) -> u64 {
+    fn finish(&self, sharing: usize, moments: &Moments, tail: &TailEstimate, is_whole: bool) -> u64 {
         if is_whole {
             return self.least(sharing, moments, tail);
         }
@@ -138,14 +138,14 @@ impl Passages<'_> {
     }
 }
 
-impl Search<'_, '_> {
+impl ChainStep<'_, '_> {
     /// From the moments of an op to those of the next one of the chain, through branches whose work is counted by parts.
     pub(super) fn pass_by_parts(
         &mut self,
-        node: &Node,
+        node: &OpTimes,
         fronts: &Fronts,
-        link: &Link,
-        tail: &Tail,
+        link: &StageLink,
+        tail: &TailEstimate,
         goals: &[Goal],
         works: &LeastWorks,
     ) -> Result<Fronts, String> {
@@ -173,10 +173,10 @@ impl Search<'_, '_> {
     /// Makes the estimates of an op longer by those of each of its parts alone.
     pub(super) fn lengthen(
         &mut self,
-        tail: &mut Tail,
-        node: &Node,
+        tail: &mut TailEstimate,
+        node: &OpTimes,
         heads: &Heads,
-        link: &Link,
+        link: &StageLink,
         goals: &[Goal],
         works: &LeastWorks,
     ) -> Result<(), String> {
@@ -229,7 +229,7 @@ impl Search<'_, '_> {
     }
 
     /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
-    fn cross(&mut self, entry: &Entry<'_>, link: &Link, goal: &Goal) -> Result<Vec<Moments>, String> {
+    fn cross(&mut self, entry: &Entry<'_>, link: &StageLink, goal: &Goal) -> Result<Vec<Moments>, String> {
         let sharings = &self.passages.moves.sharings;
         let single =
             |sharing: usize| sharings[sharing].iter().position(|&groups| groups == self.passages.groups);
@@ -261,17 +261,17 @@ impl Search<'_, '_> {
     fn cross_with(
         &mut self,
         entry: &Entry<'_>,
-        link: &Link,
+        link: &StageLink,
         goal: &Goal,
         crew: &Crew,
     ) -> Result<Vec<Moments>, String> {
         let passages = self.passages;
         let sharings = &passages.moves.sharings;
-        let sizes = Sizes::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
-        let crossing = Crossing { entry, link, goal, crew, sizes };
-        let mut fronts: Vec<Vec<State>> = Vec::with_capacity(link.branches.len());
+        let sizes = BatchThresholds::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
+        let crossing = BranchWalk { entry, link, goal, crew, sizes };
+        let mut fronts: Vec<Vec<BranchState>> = Vec::with_capacity(link.branches.len());
         // What the branches so far add to works at least.
-        let mut done: State = [0; PLACES];
+        let mut done: BranchState = [0; PLACES];
         for number in 0..link.branches.len() {
             let front = self.follow_to(&crossing, number, &done)?;
             if front.is_empty() {
@@ -290,14 +290,14 @@ impl Search<'_, '_> {
                 rest[place][work] = rest[place + 1][work] + least;
             }
         }
-        let mut all: Vec<State> = vec![[0; PLACES]];
+        let mut all: Vec<BranchState> = vec![[0; PLACES]];
         for (front, rest) in fronts.iter().zip(&rest[1..]) {
-            let mut united: Vec<State> = Vec::new();
+            let mut united: Vec<BranchState> = Vec::new();
             for (a, b) in all.iter().flat_map(|a| front.iter().map(move |b| (a, b))) {
                 self.count()?;
-                let both: State =
+                let both: BranchState =
                     std::array::from_fn(|p| if p < MOST_DEVICES { a[p].max(b[p]) } else { a[p] + b[p] });
-                let with_rest: State = std::array::from_fn(|place| both[place] + rest[place]);
+                let with_rest: BranchState = std::array::from_fn(|place| both[place] + rest[place]);
                 let moments = self.arrived(&crossing, &with_rest);
                 let moments = passages.settled(goal.sharing, &link.node, moments);
                 if passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit {
@@ -311,8 +311,8 @@ impl Search<'_, '_> {
     }
 
     /// The moments of the later op after all branches.
-    fn arrived(&self, crossing: &Crossing<'_>, state: &State) -> Moments {
-        let Crossing { entry, link, goal, crew, sizes } = crossing;
+    fn arrived(&self, crossing: &BranchWalk<'_>, state: &BranchState) -> Moments {
+        let BranchWalk { entry, link, goal, crew, sizes } = crossing;
         let [from, to] = [entry.sharing, goal.sharing].map(|s| &self.passages.moves.sharings[s]);
         let mut moments = Moments::default();
         moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
@@ -336,16 +336,16 @@ impl Search<'_, '_> {
     /// One branch, behind others that add so much to works.
     fn follow_to(
         &mut self,
-        crossing: &Crossing<'_>,
+        crossing: &BranchWalk<'_>,
         number: usize,
-        done: &State,
-    ) -> Result<Vec<State>, String> {
-        let Crossing { entry, link, goal, crew, sizes } = crossing;
+        done: &BranchState,
+    ) -> Result<Vec<BranchState>, String> {
+        let BranchWalk { entry, link, goal, crew, sizes } = crossing;
         let (branch, inner) = (&link.branches[number], &goal.inner[number]);
         let passages = self.passages;
         let count = passages.moves.sharings.len();
-        let mut fronts: Vec<Vec<State>> = vec![Vec::new(); count];
-        let mut begin: State = [0; PLACES];
+        let mut fronts: Vec<Vec<BranchState>> = vec![Vec::new(); count];
+        let mut begin: BranchState = [0; PLACES];
         begin[..MOST_DEVICES].copy_from_slice(&entry.ends);
         fronts[entry.sharing].push(begin);
         for (place, delays) in branch.delays.iter().enumerate() {
@@ -367,12 +367,12 @@ impl Search<'_, '_> {
                 .collect();
             open.sort_unstable();
             let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
-            let mut next: Vec<Vec<State>> = vec![Vec::new(); count];
+            let mut next: Vec<Vec<BranchState>> = vec![Vec::new(); count];
             for (here, front) in fronts.iter().enumerate().filter(|(_, front)| !front.is_empty()) {
                 let spent = before.map_or(Some([0; PLACES]), |node| self.spent(node, here, link, sizes));
                 let Some(spent) = spent else { continue };
-                let is_in_time = |ended: &State| {
-                    let works: State = std::array::from_fn(|place| match place {
+                let is_in_time = |ended: &BranchState| {
+                    let works: BranchState = std::array::from_fn(|place| match place {
                         0..MOST_DEVICES => 0,
                         _ => ended[place] + done[place],
                     });
@@ -384,8 +384,8 @@ impl Search<'_, '_> {
                     passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
                 };
                 let ended =
-                    |state: &State| -> State { std::array::from_fn(|place| state[place] + spent[place]) };
-                let front: Vec<State> = front.iter().map(ended).filter(is_in_time).collect();
+                    |state: &BranchState| -> BranchState { std::array::from_fn(|place| state[place] + spent[place]) };
+                let front: Vec<BranchState> = front.iter().map(ended).filter(is_in_time).collect();
                 // Every batch of the next op has inputs of one of these, so none starts before the first of them ends.
                 let ends =
                     front.iter().flat_map(|ended| used(&passages.moves.sharings[here]).map(|d| ended[d]));
@@ -423,10 +423,10 @@ impl Search<'_, '_> {
     }
 
     /// The times of an op's batches, then the works that they add; none if it cannot be shared so.
-    fn spent(&self, node: &Node, sharing: usize, link: &Link, sizes: &Sizes) -> Option<State> {
+    fn spent(&self, node: &OpTimes, sharing: usize, link: &StageLink, sizes: &BatchThresholds) -> Option<BranchState> {
         let times = node.times[sharing]?;
         let groups = &self.passages.moves.sharings[sharing];
-        let mut spent: State = [0; PLACES];
+        let mut spent: BranchState = [0; PLACES];
         spent[..MOST_DEVICES].copy_from_slice(&times);
         spent[WORK] = node.works[sharing];
         for (works, shares) in spent[MOST_DEVICES..WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
@@ -445,7 +445,7 @@ impl Search<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Course, Stage};
+    use crate::evidence::{ChainProof, ChainStage};
     use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
     use divvy_core::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
     use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
@@ -455,11 +455,11 @@ mod tests {
 
     #[test]
     fn a_batch_counts_where_it_cannot_but_share_inputs_with_both_parts() {
-        let sizes = Sizes::new(&[0, 0, 4], &[0, 1, 3], 4);
+        let sizes = BatchThresholds::new(&[0, 0, 4], &[0, 1, 3], 4);
         assert_eq!(sizes.least, [1, 4, 2]);
         assert_eq!([sizes.of[2][1], sizes.of[2][2]], [1, 2]);
         // Between two parts with one group each, only what has all groups.
-        let sizes = Sizes::new(&[1, 0, 3], &[0, 1, 3], 4);
+        let sizes = BatchThresholds::new(&[1, 0, 3], &[0, 1, 3], 4);
         assert_eq!(sizes.least[sizes.of[0][1]], 4);
         assert_eq!(sizes.least[sizes.of[2][2]], 2);
     }
@@ -501,15 +501,15 @@ mod tests {
         let graph = Graph::new(graph).unwrap();
         let constraints = ConstraintsSpec::default();
         let problem = Problem::new(graph, &profile, hardware, &[], objective, &constraints).unwrap();
-        let stage = |op: u32, branches: Vec<Vec<OpId>>, weights: Vec<Vec<u64>>| Stage {
+        let stage = |op: u32, branches: Vec<Vec<OpId>>, weights: Vec<Vec<u64>>| ChainStage {
             op: OpId(op),
             branches,
             shares: Vec::new(),
             weights,
         };
         let stages = vec![stage(0, Vec::new(), Vec::new()), stage(2, vec![vec![OpId(1)]], vec![vec![1, 1]])];
-        let course = Course { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
-        let proven = Passages::new(&problem).unwrap().proven(&course, &mut || false);
+        let course = ChainProof { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
+        let proven = ChainDp::new(&problem).unwrap().proven(&course, &mut || false);
         assert_eq!(proven, Ok(Time(12)));
     }
 
@@ -519,7 +519,7 @@ mod tests {
         for groups in 1..=crate::batch::chain_dp::divisions::MOST_GROUPS {
             let moves = crate::batch::chain_dp::divisions::Moves::new(MOST_DEVICES, groups);
             let pairs = moves.sharings.iter().flat_map(|a| moves.sharings.iter().map(move |b| (a, b)));
-            let most = pairs.map(|(a, b)| Sizes::new(a, b, groups).least.len()).max();
+            let most = pairs.map(|(a, b)| BatchThresholds::new(a, b, groups).least.len()).max();
             assert!(most.is_some_and(|most| most <= MOST_SIZES));
         }
     }

@@ -12,7 +12,7 @@ pub const MOST_DEVICES: usize = 3;
 pub(super) const MOST_GROUPS: u32 = 8;
 
 /// Groups of each device.
-pub(super) type Sharing = [u32; MOST_DEVICES];
+pub(super) type GroupDivision = [u32; MOST_DEVICES];
 
 /// Inputs that a batch on one device hands to a batch on another, or keeps on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(super) struct Handed {
 
 /// All sharings, and the moves between any two.
 pub(super) struct Moves {
-    pub(super) sharings: Vec<Sharing>,
+    pub(super) sharings: Vec<GroupDivision>,
     moves: Vec<Vec<Vec<Handed>>>,
 }
 
@@ -54,7 +54,7 @@ impl Moves {
 /// Pairs of devices.
 pub(super) const PAIRS: usize = MOST_DEVICES * MOST_DEVICES;
 
-fn between(from: &Sharing, to: &Sharing) -> Vec<Vec<Handed>> {
+fn between(from: &GroupDivision, to: &GroupDivision) -> Vec<Vec<Handed>> {
     let mut whole = Vec::new();
     in_groups(from, *to, &mut Vec::new(), &mut whole);
     let used =
@@ -96,7 +96,7 @@ fn between(from: &Sharing, to: &Sharing) -> Vec<Vec<Handed>> {
 }
 
 /// All moves of whole groups: for each pair of devices, how many.
-fn in_groups(from: &Sharing, left: Sharing, chosen: &mut Vec<u32>, found: &mut Vec<[u32; PAIRS]>) {
+fn in_groups(from: &GroupDivision, left: GroupDivision, chosen: &mut Vec<u32>, found: &mut Vec<[u32; PAIRS]>) {
     let Some(&has) = from.get(chosen.len() / MOST_DEVICES) else {
         if left.iter().all(|&count| count == 0)
             && let Ok(groups) = chosen.as_slice().try_into()
@@ -123,7 +123,7 @@ fn in_groups(from: &Sharing, left: Sharing, chosen: &mut Vec<u32>, found: &mut V
 mod tests {
     use super::*;
 
-    fn moves(from: Sharing, to: Sharing) -> Vec<Vec<(usize, usize, u32)>> {
+    fn moves(from: GroupDivision, to: GroupDivision) -> Vec<Vec<(usize, usize, u32)>> {
         let all = between(&from, &to);
         all.iter().map(|m| m.iter().map(|h| (h.from, h.to, h.groups)).collect()).collect()
     }

@@ -2,15 +2,15 @@
 //! would end too late. As for what follows, there are two estimates: for each batch, and for the mean over all inputs.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::{Delays, Link, NEVER, Node, Passages};
+use crate::batch::chain_dp::{Delays, StageLink, NEVER, OpTimes, ChainDp};
 
 /// For each sharing, a moment for each device that its batch does not start before, and the least sum over all inputs of
 /// when they start.
 pub(super) type Heads = Vec<([u64; MOST_DEVICES], u64)>;
 
-impl Passages<'_> {
+impl ChainDp<'_> {
     /// For each stage.
-    pub(super) fn heads(&self, first: &Node, links: &[Link]) -> Vec<Heads> {
+    pub(super) fn heads(&self, first: &OpTimes, links: &[StageLink]) -> Vec<Heads> {
         let mut all = vec![vec![([0; MOST_DEVICES], 0); self.moves.sharings.len()]];
         let mut node = first;
         for link in links {
@@ -32,7 +32,7 @@ impl Passages<'_> {
     }
 
     /// A moment before which no batch of an op ends.
-    pub(super) fn soonest(&self, node: &Node, heads: &Heads) -> u64 {
+    pub(super) fn soonest(&self, node: &OpTimes, heads: &Heads) -> u64 {
         let ends = self.ends(node, heads);
         let each = ends.iter().zip(&self.moves.sharings).flat_map(|((ends, _), groups)| {
             ends.iter().zip(groups).filter(|(_, groups)| **groups > 0).map(|(end, _)| *end)
@@ -47,7 +47,7 @@ impl Passages<'_> {
         if is_whole { each[device].max(sum / self.inputs) } else { each[device] }
     }
 
-    fn ends(&self, node: &Node, heads: &Heads) -> Heads {
+    fn ends(&self, node: &OpTimes, heads: &Heads) -> Heads {
         let count = self.moves.sharings.len();
         let end = |sharing: usize| match node.times[sharing] {
             Some(times) => {

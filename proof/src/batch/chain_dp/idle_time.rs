@@ -6,7 +6,7 @@
 //! was run on them on that device before; so it waits for the longest way to it that goes past the device.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::{NEVER, Passages};
+use crate::batch::chain_dp::{NEVER, ChainDp};
 use divvy_core::ids::{DeviceId, OpId};
 
 /// By the device of the single batch, then by the device that waits.
@@ -21,14 +21,14 @@ pub(super) struct Around {
 }
 
 /// An op, seen from one end.
-struct Step {
+struct IdleStep {
     /// What the least batch takes on each device.
     least: [u64; MOST_DEVICES],
     /// Ops nearer to that end, by their places, and the bytes between them.
     nearer: Vec<(usize, u64)>,
 }
 
-impl Passages<'_> {
+impl ChainDp<'_> {
     /// For ops between an earlier and a later one.
     pub(super) fn around(&self, earlier: OpId, between: &[OpId], later: OpId) -> Around {
         let order = self.problem.graph.order().iter().copied().filter(|op| between.contains(op));
@@ -46,9 +46,9 @@ impl Passages<'_> {
         let step = |(place, &op): (usize, &OpId)| {
             let nearer = ops[..place].iter().enumerate();
             let nearer = nearer.filter_map(|(near, &other)| Some((near, bytes(other, op)?))).collect();
-            Step { least: self.least_times(op), nearer }
+            IdleStep { least: self.least_times(op), nearer }
         };
-        let steps: Vec<Step> = ops.iter().enumerate().map(step).collect();
+        let steps: Vec<IdleStep> = ops.iter().enumerate().map(step).collect();
         let time = |near: usize, far: usize, bytes: u64| {
             let (from, to) = if is_forward { (near, far) } else { (far, near) };
             if from == to {
@@ -72,7 +72,7 @@ impl Passages<'_> {
     /// How long it takes from the single batch of the first step until a device can do anything.
     fn wait(
         &self,
-        steps: &[Step],
+        steps: &[IdleStep],
         single: usize,
         waiting: usize,
         time: &dyn Fn(usize, usize, u64) -> u64,

@@ -4,13 +4,13 @@
 //! whichever sharings follow; and the sum over all inputs of their ways. The first sees that a batch hands inputs to slow ones,
 //! the second that not all inputs can be on the fast ways. Each is the least over what may follow, so neither is too long.
 
-use crate::batch::chain_dp::divisions::{MOST_DEVICES, Sharing};
+use crate::batch::chain_dp::divisions::{MOST_DEVICES, GroupDivision};
 use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT};
-use crate::batch::chain_dp::{Branch, Delays, Link, NEVER, Node, Passages, Shares};
+use crate::batch::chain_dp::{Branch, Delays, StageLink, NEVER, OpTimes, ChainDp, WorkWeights};
 
 /// Estimates of what follows the start of an op, by sharing.
 #[derive(Clone)]
-pub(super) struct Tail {
+pub(super) struct TailEstimate {
     /// For each device, the longest way of some input of its batch.
     pub(super) ways: Vec<[u64; MOST_DEVICES]>,
     /// The sum over all inputs of their ways.
@@ -35,34 +35,34 @@ impl LeastWorks {
     }
 }
 
-impl Tail {
+impl TailEstimate {
     /// Both hold, so the later one does.
-    pub(super) fn later(&self, other: &Tail) -> Tail {
+    pub(super) fn later(&self, other: &TailEstimate) -> TailEstimate {
         let ways = self.ways.iter().zip(&other.ways).map(|(a, b)| std::array::from_fn(|d| a[d].max(b[d])));
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| *a.max(b));
-        Tail { ways: ways.collect(), sums: sums.collect(), rest: self.rest.max(other.rest) }
+        TailEstimate { ways: ways.collect(), sums: sums.collect(), rest: self.rest.max(other.rest) }
     }
 }
 
-impl Passages<'_> {
-    pub(super) fn tail_of_last(&self, node: &Node) -> Tail {
+impl ChainDp<'_> {
+    pub(super) fn tail_of_last(&self, node: &OpTimes) -> TailEstimate {
         let never = [NEVER; MOST_DEVICES];
         let ways = node.times.iter().map(|times| times.unwrap_or(never)).collect();
         let sums = node.times.iter().zip(&self.moves.sharings);
         let sums =
             sums.map(|(times, sharing)| times.map_or(NEVER, |times| self.sum(sharing, &times))).collect();
-        Tail { ways, sums, rest: 0 }
+        TailEstimate { ways, sums, rest: 0 }
     }
 
     /// The sum over all inputs of what each device's have.
-    pub(super) fn sum(&self, sharing: &Sharing, each: &[u64]) -> u64 {
+    pub(super) fn sum(&self, sharing: &GroupDivision, each: &[u64]) -> u64 {
         let of_device = |(&groups, &each): (&u32, &u64)| u64::from(groups * self.grain) * each;
         sharing.iter().zip(each).map(of_device).sum()
     }
 
-    pub(super) fn tail_before(&self, node: &Node, delays: &Delays, next: &Tail) -> Tail {
+    pub(super) fn tail_before(&self, node: &OpTimes, delays: &Delays, next: &TailEstimate) -> TailEstimate {
         let count = self.moves.sharings.len();
-        let mut tail = Tail { ways: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let mut tail = TailEstimate { ways: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let (mut ways, mut sum) = ([NEVER; MOST_DEVICES], NEVER);
@@ -94,7 +94,7 @@ impl Passages<'_> {
 
     /// By the work of branches: a device runs the batches that an input is part of one after the other, so the mean over inputs
     /// of the time in between is at least the mean over them of that work, each op shared in the way that is best for it.
-    pub(super) fn tail_across(&self, node: &Node, link: &Link, each: &Shares, next: &Tail) -> Tail {
+    pub(super) fn tail_across(&self, node: &OpTimes, link: &StageLink, each: &WorkWeights, next: &TailEstimate) -> TailEstimate {
         let shares = u128::from(each.iter().sum::<u64>().max(1));
         // For each number of groups, the sum over them of their work.
         let mut work = vec![0u128; self.groups as usize + 1];
@@ -123,7 +123,7 @@ impl Passages<'_> {
         let sum = next.sums.iter().copied().min().unwrap_or(NEVER);
         let short = |work: u128, parts: u128| u64::try_from(work / parts).unwrap_or(NEVER).min(NEVER);
         let count = self.moves.sharings.len();
-        let mut tail = Tail { ways: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let mut tail = TailEstimate { ways: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let groups = &self.moves.sharings[here];
@@ -137,8 +137,8 @@ impl Passages<'_> {
         tail
     }
 
-    pub(super) fn branch_tails(&self, branch: &Branch, end: &Tail) -> Vec<Tail> {
-        let mut tails: Vec<Tail> = Vec::with_capacity(branch.nodes.len());
+    pub(super) fn branch_tails(&self, branch: &Branch, end: &TailEstimate) -> Vec<TailEstimate> {
+        let mut tails: Vec<TailEstimate> = Vec::with_capacity(branch.nodes.len());
         for (place, node) in branch.nodes.iter().enumerate().rev() {
             let next = tails.last().unwrap_or(end);
             tails.push(self.tail_before(node, &branch.delays[place + 1], next));
@@ -148,7 +148,7 @@ impl Passages<'_> {
     }
 
     /// What an op takes of devices at least, in a sharing with which it does not end too late if it starts no sooner.
-    pub(super) fn least_work(&self, node: &Node, tail: &Tail, soonest: u64, limit: u64) -> u64 {
+    pub(super) fn least_work(&self, node: &OpTimes, tail: &TailEstimate, soonest: u64, limit: u64) -> u64 {
         let is_in_time = |sharing: usize| {
             let ways = tail.ways[sharing].iter().zip(&self.moves.sharings[sharing]);
             let longest = ways.filter(|(_, groups)| **groups > 0).map(|(way, _)| *way).max().unwrap_or(0);
@@ -159,7 +159,7 @@ impl Passages<'_> {
     }
 
     /// The same for a branch, from each of its ops on.
-    pub(super) fn least_works(&self, branch: &Branch, inner: &[Tail], soonest: u64, limit: u64) -> Vec<u64> {
+    pub(super) fn least_works(&self, branch: &Branch, inner: &[TailEstimate], soonest: u64, limit: u64) -> Vec<u64> {
         let mut works = vec![0];
         for (node, tail) in branch.nodes.iter().zip(inner).rev() {
             let work = self.least_work(node, tail, soonest, limit);
@@ -171,7 +171,7 @@ impl Passages<'_> {
 
     /// Moments of a sharing, the last two of which do not know yet of the op itself. A single batch starts no earlier than
     /// the last one; where there are several, what they tell themselves need not be said.
-    pub(super) fn settled(&self, sharing: usize, node: &Node, mut moments: Moments) -> Moments {
+    pub(super) fn settled(&self, sharing: usize, node: &OpTimes, mut moments: Moments) -> Moments {
         let groups = &self.moves.sharings[sharing];
         let latest = moments[LATEST].max(moments[SPENT]);
         let used = || (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
@@ -187,7 +187,7 @@ impl Passages<'_> {
     }
 
     /// The least finish behind some moments.
-    pub(super) fn least(&self, sharing: usize, moments: &Moments, tail: &Tail) -> u64 {
+    pub(super) fn least(&self, sharing: usize, moments: &Moments, tail: &TailEstimate) -> u64 {
         if tail.sums[sharing] == NEVER {
             return NEVER;
         }

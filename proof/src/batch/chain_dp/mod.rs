@@ -10,14 +10,14 @@
 //! Between two ops of the chain there may be several *branches*, chains of their own that begin behind the one op and end before
 //! the other. Each is followed by itself from the same moments; the next op waits for all of them. Besides, from the first end
 //! of the earlier op to the last start of the later one, a device runs its batches of all branches one after the other:
-//! that time is at least any average of the work of devices, by [`Stage::shares`]. It tells when the last batch of
+//! that time is at least any average of the work of devices, by [`ChainStage::shares`]. It tells when the last batch of
 //! the later op starts, not which of them it is, so each of them is taken for the last one in turn.
 //!
-//! The same holds from the first end of any op of the chain to the last start of any later one. With [`Course::shares`] the
+//! The same holds from the first end of any op of the chain to the last start of any later one. With [`ChainProof::shares`] the
 //! average of all work since is carried along the chain, so that the branches of one op cannot gain by what those of the next
 //! lose.
 //!
-//! With [`Stage::weights`] that work is counted for every two parts of the two ops by itself (`parts`), which tells of each batch
+//! With [`ChainStage::weights`] that work is counted for every two parts of the two ops by itself (`parts`), which tells of each batch
 //! of the later op when it starts. There also counts how long devices stand still around an op that is a single batch (`waits`).
 //!
 //! What certainly ends no earlier than a limit is dropped on the way, so no more than the limit is proved. Two estimates, both
@@ -34,14 +34,14 @@ mod step;
 
 use crate::batch::chain_dp::branches::Goal;
 pub use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::divisions::{Handed, MOST_GROUPS, Moves, Sharing};
+use crate::batch::chain_dp::divisions::{Handed, MOST_GROUPS, Moves, GroupDivision};
 use crate::batch::chain_dp::idle_time::Around;
-use crate::batch::chain_dp::latest_tails::{LeastWorks, Tail};
+use crate::batch::chain_dp::latest_tails::{LeastWorks, TailEstimate};
 use crate::batch::chain_dp::pareto_front::Moments;
-use crate::batch::chain_dp::step::Search;
+use crate::batch::chain_dp::step::ChainStep;
 use crate::division_lp::reached;
 use crate::division_lp::units::divisor;
-use crate::evidence::{Course, Stage};
+use crate::evidence::{ChainProof, ChainStage};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -58,7 +58,7 @@ const MOST_LISTS: usize = 2;
 const MOST_WIDTH: u32 = 1 << 12;
 
 /// The argument for a problem.
-pub struct Passages<'a> {
+pub struct ChainDp<'a> {
     problem: &'a Problem,
     inputs: u64,
     groups: u32,
@@ -67,9 +67,9 @@ pub struct Passages<'a> {
     moves: Moves,
 }
 
-impl<'a> Passages<'a> {
+impl<'a> ChainDp<'a> {
     /// The argument; an error if it says nothing of the problem.
-    pub fn new(problem: &'a Problem) -> Result<Passages<'a>, String> {
+    pub fn new(problem: &'a Problem) -> Result<ChainDp<'a>, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("passages are for `batch`, not for `{}`", problem.objective.name()));
         };
@@ -82,11 +82,11 @@ impl<'a> Passages<'a> {
         if groups > MOST_GROUPS {
             return Err(format!("sizes make {groups} groups of the inputs, {MOST_GROUPS} is the most"));
         }
-        Ok(Passages { problem, inputs: u64::from(inputs), groups, grain, moves: Moves::new(devices, groups) })
+        Ok(ChainDp { problem, inputs: u64::from(inputs), groups, grain, moves: Moves::new(devices, groups) })
     }
 
     /// What a course proves; an error if it is none, or `stop` ends it.
-    pub fn proven(&self, course: &Course, stop: &mut dyn FnMut() -> bool) -> Result<Time, String> {
+    pub fn proven(&self, course: &ChainProof, stop: &mut dyn FnMut() -> bool) -> Result<Time, String> {
         if course.width == 0 || course.width > MOST_WIDTH || course.limit_ps.0 > MOST_TIME {
             return Err(format!("a course has a limit, and a width from 1 to {MOST_WIDTH}"));
         }
@@ -100,16 +100,16 @@ impl<'a> Passages<'a> {
         // Backward: from each op of the chain, and of its branches, to the end.
         let last = links.last().map_or(&first, |link| &link.node);
         let mut tail = self.tail_of_last(last);
-        let mut tails: Vec<Tail> = Vec::new();
+        let mut tails: Vec<TailEstimate> = Vec::new();
         let mut aheads: Vec<Ahead> = Vec::new();
         let limit = course.limit_ps.0;
-        let mut search = Search::new(self, limit, course.width as usize, stop);
+        let mut search = ChainStep::new(self, limit, course.width as usize, stop);
         let heads = self.heads(&first, &links);
         for (number, link) in links.iter().enumerate().rev() {
             let before = if number == 0 { &first } else { &links[number - 1].node };
             let soonest = self.soonest(before, &heads[number]);
             let behind = (tail.rest + self.least_work(&link.node, &tail, soonest, limit)).min(NEVER);
-            let branches: Vec<Vec<Tail>> =
+            let branches: Vec<Vec<TailEstimate>> =
                 link.branches.iter().map(|b| self.branch_tails(b, &tail)).collect();
             let works = LeastWorks {
                 branches: (link.branches.iter().zip(&branches))
@@ -117,7 +117,7 @@ impl<'a> Passages<'a> {
                     .collect(),
                 behind,
             };
-            let mut earlier: Option<Tail> = None;
+            let mut earlier: Option<TailEstimate> = None;
             for (branch, inner) in link.branches.iter().zip(&branches) {
                 let next = inner.first().unwrap_or(&tail);
                 let new = self.tail_before(before, &branch.delays[0], next);
@@ -133,9 +133,9 @@ impl<'a> Passages<'a> {
             let ways = if link.is_by_parts {
                 let goals = self.goals(link, &tail);
                 search.lengthen(&mut earlier, before, &heads[number], link, &goals, &works)?;
-                Ways::Goals(goals)
+                ArrivalsByPath::Goals(goals)
             } else {
-                Ways::Branches(branches)
+                ArrivalsByPath::Branches(branches)
             };
             aheads.push(Ahead { ways, works });
             tails.push(std::mem::replace(&mut tail, earlier));
@@ -151,8 +151,8 @@ impl<'a> Passages<'a> {
         let mut node = &first;
         for ((link, tail), ahead) in links.iter().zip(&tails).zip(&aheads) {
             fronts = match &ahead.ways {
-                Ways::Branches(inner) => search.pass(node, &fronts, link, tail, inner, &ahead.works)?,
-                Ways::Goals(goals) => search.pass_by_parts(node, &fronts, link, tail, goals, &ahead.works)?,
+                ArrivalsByPath::Branches(inner) => search.pass(node, &fronts, link, tail, inner, &ahead.works)?,
+                ArrivalsByPath::Goals(goals) => search.pass_by_parts(node, &fronts, link, tail, goals, &ahead.works)?,
             };
             node = &link.node;
         }
@@ -165,7 +165,7 @@ impl<'a> Passages<'a> {
     }
 
     /// What the chain goes through, behind its first op.
-    fn links(&self, stages: &[Stage], shares: &Shares) -> Result<Vec<Link>, String> {
+    fn links(&self, stages: &[ChainStage], shares: &WorkWeights) -> Result<Vec<StageLink>, String> {
         let graph = &self.problem.graph;
         let mut used = vec![false; graph.op_count()];
         for &op in stages.iter().flat_map(|stage| stage.branches.iter().flatten().chain([&stage.op])) {
@@ -176,7 +176,7 @@ impl<'a> Passages<'a> {
         if stages.first().is_some_and(|stage| !stage.branches.is_empty()) {
             return Err("nothing lies before the first stage".to_owned());
         }
-        let links: Vec<Link> = stages
+        let links: Vec<StageLink> = stages
             .windows(2)
             .map(|pair| self.link(pair[0].op, &pair[1], shares))
             .collect::<Result<_, _>>()?;
@@ -193,7 +193,7 @@ impl<'a> Passages<'a> {
         Ok(links)
     }
 
-    fn link(&self, before: OpId, stage: &Stage, of_all: &Shares) -> Result<Link, String> {
+    fn link(&self, before: OpId, stage: &ChainStage, of_all: &WorkWeights) -> Result<StageLink, String> {
         let graph = &self.problem.graph;
         let devices = self.problem.hardware.device_count();
         let one_empty = [Vec::new()];
@@ -227,14 +227,14 @@ impl<'a> Passages<'a> {
                 delays: ops.windows(2).map(|pair| self.delays(pair[0], pair[1])).collect(),
             });
         }
-        let weights: Vec<Shares> = if has_ops {
+        let weights: Vec<WorkWeights> = if has_ops {
             stage.lists().iter().map(|list| filled(list)).collect()
         } else {
             vec![[0; MOST_DEVICES]]
         };
         let is_by_parts = has_ops && !stage.weights.is_empty();
         let around = self.around(before, &branches.concat(), stage.op);
-        Ok(Link {
+        Ok(StageLink {
             branches: built,
             weights,
             shares: *of_all,
@@ -251,7 +251,7 @@ impl<'a> Passages<'a> {
         shares.len() == self.problem.hardware.device_count() && shares.iter().all(is_share) && is_some
     }
 
-    fn node(&self, op: OpId, shares: &Shares) -> Node {
+    fn node(&self, op: OpId, shares: &WorkWeights) -> OpTimes {
         let time = |device: usize, groups: u32| {
             let device = DeviceId::new(device);
             if groups == 0 {
@@ -260,7 +260,7 @@ impl<'a> Passages<'a> {
             let cost = self.problem.cost(op, device, groups * self.grain);
             cost.filter(|_| self.problem.may_run(op, device)).map(|cost| cost.time.0)
         };
-        let times = |sharing: &Sharing| {
+        let times = |sharing: &GroupDivision| {
             let mut times = [0; MOST_DEVICES];
             for (device, &groups) in sharing.iter().enumerate() {
                 times[device] = time(device, groups)?;
@@ -269,7 +269,7 @@ impl<'a> Passages<'a> {
         };
         let times: Vec<Option<[u64; MOST_DEVICES]>> = self.moves.sharings.iter().map(times).collect();
         let works = times.iter().map(|times| times.map_or(NEVER, |times| mean(&times, shares))).collect();
-        Node { times, works }
+        OpTimes { times, works }
     }
 
     /// What the shortest batch of an op takes on each device.
@@ -316,13 +316,13 @@ impl<'a> Passages<'a> {
 }
 
 /// The times of an op by sharing and device; none where it cannot be shared so.
-struct Node {
+struct OpTimes {
     times: Vec<Option<[u64; MOST_DEVICES]>>,
     /// Their means by the shares of the course.
     works: Vec<u64>,
 }
 
-impl Node {
+impl OpTimes {
     fn longest(&self) -> u64 {
         self.times.iter().flatten().flatten().copied().max().unwrap_or(0)
     }
@@ -345,35 +345,35 @@ impl Delays {
 }
 
 struct Branch {
-    nodes: Vec<Node>,
+    nodes: Vec<OpTimes>,
     /// One more than nodes: the last to the op of the stage.
     delays: Vec<Delays>,
 }
 
 /// What lies between the op of a stage and the next one, and that one.
-struct Link {
+struct StageLink {
     branches: Vec<Branch>,
     /// At least one list.
-    weights: Vec<Shares>,
+    weights: Vec<WorkWeights>,
     /// Those of the course.
-    shares: Shares,
+    shares: WorkWeights,
     /// Whether work is counted for every two parts by itself.
     is_by_parts: bool,
     around: Around,
-    node: Node,
+    node: OpTimes,
 }
 
 /// How much the work of each device counts.
-type Shares = [u64; MOST_DEVICES];
+type WorkWeights = [u64; MOST_DEVICES];
 
-fn filled(given: &[u64]) -> Shares {
+fn filled(given: &[u64]) -> WorkWeights {
     let mut shares = [0; MOST_DEVICES];
     shares.iter_mut().zip(given).for_each(|(share, &given)| *share = given);
     shares
 }
 
 /// The mean of times, no longer than the longest of them; none if no device counts.
-fn mean(times: &[u64; MOST_DEVICES], shares: &Shares) -> u64 {
+fn mean(times: &[u64; MOST_DEVICES], shares: &WorkWeights) -> u64 {
     let sum: u128 =
         times.iter().zip(shares).map(|(&time, &share)| u128::from(time) * u128::from(share)).sum();
     (sum / u128::from(shares.iter().sum::<u64>().max(1))) as u64
@@ -381,14 +381,14 @@ fn mean(times: &[u64; MOST_DEVICES], shares: &Shares) -> u64 {
 
 /// Estimates within what lies between two stages.
 struct Ahead {
-    ways: Ways,
+    ways: ArrivalsByPath,
     works: LeastWorks,
 }
 
 /// By ways.
-enum Ways {
+enum ArrivalsByPath {
     /// For each branch.
-    Branches(Vec<Vec<Tail>>),
+    Branches(Vec<Vec<TailEstimate>>),
     /// For each sharing of the later op.
     Goals(Vec<Goal>),
 }
@@ -426,6 +426,6 @@ fn too_large() -> String {
 }
 
 /// What a course proves of a problem.
-pub(crate) fn proven(problem: &Problem, course: &Course) -> Result<Time, String> {
-    Passages::new(problem)?.proven(course, &mut || false)
+pub(crate) fn proven(problem: &Problem, course: &ChainProof) -> Result<Time, String> {
+    ChainDp::new(problem)?.proven(course, &mut || false)
 }

@@ -24,17 +24,17 @@ pub(super) fn thin<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, width: u
     if front.len() <= width {
         return;
     }
-    let mut groups: Vec<Group> = vec![Group::new(front, 0, front.len())];
+    let mut groups: Vec<MomentGroup> = vec![MomentGroup::new(front, 0, front.len())];
     while groups.len() < width {
         let Some(widest) = (0..groups.len()).max_by_key(|&group| groups[group].spread) else { break };
-        let Group { from, to, place, .. } = groups[widest];
+        let MomentGroup { from, to, place, .. } = groups[widest];
         front[from..to].sort_unstable_by_key(|moments| (moments[place], *moments));
         // Halves, so that no group is left with a few that stand apart.
         let middle = usize::midpoint(from, to);
-        groups[widest] = Group::new(front, from, middle);
-        groups.push(Group::new(front, middle, to));
+        groups[widest] = MomentGroup::new(front, from, middle);
+        groups.push(MomentGroup::new(front, middle, to));
     }
-    let best = |group: &Group| {
+    let best = |group: &MomentGroup| {
         let all = front[group.from..group.to].iter().copied();
         all.reduce(|a, b| best_of(&a, &b))
     };
@@ -56,7 +56,7 @@ pub(super) fn put<const PLACES: usize>(front: &mut Vec<[u64; PLACES]>, new: [u64
 }
 
 /// Moments next to each other in a list, which may become one.
-struct Group {
+struct MomentGroup {
     from: usize,
     to: usize,
     /// Where they differ most.
@@ -65,15 +65,15 @@ struct Group {
     spread: u64,
 }
 
-impl Group {
-    fn new<const PLACES: usize>(front: &[[u64; PLACES]], from: usize, to: usize) -> Group {
+impl MomentGroup {
+    fn new<const PLACES: usize>(front: &[[u64; PLACES]], from: usize, to: usize) -> MomentGroup {
         let spread = |place: usize| {
             let all = front[from..to].iter().map(|moments| moments[place]);
             let (least, most) = all.fold((u64::MAX, 0), |(least, most), m| (least.min(m), most.max(m)));
             most.saturating_sub(least)
         };
         let widest = (0..PLACES).map(|place| (spread(place), place)).max().unwrap_or((0, 0));
-        Group { from, to, place: widest.1, spread: widest.0 }
+        MomentGroup { from, to, place: widest.1, spread: widest.0 }
     }
 }
 

@@ -1,16 +1,16 @@
 //! From the moments of one op of the chain to those of the next, along all branches between them.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::latest_tails::{LeastWorks, Tail};
+use crate::batch::chain_dp::latest_tails::{LeastWorks, TailEstimate};
 use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT, thin};
-use crate::batch::chain_dp::{Delays, Link, NEVER, Node, Passages, mean};
+use crate::batch::chain_dp::{Delays, StageLink, NEVER, OpTimes, ChainDp, mean};
 
 /// Lists of moments looked at, in all.
 const MOST_STEPS: u64 = 1 << 30;
 
 /// A walk along the chain.
-pub(super) struct Search<'p, 's> {
-    pub(super) passages: &'p Passages<'p>,
+pub(super) struct ChainStep<'p, 's> {
+    pub(super) passages: &'p ChainDp<'p>,
     pub(super) limit: u64,
     pub(super) width: usize,
     /// The same within branches.
@@ -20,11 +20,11 @@ pub(super) struct Search<'p, 's> {
 }
 
 /// What lies between an op of the chain and the next one, with estimates.
-struct Crossing<'a> {
-    link: &'a Link,
+struct ChainLink<'a> {
+    link: &'a StageLink,
     /// Behind the next op, and within branches.
-    tail: &'a Tail,
-    inner: &'a [Vec<Tail>],
+    tail: &'a TailEstimate,
+    inner: &'a [Vec<TailEstimate>],
     works: &'a LeastWorks,
 }
 
@@ -40,27 +40,27 @@ struct Entry {
 /// For each sharing, its lists of moments.
 pub(super) type Fronts = Vec<Vec<Moments>>;
 
-impl<'p, 's> Search<'p, 's> {
+impl<'p, 's> ChainStep<'p, 's> {
     pub(super) fn new(
-        passages: &'p Passages<'p>,
+        passages: &'p ChainDp<'p>,
         limit: u64,
         width: usize,
         stop: &'s mut dyn FnMut() -> bool,
-    ) -> Search<'p, 's> {
-        Search { passages, limit, width, branch_width: width.div_ceil(4), steps: 0, stop }
+    ) -> ChainStep<'p, 's> {
+        ChainStep { passages, limit, width, branch_width: width.div_ceil(4), steps: 0, stop }
     }
 
     /// From the moments of an op to those of the next one of the chain.
     pub(super) fn pass(
         &mut self,
-        node: &Node,
+        node: &OpTimes,
         fronts: &Fronts,
-        link: &Link,
-        tail: &Tail,
-        inner: &[Vec<Tail>],
+        link: &StageLink,
+        tail: &TailEstimate,
+        inner: &[Vec<TailEstimate>],
         works: &LeastWorks,
     ) -> Result<Fronts, String> {
-        let crossing = Crossing { link, tail, inner, works };
+        let crossing = ChainLink { link, tail, inner, works };
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
         for (sharing, front) in fronts.iter().enumerate() {
             let groups = self.passages.moves.sharings[sharing];
@@ -87,7 +87,7 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// All branches from the ends of an op: the moments of the next one, and last the works of its branches.
-    fn follow_all(&mut self, entry: &Entry, crossing: &Crossing<'_>) -> Result<Fronts, String> {
+    fn follow_all(&mut self, entry: &Entry, crossing: &ChainLink<'_>) -> Result<Fronts, String> {
         let mut all: Option<Fronts> = None;
         for number in 0..crossing.link.branches.len() {
             let new = self.follow(entry, crossing, number)?;
@@ -118,8 +118,8 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// One branch.
-    fn follow(&mut self, entry: &Entry, crossing: &Crossing<'_>, number: usize) -> Result<Fronts, String> {
-        let Crossing { link, tail, works, .. } = crossing;
+    fn follow(&mut self, entry: &Entry, crossing: &ChainLink<'_>, number: usize) -> Result<Fronts, String> {
+        let ChainLink { link, tail, works, .. } = crossing;
         let (branch, inner) = (&link.branches[number], &crossing.inner[number]);
         // Before this branch, in the others and behind them.
         let floor = entry.spent + works.from(0) - works.branches[number][0];
@@ -159,7 +159,7 @@ impl<'p, 's> Search<'p, 's> {
         here: usize,
         ended: &Moments,
         delays: &Delays,
-        tail: &Tail,
+        tail: &TailEstimate,
         next: &mut Fronts,
     ) -> Result<(), String> {
         let passages = self.passages;
@@ -183,7 +183,7 @@ impl<'p, 's> Search<'p, 's> {
     }
 
     /// Keeps moments of an op for each batch that may be the one which starts last.
-    pub(super) fn keep(&self, sharing: usize, node: &Node, moments: Moments, tail: &Tail, next: &mut Fronts) {
+    pub(super) fn keep(&self, sharing: usize, node: &OpTimes, moments: Moments, tail: &TailEstimate, next: &mut Fronts) {
         let groups = &self.passages.moves.sharings[sharing];
         let latest = moments[LATEST].max(moments[SPENT]);
         for device in (0..MOST_DEVICES).filter(|&device| groups[device] > 0) {

@@ -1,7 +1,7 @@
 //! Forgetting rows: those that another of the same set dominates, and those beyond the width.
 
-use crate::frontier_search::levels::Search;
-use crate::frontier_search::levels::states::{Level, Set};
+use crate::frontier_search::levels::FrontierSearch;
+use crate::frontier_search::levels::states::{StateLevel, StatesOfSet};
 use crate::latency_tables::NEVER;
 
 /// How many rows of a set each new row is compared with.
@@ -44,9 +44,9 @@ impl Outlines {
     }
 }
 
-impl Search<'_> {
+impl FrontierSearch<'_> {
     /// Forgets dominated rows, and drops those beyond the width.
-    pub(super) fn compact(&mut self, level: &mut Level) {
+    pub(super) fn compact(&mut self, level: &mut StateLevel) {
         // Comparing rows is the dear part, so the hopeless are dropped before it.
         self.drop_beyond(level, self.settings.width.saturating_mul(UNCOMPARED));
         for set in &mut level.sets {
@@ -61,7 +61,7 @@ impl Search<'_> {
     }
 
     /// Keeps the `width` rows that can have the least values.
-    fn drop_beyond(&mut self, level: &mut Level, width: usize) {
+    fn drop_beyond(&mut self, level: &mut StateLevel, width: usize) {
         if level.count() <= width {
             return;
         }
@@ -84,7 +84,7 @@ impl Search<'_> {
         }
     }
 
-    fn keep_undominated(&mut self, set: &mut Set) {
+    fn keep_undominated(&mut self, set: &mut StatesOfSet) {
         let count = set.count();
         if count < 2 {
             return;

@@ -1,12 +1,12 @@
 //! What a row promises: the least value of its completions, and how far its numbers can be raised for free.
 
-use crate::frontier_search::levels::Search;
-use crate::frontier_search::levels::states::Set;
+use crate::frontier_search::levels::FrontierSearch;
+use crate::frontier_search::levels::states::StatesOfSet;
 use crate::latency_tables::NEVER;
 
-impl Search<'_> {
+impl FrontierSearch<'_> {
     /// The least value of the completions of the row in `child`.
-    pub(super) fn estimate(&mut self, mut least: u64, set: &Set) -> u64 {
+    pub(super) fn estimate(&mut self, mut least: u64, set: &StatesOfSet) -> u64 {
         let part = self.part;
         let devices = part.devices;
         let limit = self.settings.limit;
@@ -55,7 +55,7 @@ impl Search<'_> {
 
     /// Raises the numbers of the row in `child` as far as makes no difference: a device is not needed before some op
     /// can start there, nor a tensor before some op that reads it can. More rows are equal then.
-    fn delay(&mut self, first_end: u64, set: &Set) {
+    fn delay(&mut self, first_end: u64, set: &StatesOfSet) {
         let devices = self.part.devices;
         for device in (0..devices).filter(|&device| self.part.device_tails[device] == 0) {
             let ready = self.starts[device..].iter().step_by(devices).min().copied().unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
 //! From one level to the next: every ready op on every device after every row, but where that only wastes time.
 
-use crate::frontier_search::levels::Search;
-use crate::frontier_search::levels::states::{Level, Set, Step};
+use crate::frontier_search::levels::FrontierSearch;
+use crate::frontier_search::levels::states::{StateLevel, StatesOfSet, Origin};
 use crate::latency_tables::NEVER;
 
 /// From when on time would be idle that a ready op could have used: the earliest such time, the op (as a position in
@@ -18,9 +18,9 @@ impl Idle {
     }
 }
 
-impl Search<'_> {
+impl FrontierSearch<'_> {
     /// Adds every continuation of the rows of a set to the next level.
-    pub(super) fn expand(&mut self, set: &Set, next: &mut Level) {
+    pub(super) fn expand(&mut self, set: &StatesOfSet, next: &mut StateLevel) {
         let devices = self.part.devices;
         let length = (set.ports.len() + 1) * devices;
         let idle: Vec<Idle> = set.rows.chunks_exact(length).map(|row| self.idle(set, row)).collect();
@@ -51,7 +51,7 @@ impl Search<'_> {
     /// From when on a step leaves time idle that a ready op could have used: it would have ended by then, with its
     /// results everywhere no later than if it started after. Whatever follows such a step is as good, or better, with
     /// that op moved there, so the step need not be tried.
-    fn idle(&mut self, set: &Set, row: &[u64]) -> Idle {
+    fn idle(&mut self, set: &StatesOfSet, row: &[u64]) -> Idle {
         let part = self.part;
         let devices = part.devices;
         let mut idle = Idle { first: (u64::MAX, usize::MAX), second: u64::MAX };
@@ -102,7 +102,7 @@ impl Search<'_> {
         device: usize,
         latest: u64,
         moved: &[Option<usize>],
-        target: &mut Set,
+        target: &mut StatesOfSet,
     ) {
         let part = self.part;
         let devices = part.devices;
@@ -142,7 +142,7 @@ impl Search<'_> {
             return;
         }
         target.rows.extend_from_slice(&self.child);
-        let step = Step { before, op: op as u32, device: device as u32 };
+        let step = Origin { before, op: op as u32, device: device as u32 };
         target.push(least, decided.max(start + part.own[cell]), step);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 /// All rows with the same set of ops scheduled.
-pub(super) struct Set {
+pub(super) struct StatesOfSet {
     pub(super) scheduled: Box<[u64]>,
     /// Ops that may come next, and where in a row the tensors they read are.
     pub(super) ready: Vec<(u32, Vec<u32>)>,
@@ -21,13 +21,13 @@ pub(super) struct Set {
     /// For each row: what the ops scheduled decide by themselves.
     pub(super) decided: Vec<u64>,
     /// For each row: the number in the log of the row before it, the op and the device.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<Origin>,
     /// The number in the log of the first row, once the level is complete.
     pub(super) first_number: u32,
 }
 
-impl Set {
-    pub(super) fn push(&mut self, least: u64, decided: u64, step: Step) {
+impl StatesOfSet {
+    pub(super) fn push(&mut self, least: u64, decided: u64, step: Origin) {
         self.least.push(least);
         self.decided.push(decided);
         self.steps.push(step);
@@ -67,7 +67,7 @@ pub(super) struct Wait {
 
 /// How a row came about.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct Origin {
     /// The row before.
     pub(super) before: u32,
     pub(super) op: u32,
@@ -76,17 +76,17 @@ pub(super) struct Step {
 
 /// All rows after as many ops, by the set of ops scheduled.
 #[derive(Default)]
-pub(super) struct Level {
-    pub(super) sets: Vec<Set>,
+pub(super) struct StateLevel {
+    pub(super) sets: Vec<StatesOfSet>,
     pub(super) index: HashMap<Box<[u64]>, usize, std::hash::BuildHasherDefault<Fold>>,
 }
 
-impl Level {
+impl StateLevel {
     pub(super) fn count(&self) -> usize {
-        self.sets.iter().map(Set::count).sum()
+        self.sets.iter().map(StatesOfSet::count).sum()
     }
 
-    pub(super) fn add(&mut self, set: Set) -> usize {
+    pub(super) fn add(&mut self, set: StatesOfSet) -> usize {
         self.index.insert(set.scheduled.clone(), self.sets.len());
         self.sets.push(set);
         self.sets.len() - 1

@@ -16,12 +16,12 @@ use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::NEVER;
 use smallvec::smallvec;
 
-use crate::batch::annealing::move_mix::{Draw, Mix, Way};
-use crate::batch::dual_cost::Potential;
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::{Item, Schedule};
-use crate::batch::segment_value::{Known, Stretch};
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::annealing::move_mix::{Draw, Mix, FollowRule};
+use crate::batch::dual_cost::DualCost;
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::{Item, BatchSchedule};
+use crate::batch::segment_value::{ScheduleFacts, Segment};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 
 pub(crate) mod move_mix;
 
@@ -54,17 +54,17 @@ const MOST_TRIES: usize = 3;
 const MOST_UNITS: usize = 6;
 
 /// A search from one schedule.
-pub(crate) struct Climb<'a> {
-    tables: &'a Tables,
-    memory: Memory,
+pub(crate) struct Annealer<'a> {
+    tables: &'a BatchTables,
+    memory: BatchMemory,
     /// Whether it may pass memory limits, at a price.
     may_exceed: bool,
-    potential: &'a Potential,
+    potential: &'a DualCost,
     /// Where it is; divisions are those of the move at hand while it is tried.
-    current: Schedule,
-    known: Known,
+    current: BatchSchedule,
+    known: ScheduleFacts,
     /// What the move at hand changes in the list.
-    stretch: Stretch,
+    stretch: Segment,
     /// Units that it divides anew, with what they had before.
     changed: Vec<(usize, Division)>,
     /// For each unit, one more than its place among those.
@@ -79,15 +79,15 @@ pub(crate) struct Climb<'a> {
     rng: Rng,
 }
 
-impl<'a> Climb<'a> {
+impl<'a> Annealer<'a> {
     /// Begins at a schedule; none if it breaks a memory limit.
     pub(crate) fn new(
-        tables: &'a Tables,
-        memory: &Memory,
-        potential: &'a Potential,
-        start: &Schedule,
+        tables: &'a BatchTables,
+        memory: &BatchMemory,
+        potential: &'a DualCost,
+        start: &BatchSchedule,
         seed: u64,
-    ) -> Option<Climb<'a>> {
+    ) -> Option<Annealer<'a>> {
         let mut memory = memory.clone();
         for (unit, pieces) in start.pieces.iter().enumerate() {
             memory.put(unit, pieces);
@@ -98,15 +98,15 @@ impl<'a> Climb<'a> {
                 loads[device] += time;
             }
         }
-        memory.all_hold().then(|| Climb {
+        memory.all_hold().then(|| Annealer {
             tables,
             loads,
             memory,
             may_exceed: false,
             potential,
             current: start.clone(),
-            known: Known::new(tables, start),
-            stretch: Stretch::default(),
+            known: ScheduleFacts::new(tables, start),
+            stretch: Segment::default(),
             changed: Vec::new(),
             marks: vec![0; start.pieces.len()],
             kept_since: 0,
@@ -128,7 +128,7 @@ impl<'a> Climb<'a> {
     }
 
     /// Where it is.
-    pub(crate) fn schedule(&self) -> &Schedule {
+    pub(crate) fn schedule(&self) -> &BatchSchedule {
         &self.current
     }
 
@@ -301,10 +301,10 @@ impl<'a> Climb<'a> {
     fn divide_around(&mut self, unit: usize) -> Option<()> {
         let (way, draw) = self.mix.draw(&mut self.rng);
         match way {
-            Way::Swap => self.swap(unit),
-            Way::Return => self.divide_in_return(unit, draw),
-            Way::HandOn => self.divide_and_hand_on(unit, draw),
-            Way::Alike => self.divide_alike(unit, draw),
+            FollowRule::Swap => self.swap(unit),
+            FollowRule::Return => self.divide_in_return(unit, draw),
+            FollowRule::HandOn => self.divide_and_hand_on(unit, draw),
+            FollowRule::Alike => self.divide_alike(unit, draw),
         }
     }
 
@@ -354,12 +354,12 @@ impl<'a> Climb<'a> {
         let other = self.near(unit)?;
         let division = self.propose(unit, draw)?;
         let before = &self.current.pieces[unit];
-        let gain = |piece: &Piece| groups_on(&division, piece.device) - groups_on(before, piece.device);
+        let gain = |piece: &DevicePart| groups_on(&division, piece.device) - groups_on(before, piece.device);
         let loser = before.iter().min_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) < 0)?.device;
         let winner =
             division.iter().max_by_key(|&piece| gain(piece)).filter(|&piece| gain(piece) > 0)?.device;
         let in_return = if self.rng.chance(0.5) {
-            let whole = smallvec![Piece { device: loser, groups: self.tables.all_groups() }];
+            let whole = smallvec![DevicePart { device: loser, groups: self.tables.all_groups() }];
             let can_be = self.tables.is_division(other, &whole) && self.current.pieces[other] != whole;
             can_be.then_some(whole)?
         } else {
@@ -502,7 +502,7 @@ impl<'a> Climb<'a> {
         let division = match draw {
             Draw::Whole => {
                 let device = self.some_device(unit)?;
-                let whole = smallvec![Piece { device, groups: tables.all_groups() }];
+                let whole = smallvec![DevicePart { device, groups: tables.all_groups() }];
                 tables.is_division(unit, &whole).then_some(whole)?
             }
             Draw::Neighbour => {
@@ -558,14 +558,14 @@ impl<'a> Climb<'a> {
         division[from].groups &= !groups;
         match place {
             Some(place) => division[place].groups |= groups,
-            None => division.push(Piece { device: to, groups }),
+            None => division.push(DevicePart { device: to, groups }),
         }
         division.retain(|piece| piece.groups != 0);
         Some(division)
     }
 
     /// Counts the work of a division in place of that of the unit's present one.
-    fn count_works(&mut self, unit: usize, division: &[Piece]) {
+    fn count_works(&mut self, unit: usize, division: &[DevicePart]) {
         for (device, time) in self.tables.works(unit, &self.current.pieces[unit]) {
             self.loads[device] -= time;
         }
@@ -586,12 +586,12 @@ impl<'a> Climb<'a> {
 }
 
 /// How many groups a device has of a division.
-fn groups_on(division: &[Piece], device: u32) -> i64 {
+fn groups_on(division: &[DevicePart], device: u32) -> i64 {
     division.iter().find(|piece| piece.device == device).map_or(0, |piece| piece.count() as i64)
 }
 
 /// The old piece that a new one shares most groups with.
-fn most_shared(before: &[Piece], new: Piece) -> usize {
+fn most_shared(before: &[DevicePart], new: DevicePart) -> usize {
     let shared = |place: &usize| {
         let old = before[*place];
         ((old.groups & new.groups).count_ones(), old.device == new.device)

@@ -20,7 +20,7 @@ pub(crate) enum Draw {
 
 /// What becomes of other units when one is divided anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum FollowRule {
     /// One near it gets its division, and it gets that one's.
     Swap,
     /// One near it gives its devices work in return.
@@ -32,29 +32,29 @@ pub(crate) enum Way {
 }
 
 /// A kind of move, and its share of all that divide.
-struct Kind {
-    way: Way,
+struct MoveKind {
+    way: FollowRule,
     draw: Draw,
     share: f64,
 }
 
-const fn kind(way: Way, draw: Draw, share: f64) -> Kind {
-    Kind { way, draw, share }
+const fn kind(way: FollowRule, draw: Draw, share: f64) -> MoveKind {
+    MoveKind { way, draw, share }
 }
 
-const KINDS: [Kind; 12] = [
-    kind(Way::Swap, Draw::Neighbour, 0.08),
-    kind(Way::Return, Draw::Whole, 0.04),
-    kind(Way::Return, Draw::Neighbour, 0.04),
-    kind(Way::Return, Draw::HandOver, 0.04),
-    kind(Way::HandOn, Draw::Whole, 0.12),
-    kind(Way::HandOn, Draw::Neighbour, 0.12),
-    kind(Way::HandOn, Draw::HandOver, 0.12),
-    kind(Way::HandOn, Draw::Exchange, 0.04),
-    kind(Way::Alike, Draw::Whole, 0.12),
-    kind(Way::Alike, Draw::Neighbour, 0.12),
-    kind(Way::Alike, Draw::HandOver, 0.12),
-    kind(Way::Alike, Draw::Exchange, 0.04),
+const KINDS: [MoveKind; 12] = [
+    kind(FollowRule::Swap, Draw::Neighbour, 0.08),
+    kind(FollowRule::Return, Draw::Whole, 0.04),
+    kind(FollowRule::Return, Draw::Neighbour, 0.04),
+    kind(FollowRule::Return, Draw::HandOver, 0.04),
+    kind(FollowRule::HandOn, Draw::Whole, 0.12),
+    kind(FollowRule::HandOn, Draw::Neighbour, 0.12),
+    kind(FollowRule::HandOn, Draw::HandOver, 0.12),
+    kind(FollowRule::HandOn, Draw::Exchange, 0.04),
+    kind(FollowRule::Alike, Draw::Whole, 0.12),
+    kind(FollowRule::Alike, Draw::Neighbour, 0.12),
+    kind(FollowRule::Alike, Draw::HandOver, 0.12),
+    kind(FollowRule::Alike, Draw::Exchange, 0.04),
 ];
 
 /// The part of its share that every kind keeps, and how many times its share it can get at most.
@@ -87,7 +87,7 @@ impl Mix {
     }
 
     /// Draws the kind of the next move.
-    pub(crate) fn draw(&mut self, rng: &mut Rng) -> (Way, Draw) {
+    pub(crate) fn draw(&mut self, rng: &mut Rng) -> (FollowRule, Draw) {
         self.moves += 1;
         if self.moves == LOOK_EVERY {
             self.moves = 0;

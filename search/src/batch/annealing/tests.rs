@@ -28,12 +28,12 @@ impl Case {
         Case { tables, memory, potential }
     }
 
-    fn climb_from(&self, start: &Schedule, seed: u64) -> Climb<'_> {
-        Climb::new(&self.tables, &self.memory, &self.potential, start, seed).expect("memory holds")
+    fn climb_from(&self, start: &Schedule, seed: u64) -> Annealer<'_> {
+        Annealer::new(&self.tables, &self.memory, &self.potential, start, seed).expect("memory holds")
     }
 
     /// A climb from every unit whole on a device of the same number.
-    fn climb(&self, seed: u64) -> Climb<'_> {
+    fn climb(&self, seed: u64) -> Annealer<'_> {
         let whole = |unit: usize| {
             let choices = &self.tables.choices[unit];
             let device = choices[seed as usize % choices.len()].device;
@@ -62,7 +62,7 @@ fn random_problem(seed: u64) -> Problem {
 }
 
 /// The whole schedule with the move at hand.
-fn worked_out(climb: &Climb<'_>) -> Schedule {
+fn worked_out(climb: &Annealer<'_>) -> Schedule {
     let mut whole = climb.current.clone();
     whole.list.splice(climb.stretch.from..climb.stretch.until, climb.stretch.items.iter().copied());
     whole.evaluate(climb.tables, 0, u64::MAX - 1);

@@ -1,9 +1,9 @@
 //! TODO-DOC search/src/batch/baselines/annealing.rs
 
-use crate::batch::device_string::{Change, DivisionString, Walk};
-use crate::batch::memory_use::Memory;
+use crate::batch::device_string::{GeneChange, DivisionString, StringSearch};
+use crate::batch::memory_use::BatchMemory;
 use crate::batch::supports;
-use crate::batch::tables::Tables;
+use crate::batch::tables::BatchTables;
 use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -21,15 +21,15 @@ const COOLING: f64 = 1e-2;
 /// A search over strings of devices, from the one that has every op on its fastest device.
 pub(crate) fn walk_strings(
     run: &mut Run<'_>,
-    search: fn(&mut DivisionString<'_>, &mut Walk<'_, '_, '_>, &mut Rng),
+    search: fn(&mut DivisionString<'_>, &mut StringSearch<'_, '_, '_>, &mut Rng),
 ) -> StopReason {
-    let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-    let memory = Memory::new(run.problem, &tables);
+    let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+    let memory = BatchMemory::new(run.problem, &tables);
     let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
         return StopReason::Finished;
     };
     let mut rng = Rng::new(run.budget.seed);
-    let mut walk = Walk::new(run, &tables, string.schedule());
+    let mut walk = StringSearch::new(run, &tables, string.schedule());
     if string.len() == 0 {
         walk.end();
         return StopReason::Finished;
@@ -63,7 +63,7 @@ impl Planner for Annealing {
 }
 
 /// Simulated annealing, until the walk ends.
-pub(crate) fn anneal(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) {
+pub(crate) fn anneal(string: &mut DivisionString<'_>, walk: &mut StringSearch<'_, '_, '_>, rng: &mut Rng) {
     let first = WARMTH * usual_worsening(string, walk, rng);
     while walk.goes_on() {
         let temperature = first * COOLING.powf(walk.progress());
@@ -80,7 +80,7 @@ pub(crate) fn anneal(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_
 /// steps to a device that is far slower than the others.
 pub(crate) fn usual_worsening(
     string: &mut DivisionString<'_>,
-    walk: &mut Walk<'_, '_, '_>,
+    walk: &mut StringSearch<'_, '_, '_>,
     rng: &mut Rng,
 ) -> f64 {
     let start = string.schedule().value();
@@ -96,7 +96,7 @@ pub(crate) fn usual_worsening(
             walk.note(string.schedule());
             worsenings.extend(string.schedule().value().checked_sub(start).filter(|&worse| worse > 0));
             if let Some(device) = here {
-                string.try_changes(&[Change { device, ..change }], NEVER - 1);
+                string.try_changes(&[GeneChange { device, ..change }], NEVER - 1);
             }
         }
     }

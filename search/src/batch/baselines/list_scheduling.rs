@@ -1,9 +1,9 @@
 //! TODO-DOC search/src/batch/baselines/list_scheduling.rs
 
 use crate::batch::list_scheduling::{Listing, Measure, by_rank, schedule};
-use crate::batch::memory_use::Memory;
+use crate::batch::memory_use::BatchMemory;
 use crate::batch::supports;
-use crate::batch::tables::Tables;
+use crate::batch::tables::BatchTables;
 use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -13,10 +13,10 @@ use divvy_proof::latency_tables::NEVER;
 /// Schedules a list and offers the plan.
 pub(crate) fn plan_by_list(
     run: &mut Run<'_>,
-    listing: impl Fn(&Tables) -> (Vec<u32>, Measure, bool),
+    listing: impl Fn(&BatchTables) -> (Vec<u32>, Measure, bool),
 ) -> StopReason {
-    let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-    let memory = Memory::new(run.problem, &tables);
+    let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+    let memory = BatchMemory::new(run.problem, &tables);
     let (order, measure, inserts) = listing(&tables);
     let listing = Listing { order: &order, measure, inserts, sizes: None, early: None };
     if let Some(schedule) = schedule(&tables, &memory, &listing, run.budget).filter(|s| s.value() < NEVER) {

@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
 use crate::batch::baselines::milp_formulation;
-use crate::batch::baselines::milp_formulation::{Found, MOST_FACTORS, Part, Symmetry};
+use crate::batch::baselines::milp_formulation::{MipSolution, MOST_FACTORS, FixedContext, Symmetry};
 use crate::batch::list_scheduling::{Listing, Measure, by_rank, schedule};
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::{Item, Schedule};
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::{Item, BatchSchedule};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 use crate::batch::undivided;
 use crate::highs::attested_by;
 use crate::modules::Modules;
@@ -31,7 +31,7 @@ const MOST_DEVICES: usize = 6;
 const PLAIN_MODULE: usize = 12;
 
 /// b-HEFT's schedule, offered in its own name on behalf of another planner.
-fn heft(run: &mut Run<'_>, planner: &str, tables: &Tables, memory: &Memory) -> Option<Schedule> {
+fn heft(run: &mut Run<'_>, planner: &str, tables: &BatchTables, memory: &BatchMemory) -> Option<BatchSchedule> {
     let order = by_rank(tables);
     let listing =
         Listing { order: &order, measure: Measure::Finish, inserts: true, sizes: None, early: None };
@@ -64,7 +64,7 @@ fn alike(problem: &Problem) -> Vec<Vec<Vec<u32>>> {
 }
 
 /// The least time behind the end of each op.
-fn behind(tables: &Tables) -> Vec<u64> {
+fn behind(tables: &BatchTables) -> Vec<u64> {
     let mut behind = vec![0u64; tables.ops];
     for &op in tables.order.iter().rev() {
         let shortest = |op: usize| {
@@ -81,10 +81,10 @@ fn behind(tables: &Tables) -> Vec<u64> {
     behind
 }
 
-fn offer(run: &mut Run<'_>, tables: &Tables, pieces: Vec<Division>, list: Vec<Item>) {
+fn offer(run: &mut Run<'_>, tables: &BatchTables, pieces: Vec<Division>, list: Vec<Item>) {
     let sound = (0..pieces.len()).all(|unit| tables.is_division(unit, &pieces[unit]));
     if sound {
-        let mut schedule = Schedule::new(tables, pieces, &tables.order);
+        let mut schedule = BatchSchedule::new(tables, pieces, &tables.order);
         schedule.list = list;
         schedule.evaluate(tables, 0, u64::MAX - 1);
         if schedule.value() < NEVER {
@@ -118,7 +118,7 @@ impl Planner for Milp {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        let tables = Tables::new(problem)?;
+        let tables = BatchTables::new(problem)?;
         let (devices, ops) = (tables.devices, tables.ops);
         let edges: usize = tables.inputs.iter().map(Vec::len).sum();
         let groups = tables.groups;
@@ -134,19 +134,19 @@ impl Planner for Milp {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-        let memory = Memory::new(run.problem, &tables);
+        let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+        let memory = BatchMemory::new(run.problem, &tables);
         let known = heft(run, self.name(), &tables, &memory);
         // Where no plan is known, every batch one after the other, each as far as can be.
         let longest: u64 = (0..tables.ops).map(|op| longest(&tables, op)).fold(0, u64::saturating_add);
-        let horizon = known.as_ref().map_or(longest, Schedule::value);
+        let horizon = known.as_ref().map_or(longest, BatchSchedule::value);
         let (alike, behind) = (alike(run.problem), behind(&tables));
         let devices: Vec<u32> = (0..tables.devices as u32).collect();
         let (pieces, ends) = (vec![None; tables.members.len()], vec![Vec::new(); tables.ops]);
         let free = vec![0; tables.devices];
         let ops = tables.order.clone();
         let symmetry = symmetry(run);
-        let part = Part {
+        let part = FixedContext {
             tables: &tables,
             ops: &ops,
             pieces: &pieces,
@@ -159,7 +159,7 @@ impl Planner for Milp {
             memory: &memory,
         };
         let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-        let mut solutions: Vec<Found> = Vec::new();
+        let mut solutions: Vec<MipSolution> = Vec::new();
         let mut bound = 0.0f64;
         let budget = run.budget;
         milp_formulation::solve(run, &part, horizon, left, &mut |found, new_bound| {
@@ -183,7 +183,7 @@ impl Planner for Milp {
 }
 
 /// The longest time of any batch of an op, and of what it waits for.
-fn longest(tables: &Tables, op: usize) -> u64 {
+fn longest(tables: &BatchTables, op: usize) -> u64 {
     let choices = &tables.choices[tables.unit_of[op] as usize];
     let mut sum = 0u64;
     for choice in choices {
@@ -213,7 +213,7 @@ impl Planner for MilpSplit {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::new(problem).map(|_| ())
+        BatchTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -221,15 +221,15 @@ impl Planner for MilpSplit {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-        let empty = Memory::new(run.problem, &tables);
+        let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+        let empty = BatchMemory::new(run.problem, &tables);
         let Some(known) = heft(run, self.name(), &tables, &empty) else { return StopReason::Finished };
-        let dense = undivided::problem(run.problem).and_then(|whole| Dense::new(&whole).ok());
+        let dense = undivided::problem(run.problem).and_then(|whole| LatencyTables::new(&whole).ok());
         let plain = || tables.order.chunks(PLAIN_MODULE).map(<[u32]>::to_vec).collect();
         let modules: Vec<Vec<u32>> = dense.map_or_else(plain, |dense| Modules::find(&dense).modules);
         let (behind, alike) = (behind(&tables), alike(run.problem));
-        let network = Network { tables: &tables, known, behind, alike };
-        let mut built = Built {
+        let network = ModuleContext { tables: &tables, known, behind, alike };
+        let mut built = ScheduledModules {
             memory: empty,
             pieces: vec![None; tables.members.len()],
             ends: vec![Vec::new(); tables.ops],
@@ -260,36 +260,36 @@ impl Planner for MilpSplit {
 }
 
 /// What all modules share.
-struct Network<'a> {
-    tables: &'a Tables,
+struct ModuleContext<'a> {
+    tables: &'a BatchTables,
     /// A schedule to keep where nothing better is found.
-    known: Schedule,
+    known: BatchSchedule,
     behind: Vec<u64>,
     alike: Vec<Vec<Vec<u32>>>,
 }
 
 /// Modules scheduled so far.
 #[derive(Clone)]
-struct Built {
-    memory: Memory,
+struct ScheduledModules {
+    memory: BatchMemory,
     pieces: Vec<Option<Division>>,
     ends: Vec<Vec<u64>>,
     free: Vec<u64>,
     list: Vec<Item>,
 }
 
-impl Built {
+impl ScheduledModules {
     /// The best of what HiGHS finds for a module and of what is known; none if neither fits.
     fn best_of_module(
         &self,
         run: &Run<'_>,
-        network: &Network<'_>,
+        network: &ModuleContext<'_>,
         module: &[u32],
         time: Duration,
-    ) -> Option<Found> {
-        let Network { tables, known, behind, alike } = network;
-        let mut best: Option<(u64, Found)> = None;
-        let mut keep = |found: Found| {
+    ) -> Option<MipSolution> {
+        let ModuleContext { tables, known, behind, alike } = network;
+        let mut best: Option<(u64, MipSolution)> = None;
+        let mut keep = |found: MipSolution| {
             if let Some(value) = self.value(tables, &found, behind)
                 && best.as_ref().is_none_or(|(least, _)| value < *least)
             {
@@ -299,7 +299,7 @@ impl Built {
         keep(as_known(tables, module, known));
         let devices = self.devices(tables, module, known);
         let memory = &self.memory;
-        let part = Part {
+        let part = FixedContext {
             tables,
             ops: module,
             pieces: &self.pieces,
@@ -327,7 +327,7 @@ impl Built {
     }
 
     /// The devices that a module may use.
-    fn devices(&self, tables: &Tables, module: &[u32], known: &Schedule) -> Vec<u32> {
+    fn devices(&self, tables: &BatchTables, module: &[u32], known: &BatchSchedule) -> Vec<u32> {
         let mut devices: Vec<u32> = Vec::new();
         if tables.devices <= MOST_DEVICES {
             return (0..tables.devices as u32).collect();
@@ -356,7 +356,7 @@ impl Built {
     }
 
     /// The end of everything if a module is scheduled so, as far as chains tell; none if it does not fit.
-    fn value(&self, tables: &Tables, found: &Found, behind: &[u64]) -> Option<u64> {
+    fn value(&self, tables: &BatchTables, found: &MipSolution, behind: &[u64]) -> Option<u64> {
         let mut with = self.clone();
         for (unit, pieces) in &found.pieces {
             let fixed = self.pieces[*unit].as_ref();
@@ -376,7 +376,7 @@ impl Built {
     }
 
     /// Schedules a module's batches in their order, each as early as it may.
-    fn take(&mut self, tables: &Tables, found: &Found) {
+    fn take(&mut self, tables: &BatchTables, found: &MipSolution) {
         for (unit, pieces) in &found.pieces {
             if self.pieces[*unit].is_none() {
                 self.memory.put(*unit, pieces);
@@ -411,7 +411,7 @@ impl Built {
     }
 }
 
-fn arrival(tables: &Tables, pieces: &[Division], ends: &[Vec<u64>], op: usize, piece: Piece) -> Option<u64> {
+fn arrival(tables: &BatchTables, pieces: &[Division], ends: &[Vec<u64>], op: usize, piece: DevicePart) -> Option<u64> {
     let mut latest = tables.release(op, piece.device as usize, piece.count());
     for edge in &tables.inputs[op] {
         let division = &pieces[tables.unit_of[edge.op as usize] as usize];
@@ -431,7 +431,7 @@ fn arrival(tables: &Tables, pieces: &[Division], ends: &[Vec<u64>], op: usize, p
 }
 
 /// A module as a schedule of the whole network has it.
-fn as_known(tables: &Tables, module: &[u32], known: &Schedule) -> Found {
+fn as_known(tables: &BatchTables, module: &[u32], known: &BatchSchedule) -> MipSolution {
     let mut units: Vec<usize> = module.iter().map(|&op| tables.unit_of[op as usize] as usize).collect();
     units.sort_unstable();
     units.dedup();
@@ -439,5 +439,5 @@ fn as_known(tables: &Tables, module: &[u32], known: &Schedule) -> Found {
     let mut is_part = vec![false; tables.ops];
     module.iter().for_each(|&op| is_part[op as usize] = true);
     let items = known.list.iter().copied().filter(|item| is_part[item.op as usize]).collect();
-    Found { pieces, items }
+    MipSolution { pieces, items }
 }

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use divvy_proof::latency_tables::NEVER;
 use divvy_solver::{Column, Event, Options, Program, solve_watched};
 
-use crate::batch::memory_use::Memory;
+use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::Item;
-use crate::batch::tables::{Division, Piece, Tables};
+use crate::batch::tables::{Division, DevicePart, BatchTables};
 use crate::run::Run;
 
 /// More factors in the program than this are refused.
@@ -45,8 +45,8 @@ impl Symmetry {
 }
 
 /// What is fixed around the ops at hand.
-pub(crate) struct Part<'a> {
-    pub(crate) tables: &'a Tables,
+pub(crate) struct FixedContext<'a> {
+    pub(crate) tables: &'a BatchTables,
     pub(crate) ops: &'a [u32],
     /// For each unit that is divided already, its pieces.
     pub(crate) pieces: &'a [Option<Division>],
@@ -60,12 +60,12 @@ pub(crate) struct Part<'a> {
     /// Groups of devices, each a list of devices taken together, that can be exchanged.
     pub(crate) alike: &'a [Vec<Vec<u32>>],
     pub(crate) symmetry: Option<Symmetry>,
-    pub(crate) memory: &'a Memory,
+    pub(crate) memory: &'a BatchMemory,
 }
 
 /// Divisions of the units of a part, and its batches by start.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct MipSolution {
     pub(crate) pieces: Vec<(usize, Division)>,
     pub(crate) items: Vec<Item>,
 }
@@ -89,7 +89,7 @@ struct Formulation {
 }
 
 /// About as many factors as the program has.
-pub(crate) fn factor_count(part: &Part<'_>) -> usize {
+pub(crate) fn factor_count(part: &FixedContext<'_>) -> usize {
     let (ops, devices, groups) = (part.ops.len(), part.devices.len(), part.tables.groups);
     let edges: usize = part.ops.iter().map(|&op| part.tables.inputs[op as usize].len()).sum();
     edges * devices * devices * groups * (6 + groups) + ops * ops * devices * (3 + groups)
@@ -98,10 +98,10 @@ pub(crate) fn factor_count(part: &Part<'_>) -> usize {
 /// Solves a part from what is known; `hear` is told of every better solution, and of the bound in picoseconds.
 pub(crate) fn solve(
     run: &Run<'_>,
-    part: &Part<'_>,
+    part: &FixedContext<'_>,
     horizon: u64,
     time: Duration,
-    hear: &mut dyn FnMut(Option<Found>, f64) -> ControlFlow<()>,
+    hear: &mut dyn FnMut(Option<MipSolution>, f64) -> ControlFlow<()>,
 ) {
     let began = Instant::now();
     let Some(formulation) = Formulation::new(part, horizon) else { return };
@@ -130,7 +130,7 @@ pub(crate) fn solve(
 }
 
 impl Formulation {
-    fn new(part: &Part<'_>, horizon: u64) -> Option<Formulation> {
+    fn new(part: &FixedContext<'_>, horizon: u64) -> Option<Formulation> {
         let tables = part.tables;
         let mut program = Program::new();
         let unit = (horizon as f64 / 1000.0).max(1.0);
@@ -151,7 +151,7 @@ impl Formulation {
                 if let Some(pieces) = fixed {
                     // A unit whose other ops are scheduled already stays as it is.
                     for (group, &column) in groups.iter().enumerate() {
-                        let here = |p: &&Piece| p.device == choice.device && p.groups >> group & 1 == 1;
+                        let here = |p: &&DevicePart| p.device == choice.device && p.groups >> group & 1 == 1;
                         program.fix(column, f64::from(u8::from(pieces.iter().any(|p| here(&p)))));
                     }
                 }
@@ -184,19 +184,19 @@ impl Formulation {
         Some(new)
     }
 
-    fn unit_of(&self, part: &Part<'_>, op: u32) -> usize {
+    fn unit_of(&self, part: &FixedContext<'_>, op: u32) -> usize {
         let number = part.tables.unit_of[op as usize] as usize;
         self.units.iter().position(|(known, _)| *known == number).unwrap_or(0)
     }
 
     /// The time of an op's batch, times a factor.
-    fn time(&self, part: &Part<'_>, op: u32, on: &On, factor: f64) -> Terms {
+    fn time(&self, part: &FixedContext<'_>, op: u32, on: &On, factor: f64) -> Terms {
         let time = |count: u32| part.tables.time(op as usize, on.device as usize, count as usize) as f64;
         on.counts.iter().map(|&(count, b)| (b, factor * time(count) / self.unit)).collect()
     }
 
     /// Rows (1), (2), (4) and (5).
-    fn divide(&mut self, part: &Part<'_>) {
+    fn divide(&mut self, part: &FixedContext<'_>) {
         for (_, on) in &self.units {
             for group in 0..part.tables.groups {
                 let terms: Terms = on.iter().map(|on| (on.groups[group], 1.0)).collect();
@@ -231,7 +231,7 @@ impl Formulation {
     }
 
     /// Rows (3).
-    fn send(&mut self, part: &Part<'_>, most: f64) {
+    fn send(&mut self, part: &FixedContext<'_>, most: f64) {
         let tables = part.tables;
         let groups = tables.groups;
         for (place, &to) in part.ops.iter().enumerate() {
@@ -289,7 +289,7 @@ impl Formulation {
     /// What an op that is scheduled already lets start.
     fn release(
         &mut self,
-        part: &Part<'_>,
+        part: &FixedContext<'_>,
         producer: u32,
         [receiver, v]: [usize; 2],
         start: Column,
@@ -320,7 +320,7 @@ impl Formulation {
     }
 
     /// Rows (7).
-    fn take_turns(&mut self, part: &Part<'_>, most: f64) {
+    fn take_turns(&mut self, part: &FixedContext<'_>, most: f64) {
         for one in 0..part.ops.len() {
             for other in one + 1..part.ops.len() {
                 let (a, b) = (part.ops[one], part.ops[other]);
@@ -356,7 +356,7 @@ impl Formulation {
     }
 
     /// Row (6).
-    fn fit(&mut self, part: &Part<'_>) {
+    fn fit(&mut self, part: &FixedContext<'_>) {
         for &device in part.devices {
             let Some(left) = part.memory.left(device) else { continue };
             let scale = (left as f64 / 1e6).max(1.0);
@@ -393,7 +393,7 @@ impl Formulation {
     }
 
     /// Of groups of devices that can be exchanged, one before another has no less of what the criterion counts.
-    fn tell_apart(&mut self, part: &Part<'_>) {
+    fn tell_apart(&mut self, part: &FixedContext<'_>) {
         let Some(symmetry) = part.symmetry else { return };
         for group in part.alike {
             for pair in group.windows(2) {
@@ -416,10 +416,10 @@ impl Formulation {
     }
 
     /// Divisions and the order of batches in a solution.
-    fn read(&self, part: &Part<'_>, values: &[f64]) -> Found {
+    fn read(&self, part: &FixedContext<'_>, values: &[f64]) -> MipSolution {
         let mut pieces = Vec::new();
         for (number, on) in &self.units {
-            let mut division: Division = on.iter().map(|on| Piece { device: on.device, groups: 0 }).collect();
+            let mut division: Division = on.iter().map(|on| DevicePart { device: on.device, groups: 0 }).collect();
             for group in 0..part.tables.groups {
                 let most = |&place: &usize| (values[on[place].groups[group].index()] * 1e6) as i64;
                 if let Some(place) = (0..on.len()).max_by_key(most) {
@@ -442,7 +442,7 @@ impl Formulation {
             }
         }
         items.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        Found { pieces, items: items.into_iter().map(|(.., item)| item).collect() }
+        MipSolution { pieces, items: items.into_iter().map(|(.., item)| item).collect() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! TODO-DOC search/src/batch/baselines/one_plus_one_ea.rs
 
 use crate::batch::baselines::annealing::walk_strings;
-use crate::batch::device_string::{DivisionString, Walk};
+use crate::batch::device_string::{DivisionString, StringSearch};
 use crate::batch::supports;
 use crate::budget::StopReason;
 use crate::planner::Planner;
@@ -34,7 +34,7 @@ impl Planner for OnePlusOneEa {
 }
 
 /// Random changes, as many as come, kept if not worse, until the walk ends.
-pub(crate) fn evolve(string: &mut DivisionString<'_>, walk: &mut Walk<'_, '_, '_>, rng: &mut Rng) {
+pub(crate) fn evolve(string: &mut DivisionString<'_>, walk: &mut StringSearch<'_, '_, '_>, rng: &mut Rng) {
     let mut changes = Vec::new();
     while walk.goes_on() {
         changes.clear();

@@ -16,11 +16,11 @@ use std::time::Duration;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::batch::chain_dp::Passages as Argument;
-use divvy_proof::evidence::{Course, Evidence, Stage};
+use divvy_proof::batch::chain_dp::ChainDp as Argument;
+use divvy_proof::evidence::{ChainProof, Evidence, ChainStage};
 use divvy_proof::verify::Proven;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::division_lp::division_shapes::FEW_OPS;
 use crate::run::Run;
 
@@ -82,8 +82,8 @@ impl Bound for ChainDp {
         Argument::new(problem).map(|_| ())
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn ahead(&self) -> Option<f64> {
@@ -95,7 +95,7 @@ impl Bound for ChainDp {
             return;
         }
         let Ok(argument) = Argument::new(run.problem) else { return run.exhaust() };
-        let Some(network) = Network::new(run.problem) else { return run.exhaust() };
+        let Some(network) = ChainNetwork::new(run.problem) else { return run.exhaust() };
         let is_side_by_side = (run.outcome().value())
             .is_some_and(|value| (value.0 as f64) < network.alone as f64 * LEAST_OF_ALONE);
         // Where it is the only one, it is all there is.
@@ -130,7 +130,7 @@ impl Bound for ChainDp {
 
 impl ChainDp {
     /// Follows ways in which work counts alike along the chain, the quick one first, as long as there is time.
-    fn go_on(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, ways: &mut [Way]) {
+    fn go_on(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, ways: &mut [WorkMeasure]) {
         let until = tries.end();
         self.rise(run, tries, &mut ways[0], until, true);
         if ways[0].is_counted {
@@ -148,7 +148,7 @@ impl ChainDp {
     }
 
     /// Moves how much each device counts along the chain for as long as that proves more.
-    fn move_shares(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &Way) {
+    fn move_shares(&self, run: &mut Run<'_>, tries: &mut Tries<'_>, way: &WorkMeasure) {
         let until = tries.began + tries.time.mul_f64(MOVED_UNTIL);
         let left = until.saturating_sub(run.budget.start.elapsed());
         if way.took * LEAST_MOVES > left {
@@ -161,7 +161,7 @@ impl ChainDp {
                 for (moved, up) in (0..tries.shares.len()).flat_map(|moved| [(moved, true), (moved, false)]) {
                     let known = tries.shares.clone();
                     tries.shares[moved] *= if up { factor } else { 1.0 / factor };
-                    let mut moved = Way { missed: None, reached: None, ..way.clone() };
+                    let mut moved = WorkMeasure { missed: None, reached: None, ..way.clone() };
                     self.rise(run, tries, &mut moved, until, true);
                     if moved.reached > reached {
                         reached = moved.reached;
@@ -181,7 +181,7 @@ impl ChainDp {
         &self,
         run: &mut Run<'_>,
         tries: &mut Tries<'_>,
-        way: &mut Way,
+        way: &mut WorkMeasure,
         until: Duration,
         to_first_miss: bool,
     ) {
@@ -235,7 +235,7 @@ impl ChainDp {
         &self,
         run: &mut Run<'_>,
         tries: &mut Tries<'_>,
-        way: &Way,
+        way: &WorkMeasure,
         limit: Time,
         until: Duration,
     ) -> Option<Time> {
@@ -246,7 +246,7 @@ impl ChainDp {
         for stage in stages.iter_mut().filter(|stage| way.is_counted && !stage.weights.is_empty()) {
             stage.weights.push(shares.clone());
         }
-        let course = Course { stages, limit_ps: limit, width: WIDTHS[way.width], shares };
+        let course = ChainProof { stages, limit_ps: limit, width: WIDTHS[way.width], shares };
         let mut stop = || tries.is_over(run, until);
         let proven = Proven::by_passages(self.name(), tries.argument, &course, &mut stop)?;
         let value = proven.value();
@@ -281,8 +281,8 @@ impl Tries<'_> {
 
 /// How work counts, and how far this was followed.
 #[derive(Clone)]
-struct Way {
-    stages: Vec<Stage>,
+struct WorkMeasure {
+    stages: Vec<ChainStage>,
     /// Whether it counts along the chain.
     is_counted: bool,
     /// The place of its width.
@@ -295,7 +295,7 @@ struct Way {
     missed: Option<u64>,
 }
 
-impl Way {
+impl WorkMeasure {
     /// Takes the next width; false if there is none.
     fn widen(&mut self) -> bool {
         self.missed = None;
@@ -317,7 +317,7 @@ fn whole_shares(shares: &[f64]) -> Vec<u64> {
 }
 
 /// Ops between two of the chain.
-struct Window {
+struct ChainWindow {
     /// Places in the chain.
     from: usize,
     to: usize,
@@ -327,18 +327,18 @@ struct Window {
     speeds: Vec<f64>,
 }
 
-struct Network {
+struct ChainNetwork {
     chain: Vec<usize>,
-    windows: Vec<Window>,
+    windows: Vec<ChainWindow>,
     /// All ops one after the other, all inputs on the fastest device.
     alone: u64,
     /// One for the fastest device, none for the others.
     fastest: Vec<u64>,
 }
 
-impl Network {
+impl ChainNetwork {
     /// None if there are no ops.
-    fn new(problem: &Problem) -> Option<Network> {
+    fn new(problem: &Problem) -> Option<ChainNetwork> {
         let graph = &problem.graph;
         let count = graph.op_count();
         let order: Vec<usize> = graph.order().iter().map(|op| op.index()).collect();
@@ -372,7 +372,7 @@ impl Network {
             beside.extend(from.zip(to).map(|(from, to)| (from, to, op)));
         }
         beside.sort_unstable();
-        let mut windows: Vec<Window> = Vec::new();
+        let mut windows: Vec<ChainWindow> = Vec::new();
         let mut inside: Vec<Vec<usize>> = Vec::new();
         for (from, to, op) in beside {
             match windows.last_mut().zip(inside.last_mut()) {
@@ -381,7 +381,7 @@ impl Network {
                     ops.push(op);
                 }
                 _ => {
-                    windows.push(Window { from, to, branches: Vec::new(), speeds: Vec::new() });
+                    windows.push(ChainWindow { from, to, branches: Vec::new(), speeds: Vec::new() });
                     inside.push(vec![op]);
                 }
             }
@@ -401,7 +401,7 @@ impl Network {
             window.speeds =
                 devices.iter().map(|&device| time(device).map_or(0.0, |t| 1.0 / t.max(1.0))).collect();
         }
-        (!chain.is_empty()).then(|| Network {
+        (!chain.is_empty()).then(|| ChainNetwork {
             chain,
             windows,
             alone: weights.iter().fold(0, |sum, &time| sum.saturating_add(time)),
@@ -421,9 +421,9 @@ impl Network {
     }
 
     /// The ways in which work can count within windows, the quickest first.
-    fn ways(&self, is_counted: bool) -> Vec<Way> {
+    fn ways(&self, is_counted: bool) -> Vec<WorkMeasure> {
         let ways = [false, true].into_iter().filter(|is_by_parts| !is_by_parts || !self.windows.is_empty());
-        let way = |is_by_parts: bool| Way {
+        let way = |is_by_parts: bool| WorkMeasure {
             stages: if is_by_parts { self.stages_by_parts() } else { self.stages() },
             is_counted,
             width: if is_counted { 0 } else { UNCOUNTED_WIDTH },
@@ -435,7 +435,7 @@ impl Network {
     }
 
     /// The stages, with the work of the fastest device between parts.
-    fn stages_by_parts(&self) -> Vec<Stage> {
+    fn stages_by_parts(&self) -> Vec<ChainStage> {
         let mut stages = self.stages();
         for stage in stages.iter_mut().filter(|stage| !stage.branches.is_empty()) {
             stage.shares.clear();
@@ -445,13 +445,13 @@ impl Network {
     }
 
     /// The stages, devices counted by how fast they are.
-    fn stages(&self) -> Vec<Stage> {
+    fn stages(&self) -> Vec<ChainStage> {
         let mut stages = Vec::new();
         let mut place = 0;
         while place < self.chain.len() {
             let window = self.windows.iter().find(|window| window.to == place && place > 0);
             let op = OpId::new(self.chain[place]);
-            let mut stage = Stage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
+            let mut stage = ChainStage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() };
             if let Some(window) = window {
                 let ids = |branch: &Vec<usize>| branch.iter().map(|&op| OpId::new(op)).collect();
                 stage.branches = window.branches.iter().map(ids).collect();

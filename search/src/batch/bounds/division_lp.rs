@@ -1,6 +1,6 @@
 //! TODO-DOC search/src/batch/bounds/division_lp.rs
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::division_lp::division_shapes::{AHEAD, Shapes};
 use crate::division_lp::{prove_loads, prove_program};
 use crate::run::Run;
@@ -41,8 +41,8 @@ impl Bound for DivisionLp {
         Shapes::of_batches(problem).map(|_| ())
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn ahead(&self) -> Option<f64> {

@@ -8,14 +8,14 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::NEVER;
 
-use crate::batch::annealing::Climb;
-use crate::batch::crossover::Crossing;
-use crate::batch::device_string::Walk;
-use crate::batch::dual_cost::Potential;
+use crate::batch::annealing::Annealer;
+use crate::batch::crossover::Crossover;
+use crate::batch::device_string::StringSearch;
+use crate::batch::dual_cost::DualCost;
 use crate::batch::list_scheduling::{Listing, Measure, breadth_first, by_rank, partitions, schedule};
-use crate::batch::memory_use::Memory;
-use crate::batch::schedule::Schedule;
-use crate::batch::tables::Tables;
+use crate::batch::memory_use::BatchMemory;
+use crate::batch::schedule::BatchSchedule;
+use crate::batch::tables::BatchTables;
 use crate::batch::{supports, undivided};
 use crate::planner::Planner;
 use crate::run::Run;
@@ -63,58 +63,58 @@ impl Planner for Divisions {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = Tables::new(run.problem) else { return StopReason::Finished };
-        let memory = Memory::new(run.problem, &tables);
+        let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+        let memory = BatchMemory::new(run.problem, &tables);
         let goes_on = run.outcome().found_by.as_deref() == Some(self.name());
         let known = run.outcome().best.as_ref().filter(|_| goes_on).and_then(|(plan, score)| match plan {
-            Plan::Batch(plan) => Schedule::of_plan(&tables, plan, &score.starts),
+            Plan::Batch(plan) => BatchSchedule::of_plan(&tables, plan, &score.starts),
             _ => None,
         });
         let starts = known.map_or_else(|| starts(run, &tables, &memory), |known| vec![known]);
         if starts.is_empty() {
             return StopReason::Finished;
         }
-        let are_few = |chained: &Tables| chained.ops as f64 <= tables.ops as f64 * MOST_CHAINS;
+        let are_few = |chained: &BatchTables| chained.ops as f64 <= tables.ops as f64 * MOST_CHAINS;
         let chained = tables.by_chains().filter(are_few);
-        let all = Level::new(run, &tables);
-        let chains = chained.as_ref().map(|chained| Level::new(run, chained));
+        let all = MoveGrain::new(run, &tables);
+        let chains = chained.as_ref().map(|chained| MoveGrain::new(run, chained));
         anneal_divisions(run, &all, chains.as_ref(), &starts)
     }
 }
 
 /// What is annealed: all ops, or chains of them.
-struct Level<'t> {
-    tables: &'t Tables,
-    memory: Memory,
-    potential: Potential,
+struct MoveGrain<'t> {
+    tables: &'t BatchTables,
+    memory: BatchMemory,
+    potential: DualCost,
     /// By what temperatures are multiplied.
     warmth: f64,
 }
 
-impl<'t> Level<'t> {
-    fn new(run: &Run<'_>, tables: &'t Tables) -> Level<'t> {
-        Level {
+impl<'t> MoveGrain<'t> {
+    fn new(run: &Run<'_>, tables: &'t BatchTables) -> MoveGrain<'t> {
+        MoveGrain {
             tables,
-            memory: Memory::new(run.problem, tables),
-            potential: Potential::new(run.problem, tables, run.outcome()),
+            memory: BatchMemory::new(run.problem, tables),
+            potential: DualCost::new(run.problem, tables, run.outcome()),
             warmth: (USUAL_UNITS / tables.members.len().max(1) as f64).max(1.0),
         }
     }
 
     /// A search from a schedule; none if it breaks a memory limit.
-    fn climb(&self, start: &Schedule, seed: u64) -> Option<Climb<'_>> {
-        Climb::new(self.tables, &self.memory, &self.potential, start, seed)
+    fn climb(&self, start: &BatchSchedule, seed: u64) -> Option<Annealer<'_>> {
+        Annealer::new(self.tables, &self.memory, &self.potential, start, seed)
     }
 
     /// Lets a search cool down from one temperature to another while a walk makes its progress, and tells of each schedule
     /// within memory limits that it comes to; false if the walk is over.
     fn cool(
         &self,
-        climb: &mut Climb<'_>,
-        walk: &mut Walk<'_, '_, '_>,
+        climb: &mut Annealer<'_>,
+        walk: &mut StringSearch<'_, '_, '_>,
         (hot, cold): (f64, f64),
         (begin, end): (f64, f64),
-        mut tell: impl FnMut(&mut Walk<'_, '_, '_>, &Schedule),
+        mut tell: impl FnMut(&mut StringSearch<'_, '_, '_>, &BatchSchedule),
     ) -> bool {
         let scale = climb.schedule().value() as f64 * self.warmth;
         let (mut progress, mut temperature) = (f64::NAN, 0.0);
@@ -137,7 +137,7 @@ impl<'t> Level<'t> {
 }
 
 /// How time is shared by anneals of their own, from the given starts, and rounds that go on from what these lead to.
-struct Course {
+struct AnnealingPlan {
     own: usize,
     own_share: f64,
     rounds: usize,
@@ -148,19 +148,19 @@ struct Course {
     again: f64,
 }
 
-impl Course {
-    fn new(budget: &Budget, units: usize, has_chains: bool, starts: usize) -> Course {
+impl AnnealingPlan {
+    fn new(budget: &Budget, units: usize, has_chains: bool, starts: usize) -> AnnealingPlan {
         let left = budget.time.saturating_sub(budget.start.elapsed()).as_secs_f64();
         let work = budget.nodes.map_or(left / LEAST_SECONDS, |nodes| nodes as f64 / LEAST_MOVES);
         let own = ((OWN_SHARE * work / units.max(1) as f64) as usize).min(MOST_OWN);
         let (first, again, _) = TEMPERATURES;
-        let one = Course { own: 1, own_share: OWN_SHARE, rounds: ROUNDS, is_crossed: false, first, again };
+        let one = AnnealingPlan { own: 1, own_share: OWN_SHARE, rounds: ROUNDS, is_crossed: false, first, again };
         match (own >= LEAST_OWN, starts) {
             // What chains lead to needs little.
             _ if has_chains => {
-                Course { own: LEAST_OWN, first: LINK_TEMPERATURE, again: LINK_TEMPERATURE, ..one }
+                AnnealingPlan { own: LEAST_OWN, first: LINK_TEMPERATURE, again: LINK_TEMPERATURE, ..one }
             }
-            (true, _) => Course {
+            (true, _) => AnnealingPlan {
                 own,
                 rounds: (own as f64 * ROUNDS_FOR_EACH) as usize,
                 is_crossed: true,
@@ -170,7 +170,7 @@ impl Course {
             // In less time one, or if there are several starts a colder one from each.
             (false, 0 | 1) => one,
             (false, own) => {
-                Course { own, own_share: own as f64 / (own + ROUNDS) as f64, first: again, ..one }
+                AnnealingPlan { own, own_share: own as f64 / (own + ROUNDS) as f64, first: again, ..one }
             }
         }
     }
@@ -191,17 +191,17 @@ impl Course {
 /// Anneals from several starts and then from the best, or from parts of two; where there are chains, these before each start.
 fn anneal_divisions(
     run: &mut Run<'_>,
-    all: &Level<'_>,
-    chains: Option<&Level<'_>>,
-    starts: &[Schedule],
+    all: &MoveGrain<'_>,
+    chains: Option<&MoveGrain<'_>>,
+    starts: &[BatchSchedule],
 ) -> StopReason {
-    let Level { tables, memory, .. } = all;
+    let MoveGrain { tables, memory, .. } = all;
     let seed = run.budget.seed;
     let mut rng = Rng::new(seed);
-    let course = Course::new(run.budget, tables.members.len(), chains.is_some(), starts.len());
-    let mut walk = Walk::new(run, tables, &starts[0]);
-    let crossing = Crossing::new(tables, starts[0].list.len());
-    let mut known: Vec<Schedule> = Vec::new();
+    let course = AnnealingPlan::new(run.budget, tables.members.len(), chains.is_some(), starts.len());
+    let mut walk = StringSearch::new(run, tables, &starts[0]);
+    let crossing = Crossover::new(tables, starts[0].list.len());
+    let mut known: Vec<BatchSchedule> = Vec::new();
     // The best finish to which parts of all those known have nothing to give.
     let mut settled = None;
     for part in 0..course.count() {
@@ -231,7 +231,7 @@ fn anneal_divisions(
         }
         let Some(climb) = all.climb(&start, seed) else { continue };
         let mut climb = climb.exceeding(is_own);
-        let note = |walk: &mut Walk<'_, '_, '_>, schedule: &Schedule| {
+        let note = |walk: &mut StringSearch<'_, '_, '_>, schedule: &BatchSchedule| {
             walk.note(schedule);
         };
         if !all.cool(&mut climb, &mut walk, (hot, TEMPERATURES.2), (begin, end), note) {
@@ -254,10 +254,10 @@ const MOST_STARTS: usize = 3;
 const MOST_BEHIND: f64 = 0.02;
 
 /// The best few of list schedules for every way to divide all ops alike, of b-HEFT, and of whole batches, the best first.
-fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> {
+fn starts(run: &mut Run<'_>, tables: &BatchTables, memory: &BatchMemory) -> Vec<BatchSchedule> {
     // For each way to divide, the best schedule.
-    let mut best: Vec<(Option<Vec<u32>>, Schedule)> = Vec::new();
-    let mut keep = |new: Option<Schedule>, sizes: Option<Vec<u32>>, run: &mut Run<'_>| {
+    let mut best: Vec<(Option<Vec<u32>>, BatchSchedule)> = Vec::new();
+    let mut keep = |new: Option<BatchSchedule>, sizes: Option<Vec<u32>>, run: &mut Run<'_>| {
         let Some(new) = new.filter(|new| new.value() < NEVER) else { return };
         if run.outcome().value().is_none_or(|value| new.value() < value.0) {
             let offered = run.offer(new.to_plan(run.problem, tables));
@@ -317,7 +317,7 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
     }
     best.sort_by_key(|(_, schedule)| schedule.value());
     let least = best.first().map_or(0, |(_, schedule)| schedule.value());
-    let is_near = |schedule: &Schedule| schedule.value() as f64 <= least as f64 * (1.0 + MOST_BEHIND);
+    let is_near = |schedule: &BatchSchedule| schedule.value() as f64 <= least as f64 * (1.0 + MOST_BEHIND);
     best.into_iter().map(|(_, schedule)| schedule).filter(is_near).take(MOST_STARTS).collect()
 }
 
@@ -325,9 +325,9 @@ fn starts(run: &mut Run<'_>, tables: &Tables, memory: &Memory) -> Vec<Schedule> 
 mod tests {
     use super::*;
 
-    fn course(moves: u64, has_chains: bool, starts: usize) -> Course {
+    fn course(moves: u64, has_chains: bool, starts: usize) -> AnnealingPlan {
         let budget = Budget { nodes: Some(moves), ..Budget::new(Duration::from_secs(1)) };
-        Course::new(&budget, 100, has_chains, starts)
+        AnnealingPlan::new(&budget, 100, has_chains, starts)
     }
 
     /// One part begins where the last one ends, and the last one ends with the time.

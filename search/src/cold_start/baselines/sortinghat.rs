@@ -19,16 +19,16 @@ use divvy_core::problem::Problem;
 
 use crate::cold_start;
 use crate::cold_start::baselines::dominators::submodels;
-use crate::cold_start::baselines::submodel_mip::{Carried, Decided, Settings, Submodel, bus_of};
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::baselines::submodel_mip::{Carried, Decided, SubmodelSettings, Submodel, bus_of};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::Pieces;
-use crate::cold_start::simulate::State;
+use crate::cold_start::simulate::Simulation;
 use crate::cold_start::to_plan;
 use crate::planner::Planner;
 use crate::run::Run;
 
 /// As the paper has it, but for the time.
-const PAPER: Settings = Settings {
+const PAPER: SubmodelSettings = SubmodelSettings {
     slots: 6,
     dominators: 1,
     time: Duration::from_secs(2),
@@ -42,7 +42,7 @@ const PAPER: Settings = Settings {
 pub(crate) struct Submodels {
     name: &'static str,
     about: &'static str,
-    settings: Settings,
+    settings: SubmodelSettings,
 }
 
 pub(crate) const SORTINGHAT: Submodels = Submodels {
@@ -53,27 +53,27 @@ pub(crate) const SORTINGHAT: Submodels = Submodels {
 pub(crate) const EFFICIENT_MIP: Submodels = Submodels {
     name: "efficient-mip",
     about: "dominator submodels by themselves, model parallelism alone (EfficientMIP as SortingHat reads it)",
-    settings: Settings { data_parallel: false, carries_on: false, avoids_contention: false, ..PAPER },
+    settings: SubmodelSettings { data_parallel: false, carries_on: false, avoids_contention: false, ..PAPER },
 };
 pub(crate) const TWELVE_SLOTS: Submodels = Submodels {
     name: "sortinghat-q12",
     about: "sortinghat with 12 slots for each device",
-    settings: Settings { slots: 12, ..PAPER },
+    settings: SubmodelSettings { slots: 12, ..PAPER },
 };
 pub(crate) const TWO_DOMINATORS: Submodels = Submodels {
     name: "sortinghat-two-dominators",
     about: "sortinghat with two dominators in each submodel",
-    settings: Settings { dominators: 2, ..PAPER },
+    settings: SubmodelSettings { dominators: 2, ..PAPER },
 };
 pub(crate) const NO_TOPOLOGY: Submodels = Submodels {
     name: "sortinghat-no-topology",
     about: "sortinghat with average times and copies for all devices",
-    settings: Settings { knows_topology: false, ..PAPER },
+    settings: SubmodelSettings { knows_topology: false, ..PAPER },
 };
 pub(crate) const NO_TURNS: Submodels = Submodels {
     name: "sortinghat-no-turns",
     about: "sortinghat as if every device had a bus of its own",
-    settings: Settings { avoids_contention: false, ..PAPER },
+    settings: SubmodelSettings { avoids_contention: false, ..PAPER },
 };
 
 impl Planner for Submodels {
@@ -117,10 +117,10 @@ impl Planner for Submodels {
         let parts = submodels(&pieces, &sequence, self.settings.dominators);
         let mut settings = self.settings;
         settings.time = run.number().map_or(settings.time, Duration::from_secs);
-        let idle = Choice { device: 0, via: 0, in_place: false };
+        let idle = PieceChoice { device: 0, via: 0, in_place: false };
         let mut choices = Choices { sequence: Vec::new(), of: vec![idle; pieces.pieces.len()] };
         let mut turns = vec![(0, 0, 0); pieces.pieces.len()];
-        let mut state = State::new(&pieces);
+        let mut state = Simulation::new(&pieces);
         let (_, bus_count) = bus_of(&pieces, &settings);
         let fresh = Carried {
             buses: vec![0.0; bus_count],

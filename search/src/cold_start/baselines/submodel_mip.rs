@@ -18,13 +18,13 @@ use std::time::Duration;
 use crate::budget::Budget;
 use divvy_solver::{Column, Event, Options, Program, Solver, Status, solve_watched};
 
-use crate::cold_start::choices::Choice;
+use crate::cold_start::choices::PieceChoice;
 use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cpu_time::Stopwatch;
 
 /// What the program looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct SubmodelSettings {
     /// Slots of each device, a multiple of 2.
     pub(crate) slots: usize,
     /// Dominators in each submodel.
@@ -55,7 +55,7 @@ pub(crate) struct Carried {
 }
 
 /// Which devices are loaded in turn: for each device with a bus, the number of its bus.
-pub(crate) fn bus_of(pieces: &Pieces, settings: &Settings) -> (Vec<usize>, usize) {
+pub(crate) fn bus_of(pieces: &Pieces, settings: &SubmodelSettings) -> (Vec<usize>, usize) {
     let mut known: Vec<usize> = Vec::new();
     let mut bus = Vec::with_capacity(pieces.devices);
     for device in 0..pieces.devices {
@@ -74,7 +74,7 @@ pub(crate) fn bus_of(pieces: &Pieces, settings: &Settings) -> (Vec<usize>, usize
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decided {
     pub(crate) piece: usize,
-    pub(crate) choice: Choice,
+    pub(crate) choice: PieceChoice,
     /// When its slot starts, and its place in the turns of the bus that its weights come over.
     pub(crate) start: f64,
     pub(crate) turn: usize,
@@ -83,7 +83,7 @@ pub(crate) struct Decided {
 /// A submodel as a program.
 pub(crate) struct Submodel<'a> {
     pieces: &'a Pieces,
-    settings: &'a Settings,
+    settings: &'a SubmodelSettings,
     carried: &'a Carried,
     ops: &'a [usize],
     /// Devices that take part.
@@ -110,7 +110,7 @@ struct Columns {
 impl<'a> Submodel<'a> {
     pub(crate) fn new(
         pieces: &'a Pieces,
-        settings: &'a Settings,
+        settings: &'a SubmodelSettings,
         carried: &'a Carried,
         ops: &'a [usize],
     ) -> Submodel<'a> {
@@ -254,7 +254,7 @@ impl<'a> Submodel<'a> {
             let bundles = &self.pieces.pieces[piece].first_bundles;
             let landed = bundles.iter().find_map(|&bundle| self.carried.landed[bundle]);
             let via = landed.unwrap_or(real);
-            let choice = Choice { device: real as u16, via: via as u16, in_place: false };
+            let choice = PieceChoice { device: real as u16, via: via as u16, in_place: false };
             Decided { piece, choice, start: 0.0, turn: 0 }
         };
         self.ops.iter().map(decide).collect()
@@ -549,7 +549,7 @@ impl<'a> Submodel<'a> {
             let in_place = Self::reads_in_place(slot);
             decided.push(Decided {
                 piece,
-                choice: Choice { device: device as u16, via: via as u16, in_place },
+                choice: PieceChoice { device: device as u16, via: via as u16, in_place },
                 start: values[columns.starts[slot].index()],
                 // Reads come behind the loads of a submodel, so that none waits for an op that waits for it.
                 turn: load.map_or(usize::MAX, turn),

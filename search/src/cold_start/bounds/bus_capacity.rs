@@ -10,7 +10,7 @@ use divvy_core::hardware::Route;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::last_loads::{Demand, LastLoads};
+use divvy_proof::cold_start::last_loads::{Demand, LastLoadArgument};
 use divvy_proof::verify::Proven;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
@@ -47,7 +47,7 @@ impl Bound for BusCapacity {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(argument) = LastLoads::new(run.problem) else { return };
+        let Ok(argument) = LastLoadArgument::new(run.problem) else { return };
         let Some((_, _, left)) = last_loads::best(run, &argument) else { return };
         let all = argument.moments();
         let evenly = all.iter().copied().step_by(all.len().div_ceil(MOMENTS).max(1));

@@ -9,12 +9,12 @@
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::last_loads::LastLoads as Argument;
-use divvy_proof::frontier_search::recipe::Prover;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::cold_start::last_loads::LastLoadArgument as Argument;
+use divvy_proof::frontier_search::recipe::FrontierProof;
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::chains::transfers::bus_weights;
 use crate::run::Run;
 use crate::{cold_start, device_weights};
@@ -72,21 +72,21 @@ impl Bound for SearchedLoads {
             ops if ops > MOST_OPS => {
                 Err(format!("{ops} ops take too long to search, {MOST_OPS} is the most"))
             }
-            _ => Dense::of_kernels(problem).map(|_| ()),
+            _ => LatencyTables::of_kernels(problem).map(|_| ()),
         }
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(dense) = Dense::of_kernels(run.problem) else { return };
+        let Ok(dense) = LatencyTables::of_kernels(run.problem) else { return };
         let shares = device_weights::weights(run.problem, &dense);
-        let Ok(mut prover) = Prover::of_kernels(run.problem, shares) else { return };
+        let Ok(mut prover) = FrontierProof::of_kernels(run.problem, shares) else { return };
         let mut reached = Time::ZERO;
         for (window, width) in ROUNDS {
             let limit = run.outcome().value().unwrap_or(Time(NEVER));

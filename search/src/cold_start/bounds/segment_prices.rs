@@ -7,10 +7,10 @@
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::segment_prices::{MOST_DEVICES, Prices, Segments as Argument};
+use divvy_proof::cold_start::segment_prices::{MOST_DEVICES, SegmentPrices, SegmentArgument};
 use divvy_proof::verify::Proven;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::cold_start;
 use crate::cold_start::pieces::begins_constant;
 use crate::run::Run;
@@ -24,9 +24,9 @@ const KERNELS_FIRST: f64 = 10.0;
 /// By what prices are multiplied or divided, one after the other.
 const FACTORS: [f64; 6] = [3.0, 1.8, 1.3, 1.12, 1.05, 1.02];
 
-pub(crate) struct Segments;
+pub(crate) struct SegmentBound;
 
-impl Bound for Segments {
+impl Bound for SegmentBound {
     fn name(&self) -> &'static str {
         "segments"
     }
@@ -40,18 +40,18 @@ impl Bound for Segments {
         if problem.hardware.device_count() > MOST_DEVICES {
             return Err(format!("it searches up to {MOST_DEVICES} devices"));
         }
-        Argument::new(problem, chain(problem)).map(|_| ())
+        SegmentArgument::new(problem, chain(problem)).map(|_| ())
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(argument) = Argument::new(run.problem, chain(run.problem)) else { return };
+        let Ok(argument) = SegmentArgument::new(run.problem, chain(run.problem)) else { return };
         let groups = groups(run.problem);
         // Where buses alone decide, other bounds say so: kernels weigh more to begin with.
         let mut shares = vec![1.0; groups.len() + 1];
@@ -170,12 +170,12 @@ fn groups(problem: &Problem) -> Vec<Vec<usize>> {
 }
 
 /// Shares of the groups and, last, of the kernels as integers.
-fn prices(problem: &Problem, groups: &[Vec<usize>], shares: &[f64]) -> Prices {
+fn prices(problem: &Problem, groups: &[Vec<usize>], shares: &[f64]) -> SegmentPrices {
     let whole: f64 = shares.iter().sum();
     let part = |share: f64| (share / whole * PARTS).round() as u64;
     let mut links = vec![0; problem.hardware.links().len()];
     for (group, &share) in groups.iter().zip(shares) {
         group.iter().for_each(|&link| links[link] = part(share / group.len() as f64));
     }
-    Prices { links, kernels: part(shares[groups.len()]) }
+    SegmentPrices { links, kernels: part(shares[groups.len()]) }
 }

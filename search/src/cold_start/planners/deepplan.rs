@@ -12,7 +12,7 @@ use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 
 use crate::cold_start;
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::Pieces;
 use crate::cold_start::to_plan;
 use crate::planner::Planner;
@@ -109,14 +109,14 @@ fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], 
     let sizes: Vec<f64> =
         sequence.iter().map(|&piece| if reads(piece) { 0.0 } else { bytes(piece) }).collect();
     let part = sizes.iter().sum::<f64>() / (peers.len() + 1) as f64;
-    let mut of = vec![Choice { device: device as u16, via: device as u16, in_place: false }; sequence.len()];
+    let mut of = vec![PieceChoice { device: device as u16, via: device as u16, in_place: false }; sequence.len()];
     let mut sent = 0.0;
     for (&piece, size) in sequence.iter().zip(sizes) {
         // A piece belongs to the part in which its middle lies.
         let index = ((sent + size / 2.0) / part.max(1.0)) as usize;
         let via =
             if index == 0 || peers.is_empty() { device } else { peers[(index - 1).min(peers.len() - 1)] };
-        of[piece] = Choice { device: device as u16, via: via as u16, in_place: reads(piece) };
+        of[piece] = PieceChoice { device: device as u16, via: via as u16, in_place: reads(piece) };
         sent += size;
     }
     Choices { sequence: sequence.to_vec(), of }

@@ -41,7 +41,7 @@ impl Planner for Exhaustive {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let mut search = Search::new(run.problem);
+        let mut search = Enumeration::new(run.problem);
         let whole = search.go_on(run);
         run.count(search.items / ITEMS_PER_NODE);
         match (whole, run.outcome().value()) {
@@ -57,7 +57,7 @@ impl Planner for Exhaustive {
 }
 
 /// What was written down so far, and what it comes to.
-struct Search<'a> {
+struct Enumeration<'a> {
     problem: &'a Problem,
     paper: bool,
     plan: ColdStartPlan,
@@ -87,8 +87,8 @@ struct Before {
     last_start: Time,
 }
 
-impl<'a> Search<'a> {
-    fn new(problem: &'a Problem) -> Search<'a> {
+impl<'a> Enumeration<'a> {
+    fn new(problem: &'a Problem) -> Enumeration<'a> {
         let graph = &problem.graph;
         let mut tails = vec![Time::ZERO; graph.op_count()];
         for &op in graph.order().iter().rev() {
@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
             tails[op.index()] = problem.shortest_time(op) + behind.unwrap_or(Time::ZERO);
         }
         let devices = problem.hardware.device_count();
-        Search {
+        Enumeration {
             problem,
             paper: matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. }),
             plan: ColdStartPlan { order: vec![Vec::new(); devices], ..ColdStartPlan::default() },

@@ -15,9 +15,9 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
 use crate::cold_start;
-use crate::cold_start::choices::{Choice, Choices};
+use crate::cold_start::choices::{PieceChoice, Choices};
 use crate::cold_start::pieces::{NEVER, Pieces};
-use crate::cold_start::simulate::State;
+use crate::cold_start::simulate::Simulation;
 use crate::cold_start::{beam_search, to_plan};
 use crate::planner::Planner;
 use crate::run::Run;
@@ -61,7 +61,7 @@ impl Planner for Interleave {
         let pieces = Pieces::new(run.problem);
         let sequence = pieces.sequence();
         let mut starts: Vec<(f64, Choices)> = Vec::new();
-        let mut state = State::new(&pieces);
+        let mut state = Simulation::new(&pieces);
         let begin = run.budget.start.elapsed();
         let left = run.budget.time.saturating_sub(begin);
         let until = begin + left.mul_f64(BEAM_SHARE);
@@ -104,7 +104,7 @@ impl Planner for Interleave {
             let cooler = 0.5f64.powi((round / (3 * TEMPERATURES.len())) as i32).max(0.05);
             let temperature = TEMPERATURES[round % TEMPERATURES.len()] * cooler * best_value;
             let longer = 1 + round / 8;
-            let mut annealing = Annealing::new(&pieces, start, SLACK[round % SLACK.len()]);
+            let mut annealing = Anneal::new(&pieces, start, SLACK[round % SLACK.len()]);
             let steps = STEPS_PER_PIECE * pieces.pieces.len() * longer.min(16);
             let over = annealing.run(run, steps, temperature, &mut rng, &mut nodes);
             stale += 1;
@@ -133,7 +133,7 @@ fn offer(run: &mut Run<'_>, pieces: &Pieces, choices: &Choices) {
 /// The same choices with kernels on faster devices wherever that delays nothing: of plans that take as long, the one
 /// whose slow devices carry weights rather than run kernels.
 fn tidied(pieces: &Pieces, choices: &Choices) -> Choices {
-    let mut state = State::new(pieces);
+    let mut state = Simulation::new(pieces);
     let mut tidy = choices.clone();
     let mut value = state.run(pieces, &tidy);
     for length in TIDIED_RUNS {
@@ -154,7 +154,7 @@ fn tidied(pieces: &Pieces, choices: &Choices) -> Choices {
                     let may = single && pieces.pieces[piece].devices.contains(&device);
                     let lands = pieces.has_bus[via] && pieces.reaches(via, device);
                     if choice.device as usize == slow && !choice.in_place && may && lands {
-                        tidy.of[piece] = Choice { device: device as u16, via: via as u16, in_place: false };
+                        tidy.of[piece] = PieceChoice { device: device as u16, via: via as u16, in_place: false };
                     }
                 }
                 let changed = if tidy.of == before { NEVER } else { state.run(pieces, &tidy) };
@@ -173,8 +173,8 @@ fn tidied(pieces: &Pieces, choices: &Choices) -> Choices {
 /// delays nothing: of plans that take as long, the one whose GPUs exchange weights where NVLink joins them.
 fn off_the_buses(pieces: &Pieces, choices: &Choices) -> Choices {
     let over_bus =
-        |choice: &Choice| pieces.over_bus[choice.via as usize * pieces.devices + choice.device as usize];
-    let mut state = State::new(pieces);
+        |choice: &PieceChoice| pieces.over_bus[choice.via as usize * pieces.devices + choice.device as usize];
+    let mut state = Simulation::new(pieces);
     let mut tidy = choices.clone();
     let mut value = state.run(pieces, &tidy);
     for at in 0..tidy.sequence.len() {
@@ -183,8 +183,8 @@ fn off_the_buses(pieces: &Pieces, choices: &Choices) -> Choices {
         if before.in_place || !over_bus(&before) || piece.together.len() > 1 {
             continue;
         }
-        let time = |choice: &Choice| piece.times[choice.device as usize];
-        let is_better = |option: &Choice| {
+        let time = |choice: &PieceChoice| piece.times[choice.device as usize];
+        let is_better = |option: &PieceChoice| {
             let moves_one = option.via == before.via || option.device == before.device;
             !option.in_place && moves_one && !over_bus(option) && time(option) <= time(&before)
         };
@@ -206,7 +206,7 @@ fn plain(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
     let mut all = Vec::new();
     for device in 0..pieces.devices {
         let may = |piece: usize| pieces.pieces[piece].devices.contains(&device);
-        let of: Option<Vec<Choice>> = (0..pieces.pieces.len())
+        let of: Option<Vec<PieceChoice>> = (0..pieces.pieces.len())
             .map(|piece| {
                 let near = pieces.options(piece);
                 near.iter().copied().find(|c| !may(piece) || c.device as usize == device)
@@ -218,15 +218,15 @@ fn plain(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
 }
 
 /// What a state is judged by: when it ends, and a little by how long buses and kernels take by themselves.
-fn energy(state: &State, buses: &[(usize, f64)], slack: f64) -> f64 {
+fn energy(state: &Simulation, buses: &[(usize, f64)], slack: f64) -> f64 {
     let loads: f64 = buses.iter().map(|&(link, share)| share * state.link_free[link]).sum();
     state.end + slack * (loads + state.kernels_end)
 }
 
 /// One annealing.
-struct Annealing<'a> {
+struct Anneal<'a> {
     pieces: &'a Pieces,
-    state: State,
+    state: Simulation,
     /// Buses, and how much they count.
     buses: Vec<(usize, f64)>,
     slack: f64,
@@ -237,12 +237,12 @@ struct Annealing<'a> {
     best_value: f64,
     /// Where each piece is in the sequence.
     position: Vec<usize>,
-    changed: Vec<(usize, Choice)>,
+    changed: Vec<(usize, PieceChoice)>,
 }
 
-impl<'a> Annealing<'a> {
-    fn new(pieces: &'a Pieces, start: Choices, slack: f64) -> Annealing<'a> {
-        let mut state = State::new(pieces);
+impl<'a> Anneal<'a> {
+    fn new(pieces: &'a Pieces, start: Choices, slack: f64) -> Anneal<'a> {
+        let mut state = Simulation::new(pieces);
         let best_value = state.run(pieces, &start);
         let buses = pieces.buses();
         let energy = energy(&state, &buses, slack);
@@ -250,7 +250,7 @@ impl<'a> Annealing<'a> {
         start.sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
         let best = start.clone();
         let changed = Vec::new();
-        Annealing { pieces, state, buses, slack, now: start, energy, best, best_value, position, changed }
+        Anneal { pieces, state, buses, slack, now: start, energy, best, best_value, position, changed }
     }
 
     /// Whether the budget is spent.
@@ -295,7 +295,7 @@ impl<'a> Annealing<'a> {
         }
     }
 
-    fn set(&mut self, piece: usize, choice: Choice) {
+    fn set(&mut self, piece: usize, choice: PieceChoice) {
         self.changed.push((piece, self.now.of[piece]));
         self.now.of[piece] = choice;
     }
@@ -333,7 +333,7 @@ impl<'a> Annealing<'a> {
                 if ways.len() < 2 || choice.in_place && pieces.pieces[piece].other_bundles.is_empty() {
                     return false;
                 }
-                self.set(piece, Choice { via: *rng.pick(&ways) as u16, ..choice });
+                self.set(piece, PieceChoice { via: *rng.pick(&ways) as u16, ..choice });
             }
             // In place, or no longer.
             7 => {
@@ -343,7 +343,7 @@ impl<'a> Annealing<'a> {
                 if !possible {
                     return false;
                 }
-                self.set(piece, Choice { in_place: !choice.in_place, ..choice });
+                self.set(piece, PieceChoice { in_place: !choice.in_place, ..choice });
             }
             // Two pieces, near each other, swap devices and ways.
             8 => {
@@ -367,8 +367,8 @@ impl<'a> Annealing<'a> {
                 if a.via == b.via || !possible(a.device, b.via) || !possible(b.device, a.via) {
                     return false;
                 }
-                self.set(piece, Choice { via: b.via, ..a });
-                self.set(other, Choice { via: a.via, ..b });
+                self.set(piece, PieceChoice { via: b.via, ..a });
+                self.set(other, PieceChoice { via: a.via, ..b });
             }
         }
         !self.changed.is_empty()
@@ -411,7 +411,7 @@ impl<'a> Annealing<'a> {
             let lands = pieces.has_bus[via as usize] && pieces.reaches(via as usize, device as usize);
             let in_place = !choice.in_place || piece.in_place[device as usize].is_some();
             let free = piece.together.len() == 1 && piece.devices.contains(&(device as usize));
-            let new = Choice { device, via, ..choice };
+            let new = PieceChoice { device, via, ..choice };
             if free && lands && in_place && new != choice {
                 self.set(index, new);
             }
@@ -436,7 +436,7 @@ impl<'a> Annealing<'a> {
                 if ways.is_empty() { device } else { *rng.pick(&ways) }
             };
             let in_place = choice.in_place && pieces.pieces[member].in_place[device].is_some();
-            let choice = Choice { device: device as u16, via: via as u16, in_place };
+            let choice = PieceChoice { device: device as u16, via: via as u16, in_place };
             if choice != self.now.of[member] {
                 self.set(member, choice);
             }

@@ -9,10 +9,10 @@
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::colocated_units::Units;
-use crate::latency::device_string::{DeviceString, Walk};
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::device_string::{DeviceString, StringSearch};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -35,7 +35,7 @@ impl Planner for Annealing {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -44,13 +44,13 @@ impl Planner for Annealing {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
-        let units = Units::new(run.problem, &dense);
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+        let units = ColocatedUnits::new(run.problem, &dense);
         let seed = run.budget.seed;
         let Some(mut string) = DeviceString::fastest(run.problem, &dense, &units, seed) else {
             return StopReason::Finished;
         };
-        let mut walk = Walk::new(run, &string);
+        let mut walk = StringSearch::new(run, &string);
         if string.len() == 0 {
             // There is only one string; whether its order is the best is not asked here.
             walk.end();
@@ -62,7 +62,7 @@ impl Planner for Annealing {
 }
 
 /// Simulated annealing of a string with genes, until the walk ends.
-pub(crate) fn anneal(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng: &mut Rng) {
+pub(crate) fn anneal(string: &mut DeviceString<'_>, walk: &mut StringSearch<'_, '_>, rng: &mut Rng) {
     let first = first_temperature(string, walk, rng);
     while walk.goes_on() {
         let temperature = first * COOLING.powf(walk.progress());
@@ -77,7 +77,7 @@ pub(crate) fn anneal(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng
 }
 
 /// A share of the mean worsening of random steps from the start; each step is taken back.
-fn first_temperature(string: &mut DeviceString<'_>, walk: &mut Walk<'_, '_>, rng: &mut Rng) -> f64 {
+fn first_temperature(string: &mut DeviceString<'_>, walk: &mut StringSearch<'_, '_>, rng: &mut Rng) -> f64 {
     let start = string.value();
     let (mut sum, mut count) = (0.0, 0);
     for _ in 0..SAMPLES {

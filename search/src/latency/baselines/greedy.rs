@@ -5,7 +5,7 @@
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
 use crate::latency::list_scheduling::{ListRule, places, plan_by_list};
 use crate::planner::Planner;
@@ -23,7 +23,7 @@ impl Planner for Greedy {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -32,20 +32,20 @@ impl Planner for Greedy {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |dense| Rule { turns: places(dense.order()) })
+        plan_by_list(run, |dense| GreedyRule { turns: places(dense.order()) })
     }
 }
 
-struct Rule {
+struct GreedyRule {
     turns: Vec<u32>,
 }
 
-impl ListRule for Rule {
+impl ListRule for GreedyRule {
     fn turns(&self) -> &[u32] {
         &self.turns
     }
 
-    fn measure(&self, dense: &Dense, op: usize, device: usize, finish: u64) -> u128 {
+    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
         u128::from(finish) + u128::from(dense.way_out(op, device))
     }
 

@@ -17,10 +17,10 @@ use divvy_core::default_plan;
 use divvy_core::hardware::DeviceKind;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::colocated_units::Units;
-use crate::latency::memory_use::Room;
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::memory_use::MemoryUse;
 use crate::latency::repair::repair;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -37,7 +37,7 @@ impl Planner for MemoryGreedy {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -46,8 +46,8 @@ impl Planner for MemoryGreedy {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
-        let units = Units::new(run.problem, &dense);
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+        let units = ColocatedUnits::new(run.problem, &dense);
         if let Some(device_of) = fill(run.problem, &dense, &units, run.budget.seed) {
             let of_op = |op| DeviceId(device_of[units.of(op)]);
             let device_of: Vec<DeviceId> = (0..dense.op_count()).map(of_op).collect();
@@ -70,9 +70,9 @@ fn filling_order(problem: &Problem) -> Vec<u32> {
 }
 
 /// The device of every unit; none if no way was found.
-fn fill(problem: &Problem, dense: &Dense, units: &Units, seed: u64) -> Option<Vec<u32>> {
+fn fill(problem: &Problem, dense: &LatencyTables, units: &ColocatedUnits, seed: u64) -> Option<Vec<u32>> {
     let devices = filling_order(problem);
-    let empty = Room::new(problem, units);
+    let empty = MemoryUse::new(problem, units);
     let mut room = empty.clone();
     let mut device_of: Vec<Option<u32>> = vec![None; units.len()];
     let mut current = 0;
@@ -102,7 +102,7 @@ fn fill(problem: &Problem, dense: &Dense, units: &Units, seed: u64) -> Option<Ve
 }
 
 /// Whether what is placed can exchange with a unit on a device.
-fn reaches(dense: &Dense, units: &Units, device_of: &[Option<u32>], unit: usize, device: u32) -> bool {
+fn reaches(dense: &LatencyTables, units: &ColocatedUnits, device_of: &[Option<u32>], unit: usize, device: u32) -> bool {
     if units.all_connected() {
         return true;
     }

@@ -6,7 +6,7 @@
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
 use crate::latency::list_scheduling::{ListRule, places, plan_by_list};
 use crate::planner::Planner;
@@ -24,7 +24,7 @@ impl Planner for Met {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -33,20 +33,20 @@ impl Planner for Met {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |dense| Rule { turns: places(dense.order()) })
+        plan_by_list(run, |dense| MetRule { turns: places(dense.order()) })
     }
 }
 
-struct Rule {
+struct MetRule {
     turns: Vec<u32>,
 }
 
-impl ListRule for Rule {
+impl ListRule for MetRule {
     fn turns(&self) -> &[u32] {
         &self.turns
     }
 
-    fn measure(&self, dense: &Dense, op: usize, device: usize, _finish: u64) -> u128 {
+    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, _finish: u64) -> u128 {
         u128::from(dense.time(op, device))
     }
 

@@ -15,14 +15,14 @@ use std::rc::Rc;
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
 use crate::latency::mip;
-use crate::latency::mip::Limits;
+use crate::latency::mip::MipLimits;
 use crate::latency::module_solver::{ModuleSolver, inner};
 use crate::latency::planners::heft::Heft;
 use crate::latency::planners::milp::offer;
-use crate::latency::subproblem::{Part, Schedule};
+use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 use crate::modules::Modules;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -55,19 +55,19 @@ impl Planner for MilpSplit {
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         // The plan to beat, and to keep where modules overlap so much that nothing is gained by taking them one by one.
         Heft.plan(run);
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
         let Some(solver) = inner(run.inner()) else { return StopReason::Finished };
         let modules = Modules::find(&dense);
-        let whole = Part::whole(run.problem, &dense);
+        let whole = Subproblem::whole(run.problem, &dense);
         let split = Split { problem: run.problem, dense: &dense, whole, modules, solver };
         if split.is_exact() {
             // A plan to keep, while the modules are solved for all devices of their ends.
-            split.pass(run, 1, &Limits::of(run.budget).share(0.2));
+            split.pass(run, 1, &MipLimits::of(run.budget).share(0.2));
             split.by_pivots(run);
         } else {
             for (number, width) in WIDTHS.into_iter().enumerate() {
                 let share = [0.2, 0.5, 1.0][number];
-                if !split.pass(run, width, &Limits::of(run.budget).share(share)) {
+                if !split.pass(run, width, &MipLimits::of(run.budget).share(share)) {
                     break;
                 }
             }
@@ -82,15 +82,15 @@ impl Planner for MilpSplit {
 
 struct Split<'a> {
     problem: &'a Problem,
-    dense: &'a Dense,
-    whole: Part<'a>,
+    dense: &'a LatencyTables,
+    whole: Subproblem<'a>,
     modules: Modules,
     solver: &'a dyn ModuleSolver,
 }
 
 /// Some modules scheduled: a list that shares its beginning with others.
-struct State {
-    before: Option<Rc<State>>,
+struct ScheduledModules {
+    before: Option<Rc<ScheduledModules>>,
     /// The module's ops in the order of their schedule: op, device, start.
     placed: Vec<(u32, u32, u64)>,
     /// When each device is free.
@@ -100,7 +100,7 @@ struct State {
 }
 
 /// Where and when each op scheduled so far runs.
-type Placed = Vec<Option<(u32, u64)>>;
+type PlacedOps = Vec<Option<(u32, u64)>>;
 
 impl Split<'_> {
     /// Whether nothing but pivots joins the modules.
@@ -118,7 +118,7 @@ impl Split<'_> {
 
     /// The dynamic program over pivots.
     fn by_pivots(&self, run: &mut Run<'_>) {
-        let limits = Limits::of(run.budget);
+        let limits = MipLimits::of(run.budget);
         let mut ends = vec![End { device: None, best: None, bound: 0 }];
         let count = self.modules.modules.len();
         let last_of = |m: usize| *self.modules.modules[m].last().expect("modules have ops");
@@ -158,7 +158,7 @@ impl Split<'_> {
                     let end = from.best.as_ref().map_or(0, |link| link.end) + schedule.value;
                     if end < value {
                         let before = from.best.clone();
-                        new.best = Some(Rc::new(Link { before, part: part.ops, schedule, end }));
+                        new.best = Some(Rc::new(ModuleLink { before, part: part.ops, schedule, end }));
                     }
                 }
                 if new.bound < ruled_out || next.is_empty() {
@@ -198,8 +198,8 @@ impl Split<'_> {
     }
 
     /// A module alone, from the end of the pivot before it to the end of its own, both on given devices.
-    fn between(&self, m: usize, before: Option<(u32, u32)>, pivot: Option<(u32, u32)>) -> Part<'_> {
-        let mut part = Part::new(self.problem, self.dense, self.modules.modules[m].clone());
+    fn between(&self, m: usize, before: Option<(u32, u32)>, pivot: Option<(u32, u32)>) -> Subproblem<'_> {
+        let mut part = Subproblem::new(self.problem, self.dense, self.modules.modules[m].clone());
         let (is_first, is_last) = (m == 0, m + 1 == self.modules.modules.len());
         part.symmetric.clear();
         for op in 0..part.op_count() {
@@ -227,7 +227,7 @@ impl Split<'_> {
         part
     }
 
-    fn offer_links(&self, run: &mut Run<'_>, last: &Rc<Link>) {
+    fn offer_links(&self, run: &mut Run<'_>, last: &Rc<ModuleLink>) {
         let mut chain = vec![last];
         while let Some(before) = chain.last().and_then(|link| link.before.as_ref()) {
             chain.push(before);
@@ -257,16 +257,16 @@ impl Split<'_> {
     }
 
     /// One pass over the modules with `width` states. Whether a wider one could find more.
-    fn pass(&self, run: &mut Run<'_>, width: usize, limits: &Limits<'_>) -> bool {
+    fn pass(&self, run: &mut Run<'_>, width: usize, limits: &MipLimits<'_>) -> bool {
         let devices = self.dense.device_count();
         let (_, rest) = self.whole.windows();
         let mut states =
-            vec![Rc::new(State { before: None, placed: Vec::new(), free: vec![0; devices], value: 0 })];
+            vec![Rc::new(ScheduledModules { before: None, placed: Vec::new(), free: vec![0; devices], value: 0 })];
         let mut dropped = false;
         for (m, module) in self.modules.modules.iter().enumerate() {
             let choices = if width == 1 { vec![Vec::new()] } else { self.choices(module) };
             let left = (self.modules.modules.len() - m - 1) * width * choices.len();
-            let mut next: Vec<Rc<State>> = Vec::new();
+            let mut next: Vec<Rc<ScheduledModules>> = Vec::new();
             for (s, state) in states.iter().enumerate() {
                 let placed = self.placed(state);
                 for (c, choice) in choices.iter().enumerate() {
@@ -320,8 +320,8 @@ impl Split<'_> {
         choices
     }
 
-    fn placed(&self, state: &Rc<State>) -> Placed {
-        let mut placed: Placed = vec![None; self.dense.op_count()];
+    fn placed(&self, state: &Rc<ScheduledModules>) -> PlacedOps {
+        let mut placed: PlacedOps = vec![None; self.dense.op_count()];
         let mut at = Some(state);
         while let Some(state) = at {
             state.placed.iter().for_each(|&(op, device, start)| placed[op as usize] = Some((device, start)));
@@ -334,12 +334,12 @@ impl Split<'_> {
     fn following(
         &self,
         module: &[u32],
-        state: &State,
-        placed: &Placed,
+        state: &ScheduledModules,
+        placed: &PlacedOps,
         rest: &[Vec<u64>],
         choice: &[(u32, u32)],
-    ) -> Part<'_> {
-        let mut part = Part::new(self.problem, self.dense, module.to_vec());
+    ) -> Subproblem<'_> {
+        let mut part = Subproblem::new(self.problem, self.dense, module.to_vec());
         part.symmetric.clear();
         for op in 0..part.op_count() {
             let global = part.ops[op] as usize;
@@ -392,20 +392,20 @@ impl Split<'_> {
 struct End {
     device: Option<u32>,
     /// The best schedule so far.
-    best: Option<Rc<Link>>,
+    best: Option<Rc<ModuleLink>>,
     /// No schedule so far ends earlier.
     bound: u64,
 }
 
 /// A module's schedule behind those of the modules before it.
-struct Link {
-    before: Option<Rc<Link>>,
+struct ModuleLink {
+    before: Option<Rc<ModuleLink>>,
     part: Vec<u32>,
-    schedule: Schedule,
+    schedule: SubproblemSchedule,
     end: u64,
 }
 
-fn extended(state: &Rc<State>, part: &Part<'_>, schedule: &Schedule) -> State {
+fn extended(state: &Rc<ScheduledModules>, part: &Subproblem<'_>, schedule: &SubproblemSchedule) -> ScheduledModules {
     let mut free = state.free.clone();
     let mut placed = Vec::with_capacity(part.op_count());
     for &op in &schedule.sequence {
@@ -414,5 +414,5 @@ fn extended(state: &Rc<State>, part: &Part<'_>, schedule: &Schedule) -> State {
         let end = schedule.start[op] + part.time(op, device);
         free[device as usize] = free[device as usize].max(end);
     }
-    State { before: Some(state.clone()), placed, free, value: schedule.value.max(state.value) }
+    ScheduledModules { before: Some(state.clone()), placed, free, value: schedule.value.max(state.value) }
 }

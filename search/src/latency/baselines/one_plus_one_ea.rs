@@ -8,10 +8,10 @@
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::colocated_units::Units;
-use crate::latency::device_string::{Change, DeviceString, Walk};
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::device_string::{GeneChange, DeviceString, StringSearch};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -27,7 +27,7 @@ impl Planner for OnePlusOneEa {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -36,13 +36,13 @@ impl Planner for OnePlusOneEa {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
-        let units = Units::new(run.problem, &dense);
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+        let units = ColocatedUnits::new(run.problem, &dense);
         let seed = run.budget.seed;
         let Some(mut string) = DeviceString::fastest(run.problem, &dense, &units, seed) else {
             return StopReason::Finished;
         };
-        let mut walk = Walk::new(run, &string);
+        let mut walk = StringSearch::new(run, &string);
         if string.len() == 0 {
             // There is only one string; whether its order is the best is not asked here.
             walk.end();
@@ -62,7 +62,7 @@ impl Planner for OnePlusOneEa {
 }
 
 /// Draws the genes that change, each with probability 1/n and at least one in all.
-fn mutate(string: &DeviceString<'_>, rng: &mut Rng, changes: &mut Vec<Change>) {
+fn mutate(string: &DeviceString<'_>, rng: &mut Rng, changes: &mut Vec<GeneChange>) {
     changes.clear();
     if string.len() == 1 {
         changes.push(string.change(0, rng));

@@ -9,11 +9,11 @@
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{Evidence, ProofStep};
-use divvy_proof::frontier_search::recipe::{MOST_ROWS, Prover};
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::frontier_search::recipe::{MOST_ROWS, FrontierProof};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::device_weights;
 use crate::run::Run;
 
@@ -30,7 +30,7 @@ const ROUNDS: [(u32, u32, u32); 7] = [
 /// Past this many ops nothing but plain tails is worked out.
 const MOST_OPS: usize = 3_000;
 
-pub(crate) struct Tails;
+pub(crate) struct TailBound;
 pub(crate) struct ModuleTails;
 pub(crate) struct Beam;
 
@@ -44,7 +44,7 @@ pub(crate) fn bound_name(evidence: &Evidence) -> &'static str {
     }
 }
 
-impl Bound for Tails {
+impl Bound for TailBound {
     fn name(&self) -> &'static str {
         "tails"
     }
@@ -54,7 +54,7 @@ impl Bound for Tails {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -77,8 +77,8 @@ impl Bound for ModuleTails {
         not_too_large(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -107,8 +107,8 @@ impl Bound for Beam {
         not_too_large(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Alone
+    fn runs(&self) -> When {
+        When::Alone
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -131,13 +131,13 @@ impl Bound for Beam {
     }
 }
 
-fn prover(run: &Run<'_>) -> Option<Prover> {
-    let dense = Dense::new(run.problem).ok()?;
-    Prover::new(run.problem, device_weights::weights(run.problem, &dense)).ok()
+fn prover(run: &Run<'_>) -> Option<FrontierProof> {
+    let dense = LatencyTables::new(run.problem).ok()?;
+    FrontierProof::new(run.problem, device_weights::weights(run.problem, &dense)).ok()
 }
 
 fn not_too_large(problem: &Problem) -> Result<(), String> {
-    Dense::new(problem)?;
+    LatencyTables::new(problem)?;
     match problem.graph.op_count() {
         ops if ops > MOST_OPS => Err(format!("{ops} ops take too long to search, {MOST_OPS} is the most")),
         _ => Ok(()),

@@ -13,14 +13,14 @@ use crate::budget::Budget;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::evidence::{Multiple, Row};
-use divvy_proof::frontier_search::recipe::Prover;
+use divvy_proof::evidence::{RowMultiple, IntervalRow};
+use divvy_proof::frontier_search::recipe::FrontierProof;
 use divvy_proof::latency::interval_lp::Interval;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::device_weights;
 use crate::latency::transportation;
 use crate::run::Run;
@@ -52,19 +52,19 @@ impl Bound for IntervalLp {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        let dense = Dense::new(problem)?;
+        let dense = LatencyTables::new(problem)?;
         if dense.op_count() > MOST_OPS {
             return Err(format!(
                 "the program for {} ops is too large, {MOST_OPS} is the most; coarsen the network",
                 dense.op_count()
             ));
         }
-        let prover = Prover::new(problem, device_weights::weights(problem, &dense))?;
+        let prover = FrontierProof::new(problem, device_weights::weights(problem, &dense))?;
         Interval::new(&prover).map(|_| ())
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -72,7 +72,7 @@ impl Bound for IntervalLp {
         // What tails prove by themselves stands even if there is no time for a solve.
         run.take(Proven::by_searches(self.name(), &prover));
         let Ok(interval) = Interval::new(&prover) else { return };
-        let Ok(mut program) = Relaxed::new(&interval, run.budget) else { return };
+        let Ok(mut program) = IntervalProgram::new(&interval, run.budget) else { return };
         let mut best = prover.lower();
         let mut solves = 0;
         while !run.budget.is_spent() && run.budget.nodes.is_none_or(|nodes| solves < nodes) {
@@ -92,9 +92,9 @@ impl Bound for IntervalLp {
 }
 
 /// Tails, raised for as long as there is time for it.
-fn raise_tails(run: &Run<'_>) -> Option<Prover> {
-    let dense = Dense::new(run.problem).ok()?;
-    let mut prover = Prover::new(run.problem, device_weights::weights(run.problem, &dense)).ok()?;
+fn raise_tails(run: &Run<'_>) -> Option<FrontierProof> {
+    let dense = LatencyTables::new(run.problem).ok()?;
+    let mut prover = FrontierProof::new(run.problem, device_weights::weights(run.problem, &dense)).ok()?;
     let budget = run.budget;
     let limit = run.outcome().value().unwrap_or(Time(NEVER));
     let until =
@@ -110,13 +110,13 @@ fn raise_tails(run: &Run<'_>) -> Option<Prover> {
 }
 
 /// A solution: a value for every column, a dual for every row.
-struct Solved {
+struct LpSolution {
     values: Vec<f64>,
     duals: Vec<f64>,
 }
 
 /// The program as far as it is written out, in HiGHS.
-struct Relaxed<'a> {
+struct IntervalProgram<'a> {
     interval: &'a Interval,
     solver: Solver,
     /// Picoseconds in the unit of time of the columns.
@@ -126,12 +126,12 @@ struct Relaxed<'a> {
     /// For each op and device, where it is possible.
     shares: Vec<Option<Column>>,
     /// Written out behind the rows that make the shares of each op add up to 1.
-    rows: Vec<Row>,
-    known: HashSet<Row>,
+    rows: Vec<IntervalRow>,
+    known: HashSet<IntervalRow>,
 }
 
-impl<'a> Relaxed<'a> {
-    fn new(interval: &'a Interval, budget: &Budget) -> Result<Relaxed<'a>, String> {
+impl<'a> IntervalProgram<'a> {
+    fn new(interval: &'a Interval, budget: &Budget) -> Result<IntervalProgram<'a>, String> {
         let dense = interval.dense();
         let (ops, devices) = (dense.op_count(), dense.device_count());
         let mut program = Program::new();
@@ -153,29 +153,29 @@ impl<'a> Relaxed<'a> {
         let solver = Solver::new(&program, &options).map_err(|error| error.to_string())?;
         let unit = longest as f64 / 100.0;
         let (rows, known) = (Vec::new(), HashSet::new());
-        let mut relaxed = Relaxed { interval, solver, unit, end, starts, shares, rows, known };
+        let mut relaxed = IntervalProgram { interval, solver, unit, end, starts, shares, rows, known };
         relaxed.add(relaxed.first_rows())?;
         Ok(relaxed)
     }
 
     /// Heads, tails, precedence, and the load of each device.
-    fn first_rows(&self) -> Vec<Row> {
+    fn first_rows(&self) -> Vec<IntervalRow> {
         let dense = self.interval.dense();
         let mut rows = Vec::new();
         for op in 0..dense.op_count() {
             let id = OpId(op as u32);
-            rows.extend([Row::Head { op: id }, Row::Tail { op: id }]);
+            rows.extend([IntervalRow::Head { op: id }, IntervalRow::Tail { op: id }]);
             let price = |&time: &u64| if time < NEVER { time } else { 0 };
             let prices: Vec<u64> = dense.times(op).iter().map(price).collect();
             let to = |edge: &divvy_proof::latency_tables::Edge| OpId(edge.op);
-            rows.extend(dense.outputs(op).iter().map(|e| Row::Gap {
+            rows.extend(dense.outputs(op).iter().map(|e| IntervalRow::Gap {
                 from: id,
                 to: to(e),
                 prices: prices.clone(),
             }));
         }
         let devices = DeviceId::all(dense.device_count());
-        rows.extend(devices.map(|device| Row::Between { from: None, to: None, device }));
+        rows.extend(devices.map(|device| IntervalRow::Between { from: None, to: None, device }));
         rows
     }
 
@@ -183,7 +183,7 @@ impl<'a> Relaxed<'a> {
         self.shares[op * self.interval.dense().device_count() + device]
     }
 
-    fn add(&mut self, rows: Vec<Row>) -> Result<(), String> {
+    fn add(&mut self, rows: Vec<IntervalRow>) -> Result<(), String> {
         let mut written: Vec<Vec<(Column, f64)>> = Vec::with_capacity(rows.len());
         for row in rows {
             if !self.known.insert(row.clone()) {
@@ -207,22 +207,22 @@ impl<'a> Relaxed<'a> {
     }
 
     /// None if the time is up, or HiGHS gives up.
-    fn solve(&mut self, budget: &Budget) -> Option<Solved> {
+    fn solve(&mut self, budget: &Budget) -> Option<LpSolution> {
         let left = budget.time.saturating_sub(budget.start.elapsed());
         self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
         let solution = self.solver.solve().ok().filter(|solution| solution.status == Status::Optimal)?;
         let (_, values) = solution.best?;
-        Some(Solved { values, duals: solution.row_duals })
+        Some(LpSolution { values, duals: solution.row_duals })
     }
 
     /// The duals as rows, each so many times.
-    fn multiples(&self, duals: &[f64]) -> Option<Vec<Multiple>> {
+    fn multiples(&self, duals: &[f64]) -> Option<Vec<RowMultiple>> {
         let duals = &duals[self.interval.dense().op_count()..];
-        let mut multiples: Vec<Multiple> = Vec::new();
+        let mut multiples: Vec<RowMultiple> = Vec::new();
         for (row, dual) in self.rows.iter().zip(duals) {
             let times = (dual * PARTS).round();
             if times >= 1.0 {
-                multiples.push(Multiple { times: times as u64, row: row.clone() });
+                multiples.push(RowMultiple { times: times as u64, row: row.clone() });
             }
         }
         self.interval.complete(&mut multiples).ok()?;
@@ -245,7 +245,7 @@ impl<'a> Relaxed<'a> {
     }
 
     /// Rows about the work of a device between two ops, or an op and an end, with their violation.
-    fn work_between(&self, values: &[f64], budget: &Budget) -> Vec<(f64, Row)> {
+    fn work_between(&self, values: &[f64], budget: &Budget) -> Vec<(f64, IntervalRow)> {
         let dense = self.interval.dense();
         let (ops, devices) = (dense.op_count(), dense.device_count());
         let least = self.least_violation(values);
@@ -267,7 +267,7 @@ impl<'a> Relaxed<'a> {
                 if load - room > least {
                     let id = |op: usize| OpId(op as u32);
                     let device = DeviceId(device as u32);
-                    found.push((load - room, Row::Between { from: from.map(id), to: to.map(id), device }));
+                    found.push((load - room, IntervalRow::Between { from: from.map(id), to: to.map(id), device }));
                 }
             }
         };
@@ -295,7 +295,7 @@ impl<'a> Relaxed<'a> {
     }
 
     /// Rows about the time between two starts, at the best prices, with their violation.
-    fn gaps(&self, values: &[f64], budget: &Budget) -> Vec<(f64, Row)> {
+    fn gaps(&self, values: &[f64], budget: &Budget) -> Vec<(f64, IntervalRow)> {
         let dense = self.interval.dense();
         let ops = dense.op_count();
         let least = self.least_violation(values);
@@ -336,7 +336,7 @@ impl<'a> Relaxed<'a> {
                         whole[device as usize] = ((price * self.unit).round() as u64).min(NEVER);
                     }
                     let (from, to) = (OpId(from as u32), OpId(to as u32));
-                    found.push((worth - cost - room, Row::Gap { from, to, prices: whole }));
+                    found.push((worth - cost - room, IntervalRow::Gap { from, to, prices: whole }));
                 }
             }
         }
@@ -369,11 +369,11 @@ mod tests {
         for wiring in [Wiring::Sdep, Wiring::Wdep, Wiring::Wfree] {
             for seed in 0..3 {
                 let problem = network(wiring, seed);
-                let dense = Dense::new(&problem).unwrap();
-                let prover = Prover::new(&problem, device_weights::weights(&problem, &dense)).unwrap();
+                let dense = LatencyTables::new(&problem).unwrap();
+                let prover = FrontierProof::new(&problem, device_weights::weights(&problem, &dense)).unwrap();
                 let interval = Interval::new(&prover).unwrap();
                 let budget = Budget::new(Duration::from_secs(60));
-                let mut program = Relaxed::new(&interval, &budget).unwrap();
+                let mut program = IntervalProgram::new(&interval, &budget).unwrap();
                 let mut ends = Vec::new();
                 for _ in 0..10 {
                     let solved = program.solve(&budget).unwrap();

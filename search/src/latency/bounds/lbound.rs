@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::latency::mip;
-use crate::latency::mip::Limits;
+use crate::latency::mip::MipLimits;
 use crate::latency::module_solver::{ModuleSolver, inner};
-use crate::latency::subproblem::Part;
+use crate::latency::subproblem::Subproblem;
 use crate::modules::Modules;
 use crate::run::Run;
 
@@ -36,7 +36,7 @@ impl Bound for LBound {
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         mip::supports(problem)?;
-        let dense = Dense::new(problem)?;
+        let dense = LatencyTables::new(problem)?;
         let modules = Modules::find(&dense);
         if modules.modules.len() < 2 {
             return Err("the network does not fall into modules with few edges between them".to_owned());
@@ -44,16 +44,16 @@ impl Bound for LBound {
         Recursion::new(problem, &dense, &modules).holds()
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(dense) = Dense::new(run.problem) else { return };
+        let Ok(dense) = LatencyTables::new(run.problem) else { return };
         let Some(solver) = inner(run.inner()) else { return };
         let modules = Modules::find(&dense);
         let recursion = Recursion::new(run.problem, &dense, &modules);
-        let limits = Limits::of(run.budget);
+        let limits = MipLimits::of(run.budget);
         recursion
             .run(solver, &limits, &mut |bound| run.attest(self.name(), Time(bound), solver.attested_by()));
     }
@@ -61,14 +61,14 @@ impl Bound for LBound {
 
 struct Recursion<'a> {
     problem: &'a Problem,
-    dense: &'a Dense,
+    dense: &'a LatencyTables,
     modules: &'a [Vec<u32>],
     /// The module of each op.
     number: Vec<usize>,
 }
 
 impl<'a> Recursion<'a> {
-    fn new(problem: &'a Problem, dense: &'a Dense, modules: &'a Modules) -> Recursion<'a> {
+    fn new(problem: &'a Problem, dense: &'a LatencyTables, modules: &'a Modules) -> Recursion<'a> {
         let number = modules.number_of(dense.op_count());
         Recursion { problem, dense, modules: &modules.modules, number }
     }
@@ -130,7 +130,7 @@ impl<'a> Recursion<'a> {
     }
 
     /// Works from the last module to the first; `claim` hears of bounds on the whole.
-    fn run(&self, solver: &dyn ModuleSolver, limits: &Limits<'_>, claim: &mut dyn FnMut(u64)) {
+    fn run(&self, solver: &dyn ModuleSolver, limits: &MipLimits<'_>, claim: &mut dyn FnMut(u64)) {
         let entries = (0..self.dense.op_count())
             .filter(|&op| {
                 let inputs = self.dense.inputs(op);
@@ -201,8 +201,8 @@ impl<'a> Recursion<'a> {
     }
 
     /// What is proved of some ops alone.
-    fn alone(&self, ops: &[u32], solver: &dyn ModuleSolver, limits: &Limits<'_>) -> u64 {
-        let mut part = Part::new(self.problem, self.dense, ops.to_vec());
+    fn alone(&self, ops: &[u32], solver: &dyn ModuleSolver, limits: &MipLimits<'_>) -> u64 {
+        let mut part = Subproblem::new(self.problem, self.dense, ops.to_vec());
         for op in 0..part.op_count() {
             // Ways to and from the network's ends may pass beside other modules.
             part.release[op].fill(0);
@@ -252,13 +252,13 @@ mod tests {
     }
 
     fn bound(problem: &Problem, modules: Vec<Vec<u32>>) -> (Result<(), String>, u64) {
-        let dense = Dense::new(problem).unwrap();
+        let dense = LatencyTables::new(problem).unwrap();
         let modules = Modules { modules, channels: 1 };
         let recursion = Recursion::new(problem, &dense, &modules);
         let budget = Budget::new(std::time::Duration::from_secs(20));
         let mut best = 0;
         let solver = inner(None).unwrap();
-        recursion.run(solver, &Limits::of(&budget), &mut |bound| best = best.max(bound));
+        recursion.run(solver, &MipLimits::of(&budget), &mut |bound| best = best.max(bound));
         (recursion.holds(), best)
     }
 
@@ -268,7 +268,7 @@ mod tests {
         // M₁ = {s, a, b}, G₂ = {c}: the printed formula gives 11 + 10 = 21. Here b is a sink that nothing waits for.
         let (_, value) = bound(&problem, vec![vec![0, 1, 2], vec![3]]);
         assert!(value <= 12, "{value}");
-        let dense = Dense::new(&problem).unwrap();
+        let dense = LatencyTables::new(&problem).unwrap();
         let modules = Modules { modules: vec![vec![0, 1, 2], vec![3]], channels: 1 };
         assert_eq!(Recursion::new(&problem, &dense, &modules).sinks(&[0, 1, 2]), Err(2));
         // And nothing in M₁ is before b if M₁ = {a}: neither form holds.
@@ -290,11 +290,11 @@ mod tests {
                 let options =
                     RwnnOptions { modules: 3, nodes: 2, channels, wiring, seed, ..RwnnOptions::default() };
                 let problem = network(&options);
-                let dense = Dense::new(&problem).unwrap();
+                let dense = LatencyTables::new(&problem).unwrap();
                 let budget = Budget::new(std::time::Duration::from_secs(60));
-                let limits = Limits::of(&budget);
+                let limits = MipLimits::of(&budget);
                 let solver = inner(None).unwrap();
-                let optimum = solver.solve(&Part::whole(&problem, &dense), None, &limits);
+                let optimum = solver.solve(&Subproblem::whole(&problem, &dense), None, &limits);
                 assert!(optimum.finished);
                 let modules = Modules::of_size(&dense, 1);
                 let recursion = Recursion::new(&problem, &dense, &modules);

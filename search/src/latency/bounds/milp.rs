@@ -4,13 +4,13 @@ use std::ops::ControlFlow;
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::highs::attested_by;
 use crate::latency::mip;
-use crate::latency::mip::{Limits, News};
-use crate::latency::subproblem::Part;
+use crate::latency::mip::{MipLimits, MipEvent};
+use crate::latency::subproblem::Subproblem;
 use crate::run::Run;
 
 pub(crate) struct Milp;
@@ -28,15 +28,15 @@ impl Bound for Milp {
         mip::supports(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(dense) = Dense::new(run.problem) else { return };
-        let part = Part::whole(run.problem, &dense);
-        mip::solve(&part, None, None, &Limits::of(run.budget), &mut |news| {
-            if let News::Bound(bound) = news {
+        let Ok(dense) = LatencyTables::new(run.problem) else { return };
+        let part = Subproblem::whole(run.problem, &dense);
+        mip::solve(&part, None, None, &MipLimits::of(run.budget), &mut |news| {
+            if let MipEvent::Bound(bound) = news {
                 run.attest(self.name(), Time(bound), attested_by());
             }
             if run.budget.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -20,7 +20,7 @@ use divvy_proof::latency_tables::NEVER;
 use divvy_solver::{Column, Program};
 
 use crate::latency::mip::scale::Scale;
-use crate::latency::subproblem::{Part, Schedule};
+use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 
 /// Ops, from the first on, for which exchangeable devices are told apart.
 const ORDERED_OPS: usize = 12;
@@ -33,14 +33,14 @@ pub(crate) struct Formulation {
     pub(crate) end: Column,
     head: Vec<Vec<u64>>,
     tail: Vec<Vec<u64>>,
-    ways: Vec<Way>,
+    ways: Vec<EdgeColumns>,
     reads: Vec<(Column, u32, usize)>,
-    turns: Vec<Turn>,
+    turns: Vec<OrderColumns>,
     symmetric: Vec<Vec<u32>>,
 }
 
 /// Columns for what an edge carries.
-struct Way {
+struct EdgeColumns {
     from: usize,
     to: usize,
     /// Column, device of the producer, device of the consumer where that matters.
@@ -48,7 +48,7 @@ struct Way {
 }
 
 /// Columns for which of two ops goes first; none where it cannot.
-struct Turn {
+struct OrderColumns {
     ops: [usize; 2],
     first: [Option<Column>; 2],
 }
@@ -57,7 +57,7 @@ type Terms = Vec<(Column, f64)>;
 
 impl Formulation {
     /// Everything but (7). None if some op has no device within the horizon.
-    pub(crate) fn new(part: &Part<'_>, scale: &Scale, horizon: u64) -> Option<Formulation> {
+    pub(crate) fn new(part: &Subproblem<'_>, scale: &Scale, horizon: u64) -> Option<Formulation> {
         let (head, tail) = part.windows();
         let mut program = Program::new();
         let end = program.column(0.0, scale.units(horizon), 1.0);
@@ -94,7 +94,7 @@ impl Formulation {
     }
 
     /// Rows (1) and (2), and the chains before each op.
-    fn place(&mut self, part: &Part<'_>, scale: &Scale) {
+    fn place(&mut self, part: &Subproblem<'_>, scale: &Scale) {
         for op in 0..part.op_count() {
             let each = |factor: &dyn Fn(u32) -> f64| -> Terms {
                 self.x[op].iter().map(|&(d, column)| (column, factor(d))).collect()
@@ -111,12 +111,12 @@ impl Formulation {
     }
 
     /// The terms of an op's end, times a factor.
-    pub(crate) fn end_of(&self, part: &Part<'_>, scale: &Scale, op: usize, factor: f64) -> Terms {
+    pub(crate) fn end_of(&self, part: &Subproblem<'_>, scale: &Scale, op: usize, factor: f64) -> Terms {
         let times = self.x[op].iter().map(|&(d, x)| (x, factor * scale.units(part.time(op, d))));
         times.chain([(self.start[op], factor)]).collect()
     }
 
-    fn send(&mut self, part: &Part<'_>, scale: &Scale) {
+    fn send(&mut self, part: &Subproblem<'_>, scale: &Scale) {
         for to in 0..part.op_count() {
             for edge in &part.inputs[to] {
                 let from = edge.op as usize;
@@ -176,7 +176,7 @@ impl Formulation {
             row.push((moved, -delay));
             columns.push((moved, u, None));
         }
-        self.ways.push(Way { from, to, columns });
+        self.ways.push(EdgeColumns { from, to, columns });
     }
 
     fn any_delay(
@@ -203,10 +203,10 @@ impl Formulation {
         for margin in margins_to {
             self.program.row(0.0, &margin, 0.0);
         }
-        self.ways.push(Way { from, to, columns });
+        self.ways.push(EdgeColumns { from, to, columns });
     }
 
-    fn stay_together(&mut self, part: &Part<'_>) {
+    fn stay_together(&mut self, part: &Subproblem<'_>) {
         for pair in part.together.iter().flat_map(|group| group.windows(2)) {
             let column = |op: usize, d: u32| self.x[op].iter().find(|x| x.0 == d).map(|x| x.1);
             for d in 0..part.device_count() as u32 {
@@ -221,7 +221,7 @@ impl Formulation {
         }
     }
 
-    fn fit_memory(&mut self, part: &Part<'_>) {
+    fn fit_memory(&mut self, part: &Subproblem<'_>) {
         for (d, limit) in part.memory.limits.iter().enumerate() {
             let Some(limit) = *limit else { continue };
             let d = d as u32;
@@ -269,7 +269,7 @@ impl Formulation {
     }
 
     /// Rows (7).
-    pub(crate) fn forbid_overlap(&mut self, part: &Part<'_>, scale: &Scale, horizon: u64) {
+    pub(crate) fn forbid_overlap(&mut self, part: &Subproblem<'_>, scale: &Scale, horizon: u64) {
         for (i, after) in descendants(part).iter().enumerate() {
             for j in i + 1..part.op_count() {
                 if !after.has(j) {
@@ -279,7 +279,7 @@ impl Formulation {
         }
     }
 
-    fn take_turns(&mut self, part: &Part<'_>, scale: &Scale, horizon: u64, ops: [usize; 2]) {
+    fn take_turns(&mut self, part: &Subproblem<'_>, scale: &Scale, horizon: u64, ops: [usize; 2]) {
         let shared: Vec<[Column; 2]> = (self.x[ops[0]].iter())
             .filter_map(|&(d, a)| Some([a, self.x[ops[1]].iter().find(|x| x.0 == d)?.1]))
             .collect();
@@ -318,11 +318,11 @@ impl Formulation {
         if firsts.len() == 2 {
             self.program.at_most(&firsts, 1.0);
         }
-        self.turns.push(Turn { ops, first });
+        self.turns.push(OrderColumns { ops, first });
     }
 
     /// The columns' values for a schedule.
-    pub(crate) fn values(&self, part: &Part<'_>, scale: &Scale, schedule: &Schedule) -> Vec<f64> {
+    pub(crate) fn values(&self, part: &Subproblem<'_>, scale: &Scale, schedule: &SubproblemSchedule) -> Vec<f64> {
         let device = self.relabelled(part, schedule);
         let mut values = vec![0.0; self.program.column_count()];
         values[self.end.index()] = scale.units(schedule.value);
@@ -359,7 +359,7 @@ impl Formulation {
     }
 
     /// A schedule's devices, with exchangeable ones named in the order of use.
-    fn relabelled(&self, part: &Part<'_>, schedule: &Schedule) -> Vec<u32> {
+    fn relabelled(&self, part: &Subproblem<'_>, schedule: &SubproblemSchedule) -> Vec<u32> {
         let mut name: Vec<Option<u32>> = vec![None; part.device_count()];
         for group in &self.symmetric {
             let mut free = group.iter().copied();
@@ -385,11 +385,11 @@ impl Formulation {
 
 /// Some ops of a part.
 #[derive(Clone)]
-pub(crate) struct Set(Vec<u64>);
+pub(crate) struct OpSet(Vec<u64>);
 
-impl Set {
-    fn empty(ops: usize) -> Set {
-        Set(vec![0; ops.div_ceil(64)])
+impl OpSet {
+    fn empty(ops: usize) -> OpSet {
+        OpSet(vec![0; ops.div_ceil(64)])
     }
 
     pub(crate) fn has(&self, op: usize) -> bool {
@@ -400,7 +400,7 @@ impl Set {
         self.0[op / 64] |= 1 << (op % 64);
     }
 
-    fn add_all(&mut self, other: &Set) {
+    fn add_all(&mut self, other: &OpSet) {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
     }
 
@@ -410,8 +410,8 @@ impl Set {
 }
 
 /// For each op, those that a path leads to from it.
-pub(crate) fn descendants(part: &Part<'_>) -> Vec<Set> {
-    let mut after = vec![Set::empty(part.op_count()); part.op_count()];
+pub(crate) fn descendants(part: &Subproblem<'_>) -> Vec<OpSet> {
+    let mut after = vec![OpSet::empty(part.op_count()); part.op_count()];
     for op in (0..part.op_count()).rev() {
         for edge in &part.outputs[op] {
             let next = after[edge.op as usize].clone();
@@ -423,9 +423,9 @@ pub(crate) fn descendants(part: &Part<'_>) -> Vec<Set> {
 }
 
 /// About as many factors as the program would have.
-pub(crate) fn factor_count(part: &Part<'_>) -> usize {
+pub(crate) fn factor_count(part: &Subproblem<'_>) -> usize {
     let ops = part.op_count();
-    let comparable: usize = descendants(part).iter().map(Set::len).sum();
+    let comparable: usize = descendants(part).iter().map(OpSet::len).sum();
     let devices = part.allowed.iter().map(Vec::len).max().unwrap_or(0);
     let pairs = (ops * ops.saturating_sub(1) / 2).saturating_sub(comparable);
     let edges: usize = part.inputs.iter().map(Vec::len).sum();

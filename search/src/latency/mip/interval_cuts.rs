@@ -11,10 +11,10 @@ use std::time::Instant;
 use divvy_proof::latency_tables::NEVER;
 use divvy_solver::{Column, Options, Solver, Status};
 
-use crate::latency::mip::Limits;
-use crate::latency::mip::formulation::{Formulation, Set, descendants};
+use crate::latency::mip::MipLimits;
+use crate::latency::mip::formulation::{Formulation, OpSet, descendants};
 use crate::latency::mip::scale::Scale;
-use crate::latency::subproblem::Part;
+use crate::latency::subproblem::Subproblem;
 
 /// Rounds of solving and adding.
 const MOST_ROUNDS: usize = 40;
@@ -26,21 +26,21 @@ const MOST_ROWS: usize = 400;
 const SMALLEST: f64 = 1e-4;
 
 /// A row `terms ≥ 0`.
-type Row = Vec<(Column, f64)>;
+type CutRow = Vec<(Column, f64)>;
 
 /// Adds rows to the program, and returns the value of the relaxation, a lower bound; minus infinity if there is none.
 pub(crate) fn strengthen(
-    part: &Part<'_>,
+    part: &Subproblem<'_>,
     formulation: &mut Formulation,
     scale: &Scale,
-    limits: &Limits<'_>,
+    limits: &MipLimits<'_>,
 ) -> f64 {
     let mut bound = f64::NEG_INFINITY;
     let options = Options { time: limits.left(), seed: limits.budget.seed, ..Options::default() };
     let Ok(mut solver) = Solver::new(&formulation.program.relaxed(), &options) else { return bound };
     let after = descendants(part);
     let rows_before = formulation.program.row_count();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<CutRow> = Vec::new();
     let mut leaned_on: Vec<bool> = Vec::new();
     for _ in 0..MOST_ROUNDS {
         if limits.are_spent() || solver.set_time(limits.left()).is_err() {
@@ -71,13 +71,13 @@ pub(crate) fn strengthen(
 
 /// The rows that a solution breaks most.
 fn broken(
-    part: &Part<'_>,
+    part: &Subproblem<'_>,
     formulation: &Formulation,
     scale: &Scale,
-    after: &[Set],
+    after: &[OpSet],
     values: &[f64],
-    limits: &Limits<'_>,
-) -> Vec<Row> {
+    limits: &MipLimits<'_>,
+) -> Vec<CutRow> {
     let ops = part.op_count();
     let start = |op: usize| values[formulation.start[op].index()];
     let work = |op: usize, d: u32| {
@@ -120,7 +120,7 @@ fn broken(
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.truncate(MOST_ROWS);
     let row = |&(_, from, to, d): &(f64, Option<usize>, Option<usize>, u32)| {
-        let mut row: Row = match from {
+        let mut row: CutRow = match from {
             Some(from) => formulation.end_of(part, scale, from, -1.0),
             None => Vec::new(),
         };
@@ -137,7 +137,7 @@ fn broken(
 
 /// Ops on some path between two, or from the start, or to the end.
 fn between(
-    after: &[Set],
+    after: &[OpSet],
     from: Option<usize>,
     to: Option<usize>,
     ops: usize,

@@ -1,7 +1,7 @@
 //! DiviML's mixed-integer program for one input, handed to HiGHS.
 //!
 //! The formulation is in [`formulation`], rows that only strengthen its relaxation in [`intervals`]. [`solve`] runs
-//! both on a [`Part`]: it starts from the best schedule known, reports every better one and every rise of the bound
+//! both on a [`Subproblem`]: it starts from the best schedule known, reports every better one and every rise of the bound
 //! while HiGHS works, and turns HiGHS's floating-point bound into whole picoseconds on the safe side: it takes off a
 //! millionth of the value, HiGHS's tolerance, and then rounds up to the next value that a schedule can have at all.
 
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_solver::{Event, Options, Status, solve_watched};
 
 use crate::latency::mip::formulation::Formulation;
 use crate::latency::mip::scale::Scale;
-use crate::latency::subproblem::{Part, Schedule};
+use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 
 /// More ops than this are refused.
 const MOST_OPS: usize = 2000;
@@ -29,22 +29,22 @@ const MOST_FACTORS: usize = 3_000_000;
 
 /// How long a solve may take, and who may end it.
 #[derive(Clone)]
-pub(crate) struct Limits<'a> {
+pub(crate) struct MipLimits<'a> {
     pub(crate) budget: &'a Budget,
     pub(crate) until: Instant,
 }
 
-impl<'a> Limits<'a> {
+impl<'a> MipLimits<'a> {
     /// All of a budget.
-    pub(crate) fn of(budget: &'a Budget) -> Limits<'a> {
-        Limits { budget, until: budget.start + budget.time }
+    pub(crate) fn of(budget: &'a Budget) -> MipLimits<'a> {
+        MipLimits { budget, until: budget.start + budget.time }
     }
 
     /// At most `share` of what is left.
-    pub(crate) fn share(&self, share: f64) -> Limits<'a> {
+    pub(crate) fn share(&self, share: f64) -> MipLimits<'a> {
         let now = Instant::now();
         let until = now + self.left().mul_f64(share.clamp(0.0, 1.0));
-        Limits { until: until.min(self.until), ..self.clone() }
+        MipLimits { until: until.min(self.until), ..self.clone() }
     }
 
     pub(crate) fn left(&self) -> Duration {
@@ -57,18 +57,18 @@ impl<'a> Limits<'a> {
 }
 
 /// Something found on the way.
-pub(crate) enum News<'s> {
+pub(crate) enum MipEvent<'s> {
     /// A better schedule.
-    Better(&'s Schedule),
+    Better(&'s SubproblemSchedule),
     /// No schedule is shorter than this.
     Bound(u64),
 }
 
 /// What came of a solve.
 #[derive(Clone, Debug)]
-pub(crate) struct Solved {
+pub(crate) struct MipResult {
     /// The best schedule, the one given at the start included.
-    pub(crate) best: Option<Schedule>,
+    pub(crate) best: Option<SubproblemSchedule>,
     /// No schedule is shorter than this; `NEVER` if there is none at all.
     pub(crate) bound: u64,
     /// Whether it ended by itself: there is nothing better, or nothing at all.
@@ -78,11 +78,11 @@ pub(crate) struct Solved {
 /// Why a problem is too large for the program, if it is.
 pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
     let ops = problem.graph.op_count();
-    let dense = Dense::new(problem)?;
+    let dense = LatencyTables::new(problem)?;
     if ops > MOST_OPS {
         return Err(format!("the program for {ops} ops is too large, {MOST_OPS} is the most"));
     }
-    let factors = formulation::factor_count(&Part::whole(problem, &dense));
+    let factors = formulation::factor_count(&Subproblem::whole(problem, &dense));
     if factors > MOST_FACTORS {
         return Err(format!("the program has {factors} factors, {MOST_FACTORS} is the most"));
     }
@@ -93,13 +93,13 @@ pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
 /// a bound that reaches it is as good as any. `hear` is told what is found, and ends it by `Break`. Where HiGHS fails,
 /// what was found until then stands.
 pub(crate) fn solve(
-    part: &Part<'_>,
-    known: Option<Schedule>,
+    part: &Subproblem<'_>,
+    known: Option<SubproblemSchedule>,
     cutoff: Option<u64>,
-    limits: &Limits<'_>,
-    hear: &mut dyn FnMut(News<'_>) -> ControlFlow<()>,
-) -> Solved {
-    let mut solved = Solved { best: part.quick(), bound: 0, finished: false };
+    limits: &MipLimits<'_>,
+    hear: &mut dyn FnMut(MipEvent<'_>) -> ControlFlow<()>,
+) -> MipResult {
+    let mut solved = MipResult { best: part.quick(), bound: 0, finished: false };
     if let Some(known) = known {
         let kept = solved.best.as_ref().is_some_and(|quick| quick.value < known.value);
         solved.best = solved.best.filter(|_| kept).or(Some(known));
@@ -109,7 +109,7 @@ pub(crate) fn solve(
     // What is proved where nothing is left within the horizon.
     let nothing = if horizon < longest { horizon } else { NEVER };
     if let Some(best) = &solved.best
-        && hear(News::Better(best)).is_break()
+        && hear(MipEvent::Better(best)).is_break()
     {
         return solved;
     }
@@ -123,7 +123,7 @@ pub(crate) fn solve(
     // The relaxation alone is a bound, and tells which rows are worth having.
     let relaxed = interval_cuts::strengthen(part, &mut formulation, &scale, &limits.share(0.25));
     let heard = raise(&mut solved, &scale, relaxed, hear);
-    let is_closed = |solved: &Solved| {
+    let is_closed = |solved: &MipResult| {
         let value = solved.best.as_ref().map_or(NEVER, |best| best.value);
         solved.bound >= value.min(cutoff.unwrap_or(NEVER))
     };
@@ -171,33 +171,33 @@ pub(crate) fn solve(
 
 /// Takes a solution of HiGHS for what it says of devices and order, and keeps its exact schedule if that is better.
 fn better(
-    solved: &mut Solved,
-    part: &Part<'_>,
+    solved: &mut MipResult,
+    part: &Subproblem<'_>,
     (formulation, scale): (&Formulation, &Scale),
     values: &[f64],
-    hear: &mut dyn FnMut(News<'_>) -> ControlFlow<()>,
+    hear: &mut dyn FnMut(MipEvent<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let (device, start) = formulation.read(values);
     // By the middle of their time: of two ops on a device that goes the same way, whatever the tolerance does to starts.
     let middle = |op: usize| 2.0 * start[op] + scale.units(part.time(op, device[op]));
     match part.schedule_by(&device, middle) {
         Some(new) if solved.best.as_ref().is_none_or(|best| new.value < best.value) => {
-            hear(News::Better(solved.best.insert(new)))
+            hear(MipEvent::Better(solved.best.insert(new)))
         }
         _ => ControlFlow::Continue(()),
     }
 }
 
 fn raise(
-    solved: &mut Solved,
+    solved: &mut MipResult,
     scale: &Scale,
     bound: f64,
-    hear: &mut dyn FnMut(News<'_>) -> ControlFlow<()>,
+    hear: &mut dyn FnMut(MipEvent<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let bound = scale.safe_bound(bound);
     if bound <= solved.bound {
         return ControlFlow::Continue(());
     }
     solved.bound = bound;
-    hear(News::Bound(bound))
+    hear(MipEvent::Bound(bound))
 }

@@ -6,7 +6,7 @@
 
 use divvy_proof::latency_tables::NEVER;
 
-use crate::latency::subproblem::Part;
+use crate::latency::subproblem::Subproblem;
 
 /// The horizon in the program's units is at most this: HiGHS's tolerances are absolute.
 const LARGEST: f64 = 4096.0;
@@ -21,7 +21,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    pub(crate) fn new(part: &Part<'_>, horizon: u64) -> Scale {
+    pub(crate) fn new(part: &Subproblem<'_>, horizon: u64) -> Scale {
         let mut grain = 0;
         let mut meet = |time: u64| {
             if time < NEVER {

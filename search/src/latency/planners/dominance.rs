@@ -21,16 +21,16 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::division_lp::memory_prices::is_tight;
-use divvy_proof::frontier_search::levels::Found;
-use divvy_proof::frontier_search::recipe::{MOST_ROWS, Prover};
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::frontier_search::levels::FrontierResult;
+use divvy_proof::frontier_search::recipe::{MOST_ROWS, FrontierProof};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
 use crate::device_weights;
 use crate::latency::baselines::annealing::anneal;
 use crate::latency::bounds::frontier_search::bound_name;
-use crate::latency::colocated_units::Units;
-use crate::latency::device_string::{DeviceString, Walk, WalkLimits};
+use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::device_string::{DeviceString, StringSearch, WalkLimits};
 use crate::latency::planners::heft::Heft;
 use crate::latency::planners::milp::Milp;
 use crate::latency::window_search::{Surroundings, Windows};
@@ -116,18 +116,18 @@ impl Planner for Dominance {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         if run.outcome().best.is_none() {
             Heft.plan(run);
         }
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
         let weights = device_weights::weights(run.problem, &dense);
-        let Ok(prover) = Prover::new(run.problem, weights.clone()) else { return StopReason::Finished };
+        let Ok(prover) = FrontierProof::new(run.problem, weights.clone()) else { return StopReason::Finished };
         let tails = prover.tails().clone();
-        let units = Units::new(run.problem, &dense);
+        let units = ColocatedUnits::new(run.problem, &dense);
         let surroundings = Surroundings { dense: &dense, tails: &tails, weights: &weights, units: &units };
         let wide = Wide::new(prover);
         let seed = run.budget.seed;
@@ -156,7 +156,7 @@ impl Planner for Dominance {
 
 /// Searches of the whole network.
 struct Wide {
-    prover: Prover,
+    prover: FrontierProof,
     /// Seconds for each row of the width, by the last search of the whole network.
     pace: Option<f64>,
     /// Seconds for sharpening the tails, over its size, by the last time.
@@ -170,7 +170,7 @@ struct Wide {
 }
 
 impl Wide {
-    fn new(prover: Prover) -> Wide {
+    fn new(prover: FrontierProof) -> Wide {
         Wide { prover, pace: None, tails_pace: None, tails_share: TAILS_SHARE.0, widest: 0, exhausted: false }
     }
 
@@ -185,7 +185,7 @@ impl Wide {
     }
 
     /// A round, or else a search as wide as the time left allows.
-    fn next(&mut self, round: Option<&Round>, limit: Time, budget: &Budget) -> Option<Found> {
+    fn next(&mut self, round: Option<&Round>, limit: Time, budget: &Budget) -> Option<FrontierResult> {
         match round {
             Some(round) => self.round(round, limit, budget),
             None => self.last(limit, budget),
@@ -193,7 +193,7 @@ impl Wide {
     }
 
     /// Sharper tails, if the round says so, and a search of the whole network.
-    fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<Found> {
+    fn round(&mut self, round: &Round, limit: Time, budget: &Budget) -> Option<FrontierResult> {
         if let Some(tails) = round.tails {
             let began = Instant::now();
             let most = Duration::from_secs_f64(self.tails_share * left(budget));
@@ -214,13 +214,13 @@ impl Wide {
     }
 
     /// A search as wide as the time left allows, if it is worth it.
-    fn last(&mut self, limit: Time, budget: &Budget) -> Option<Found> {
+    fn last(&mut self, limit: Time, budget: &Budget) -> Option<FrontierResult> {
         let width = self.affordable(budget);
         self.exhausted |= f64::from(width) < WIDER * f64::from(self.widest);
         if self.exhausted { None } else { self.search(width, limit, budget) }
     }
 
-    fn search(&mut self, width: u32, limit: Time, budget: &Budget) -> Option<Found> {
+    fn search(&mut self, width: u32, limit: Time, budget: &Budget) -> Option<FrontierResult> {
         let width = width.clamp(1, MOST_ROWS);
         let began = Instant::now();
         let found = self.prover.search_whole(width, limit, &mut || budget.is_spent());
@@ -258,9 +258,9 @@ struct Rounds<'r, 'a, 's> {
 }
 
 /// What threads tell the one that keeps the outcome.
-enum News<'s> {
+enum ThreadMessage<'s> {
     Better(Box<Windows<'s>>),
-    Searched(Option<Found>),
+    Searched(Option<FrontierResult>),
 }
 
 impl<'s> Rounds<'_, '_, 's> {
@@ -322,7 +322,7 @@ impl<'s> Rounds<'_, '_, 's> {
         if let Some(mut string) = string.filter(|string| string.len() > 0) {
             let left = |nodes: u64| nodes.saturating_sub(self.rows) as f64;
             let nodes = self.run.budget.nodes.map(|nodes| (left(nodes) * LAST_ANNEAL_SHARE).ceil() as u64);
-            let mut walk = Walk::within(WalkLimits { time: began + time, nodes }, self.run, &string);
+            let mut walk = StringSearch::within(WalkLimits { time: began + time, nodes }, self.run, &string);
             anneal(&mut string, &mut walk, &mut Rng::new(self.seed));
             self.rows += walk.evaluations();
             walk.end();
@@ -399,19 +399,19 @@ impl<'s> Rounds<'_, '_, 's> {
                     while !stop() {
                         let better = windows.improve_some(&mut stop);
                         if better && windows.value() < least.fetch_min(windows.value(), Ordering::Relaxed) {
-                            let _ = sender.send(News::Better(Box::new(windows.clone())));
+                            let _ = sender.send(ThreadMessage::Better(Box::new(windows.clone())));
                         }
                     }
                 });
             }
             scope.spawn(move || {
                 let found = wide.next(round, limit, budget);
-                let _ = sender.send(News::Searched(found));
+                let _ = sender.send(ThreadMessage::Searched(found));
             });
             loop {
                 match news.recv() {
-                    Ok(News::Better(windows)) => offer(run, windows.plan(run.problem)),
-                    Ok(News::Searched(found)) => {
+                    Ok(ThreadMessage::Better(windows)) => offer(run, windows.plan(run.problem)),
+                    Ok(ThreadMessage::Searched(found)) => {
                         done.store(true, Ordering::Relaxed);
                         return found;
                     }
@@ -422,7 +422,7 @@ impl<'s> Rounds<'_, '_, 's> {
         self.take(found);
     }
 
-    fn take(&mut self, found: Option<Found>) {
+    fn take(&mut self, found: Option<FrontierResult>) {
         self.rows += found.as_ref().map_or(0, |found| found.rows);
         if let Some((_, steps)) = found.and_then(|found| found.best) {
             let dense = self.surroundings.dense;

@@ -8,7 +8,7 @@
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
 use crate::latency::list_scheduling::{ListRule, Means, plan_by_list, turns_by_rank};
 use crate::planner::Planner;
@@ -26,16 +26,16 @@ impl Planner for Heft {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |dense| Rule { turns: turns_by_rank(dense, &upward_ranks(dense)) })
+        plan_by_list(run, |dense| HeftRule { turns: turns_by_rank(dense, &upward_ranks(dense)) })
     }
 }
 
 /// The rank of every op, scaled as [`Means`] does.
-fn upward_ranks(dense: &Dense) -> Vec<u128> {
+fn upward_ranks(dense: &LatencyTables) -> Vec<u128> {
     let means = Means::new(dense);
     let mut ranks = vec![0u128; dense.op_count()];
     for &op in dense.order().iter().rev() {
@@ -48,16 +48,16 @@ fn upward_ranks(dense: &Dense) -> Vec<u128> {
     ranks
 }
 
-struct Rule {
+struct HeftRule {
     turns: Vec<u32>,
 }
 
-impl ListRule for Rule {
+impl ListRule for HeftRule {
     fn turns(&self) -> &[u32] {
         &self.turns
     }
 
-    fn measure(&self, dense: &Dense, op: usize, device: usize, finish: u64) -> u128 {
+    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
         u128::from(finish) + u128::from(dense.way_out(op, device))
     }
 

@@ -12,12 +12,12 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::latency_tables::Dense;
+use divvy_proof::latency_tables::LatencyTables;
 
 use crate::latency::mip;
-use crate::latency::mip::{Limits, News};
+use crate::latency::mip::{MipLimits, MipEvent};
 use crate::latency::planners::heft::Heft;
-use crate::latency::subproblem::{Part, Schedule};
+use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -54,14 +54,14 @@ impl Planner for Milp {
             return StopReason::Finished;
         }
         Heft.plan(run);
-        let Ok(dense) = Dense::new(run.problem) else { return StopReason::Finished };
-        let part = Part::whole(run.problem, &dense);
+        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+        let part = Subproblem::whole(run.problem, &dense);
         let known = known(run, &part);
-        let limits = Limits::of(run.budget);
+        let limits = MipLimits::of(run.budget);
         let solved = mip::solve(&part, known, None, &limits, &mut |news| {
             match news {
-                News::Better(schedule) => offer(run, &part, schedule),
-                News::Bound(bound) => run.attest(self.name(), Time(bound), attested_by()),
+                MipEvent::Better(schedule) => offer(run, &part, schedule),
+                MipEvent::Bound(bound) => run.attest(self.name(), Time(bound), attested_by()),
             }
             if run.budget.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
@@ -74,7 +74,7 @@ impl Planner for Milp {
 }
 
 /// The best plan of the run, as a schedule of the whole problem.
-fn known(run: &Run<'_>, part: &Part<'_>) -> Option<Schedule> {
+fn known(run: &Run<'_>, part: &Subproblem<'_>) -> Option<SubproblemSchedule> {
     let (plan, score) = run.outcome().best.as_ref()?;
     let mut device = vec![0; part.op_count()];
     for (op, on, _) in plan.placements() {
@@ -88,13 +88,13 @@ fn known(run: &Run<'_>, part: &Part<'_>) -> Option<Schedule> {
 
 /// Offers a schedule of the whole problem as a plan. One that breaks a limit which HiGHS saw kept within its tolerance is
 /// refused by the check, and nothing is lost.
-pub(crate) fn offer(run: &mut Run<'_>, part: &Part<'_>, schedule: &Schedule) {
+pub(crate) fn offer(run: &mut Run<'_>, part: &Subproblem<'_>, schedule: &SubproblemSchedule) {
     if let Some(plan) = plan(run.problem, part, schedule) {
         let _ = run.offer(plan);
     }
 }
 
-fn plan(problem: &Problem, part: &Part<'_>, schedule: &Schedule) -> Option<Plan> {
+fn plan(problem: &Problem, part: &Subproblem<'_>, schedule: &SubproblemSchedule) -> Option<Plan> {
     let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
     for (op, &device) in part.ops.iter().zip(&schedule.device) {
         device_of[*op as usize] = DeviceId(device);

@@ -9,7 +9,7 @@
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
-use divvy_proof::latency_tables::{Dense, NEVER};
+use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
 use crate::latency::list_scheduling::{ListRule, Means, plan_by_list, turns_by_rank};
 use crate::planner::Planner;
@@ -27,23 +27,23 @@ impl Planner for Peft {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::new(problem).map(|_| ())
+        LatencyTables::new(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, Rule::new)
+        plan_by_list(run, PeftRule::new)
     }
 }
 
-struct Rule {
+struct PeftRule {
     scale: u128,
     /// Optimistic cost of each op on each device, scaled as [`Means`] does.
     costs: Vec<u128>,
     turns: Vec<u32>,
 }
 
-impl Rule {
-    fn new(dense: &Dense) -> Rule {
+impl PeftRule {
+    fn new(dense: &LatencyTables) -> PeftRule {
         let means = Means::new(dense);
         let devices = dense.device_count();
         let scaled = |time: u64| u128::from(time) * means.scale;
@@ -74,16 +74,16 @@ impl Rule {
             ranks[op] = means.of(own);
         }
         let turns = turns_by_rank(dense, &ranks);
-        Rule { scale: means.scale, costs, turns }
+        PeftRule { scale: means.scale, costs, turns }
     }
 }
 
-impl ListRule for Rule {
+impl ListRule for PeftRule {
     fn turns(&self) -> &[u32] {
         &self.turns
     }
 
-    fn measure(&self, dense: &Dense, op: usize, device: usize, finish: u64) -> u128 {
+    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
         u128::from(finish) * self.scale + self.costs[op * dense.device_count() + device]
     }
 

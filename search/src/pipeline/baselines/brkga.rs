@@ -4,14 +4,14 @@
 //! the square root of the number in the name: `brkga-100` is 10 for 10.
 
 use crate::budget::StopReason;
-use crate::pipeline::tables::{Dense, NEVER};
+use crate::pipeline::tables::{PipelineTables, NEVER};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Pace, plan_of};
-use crate::pipeline::random_keys::{NOT_BETTER, Settings, evolve};
+use crate::pipeline::incumbent::{Incumbent, plan_of};
+use crate::pipeline::random_keys::{NOT_BETTER, BrkgaSettings, evolve};
 use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, Net};
+use crate::pipeline::stage_network::{Kahn, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -34,7 +34,7 @@ impl Planner for BiasedKeys {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -43,10 +43,10 @@ impl Planner for BiasedKeys {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = Net::new(&dense);
-        let mut pace = Pace::new(run.budget);
-        let settings = Settings::of_evaluations(run.number().unwrap_or(EVALUATIONS));
+        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let net = StageNetwork::new(&dense);
+        let mut pace = Incumbent::new(run.budget);
+        let settings = BrkgaSettings::of_evaluations(run.number().unwrap_or(EVALUATIONS));
         let mut rng = Rng::new(run.budget.seed);
         let mut slicer = Slicer::new(&net);
         let (mut kahn, mut order) = (Kahn::default(), Vec::new());

@@ -5,14 +5,14 @@
 //! 100 generations looks for it, as in the paper.
 
 use crate::budget::StopReason;
-use crate::pipeline::tables::{Dense, NOBODY};
+use crate::pipeline::tables::{PipelineTables, NOBODY};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Pace, offer_order};
-use crate::pipeline::random_keys::{Settings, evolve};
+use crate::pipeline::incumbent::{Incumbent, offer_order};
+use crate::pipeline::random_keys::{BrkgaSettings, evolve};
 use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, Net};
+use crate::pipeline::stage_network::{Kahn, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -34,7 +34,7 @@ impl Planner for LinearArrangement {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -57,7 +57,7 @@ impl Planner for WeightedLinearArrangement {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -71,16 +71,16 @@ impl Planner for WeightedLinearArrangement {
 }
 
 fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
-    let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
-    let net = Net::new(&dense);
+    let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+    let net = StageNetwork::new(&dense);
     let edges = edges(&net, weighted);
-    let mut pace = Pace::new(run.budget);
+    let mut pace = Incumbent::new(run.budget);
     let mut rng = Rng::new(run.budget.seed);
     let (mut kahn, mut order) = (Kahn::default(), Vec::new());
     let mut place = vec![0u32; net.len()];
     let mut best = (u64::MAX, net.order.clone());
     let mut finished = true;
-    let settings = Settings::of_evaluations(EVALUATIONS);
+    let settings = BrkgaSettings::of_evaluations(EVALUATIONS);
     evolve(net.len(), settings, Vec::new(), &mut rng, &mut |keys, _| {
         if pace.is_over() {
             finished = false;
@@ -106,7 +106,7 @@ fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
 }
 
 /// Pairs of units, and what each unit of distance between them costs.
-fn edges(net: &Net<'_>, weighted: bool) -> Vec<(u32, u32, u64)> {
+fn edges(net: &StageNetwork<'_>, weighted: bool) -> Vec<(u32, u32, u64)> {
     if !weighted {
         let next = |unit: usize| net.successors.get(unit).iter().map(move |&to| (unit as u32, to, 1));
         return (0..net.len()).flat_map(next).collect();

@@ -3,13 +3,13 @@
 //! Every unit gets a key drawn uniformly; of all that may come next, the one with the largest key does.
 
 use crate::budget::StopReason;
-use crate::pipeline::tables::Dense;
+use crate::pipeline::tables::PipelineTables;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Pace, offer_order};
+use crate::pipeline::incumbent::{Incumbent, offer_order};
 use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, Net};
+use crate::pipeline::stage_network::{Kahn, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -32,7 +32,7 @@ impl Planner for Random {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_shared_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -41,11 +41,11 @@ impl Planner for Random {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = Net::new(&dense);
+        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let net = StageNetwork::new(&dense);
         let mut slicer = Slicer::new(&net);
         let mut rng = Rng::new(run.budget.seed);
-        let mut pace = Pace::new(run.budget);
+        let mut pace = Incumbent::new(run.budget);
         let (mut kahn, mut order) = (Kahn::default(), Vec::new());
         let mut keys = vec![0.0; net.len()];
         for _ in 0..run.number().unwrap_or(ORDERS) {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
 
-use crate::pipeline::bounds::branch_and_bound::Effort;
+use crate::pipeline::bounds::branch_and_bound::SearchLimit;
 
 /// The share of the time left that one attempt may take.
 const SHARE: f64 = 0.35;
@@ -27,18 +27,18 @@ pub(crate) enum Attempt {
 
 /// Time and parts for one bound.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits<'a> {
+pub(crate) struct BisectionLimits<'a> {
     pub(crate) budget: &'a Budget,
     pub(crate) until: Instant,
     pub(crate) parts: u64,
 }
 
-impl<'a> Limits<'a> {
+impl<'a> BisectionLimits<'a> {
     /// A share of what is left of a budget.
-    pub(crate) fn of(budget: &'a Budget, share: f64) -> Limits<'a> {
+    pub(crate) fn of(budget: &'a Budget, share: f64) -> BisectionLimits<'a> {
         let left = (budget.start + budget.time).saturating_duration_since(Instant::now());
         let parts = budget.nodes.unwrap_or(u64::MAX);
-        Limits { budget, until: Instant::now() + left.mul_f64(share), parts }
+        BisectionLimits { budget, until: Instant::now() + left.mul_f64(share), parts }
     }
 
     /// No time is left once the run is cancelled.
@@ -50,8 +50,8 @@ impl<'a> Limits<'a> {
     }
 
     /// The effort of one of several attempts.
-    pub(crate) fn effort(&self, share: f64) -> Effort<'a> {
-        Effort { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
+    pub(crate) fn effort(&self, share: f64) -> SearchLimit<'a> {
+        SearchLimit { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
     }
 }
 
@@ -60,9 +60,9 @@ impl<'a> Limits<'a> {
 pub(crate) fn ratchet(
     mut low: u64,
     mut high: u64,
-    limits: Limits<'_>,
+    limits: BisectionLimits<'_>,
     first_share: f64,
-    attempt: &mut dyn FnMut(u64, Effort<'_>) -> Attempt,
+    attempt: &mut dyn FnMut(u64, SearchLimit<'_>) -> Attempt,
 ) {
     let (mut is_unknown, mut streak) = (false, 0);
     while low < high && !limits.left().is_zero() {

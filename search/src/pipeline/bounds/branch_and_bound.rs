@@ -10,11 +10,11 @@ use crate::budget::Budget;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::pipeline::branching_tree::{Branching, MOST_MULTIPLIER};
 use divvy_proof::pipeline::convex_sets::{BY_PRICE, Chosen, ONE, Sets};
-use divvy_proof::pipeline::two_way_cut::{Begun, Halves, WHOLE};
+use divvy_proof::pipeline::two_way_cut::{Begun, TwoWayCut, WHOLE};
 
 /// How long and how far to search.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort<'a> {
+pub(crate) struct SearchLimit<'a> {
     pub(crate) budget: &'a Budget,
     /// When to stop.
     pub(crate) until: Instant,
@@ -22,7 +22,7 @@ pub(crate) struct Effort<'a> {
     pub(crate) parts: u64,
 }
 
-impl Effort<'_> {
+impl SearchLimit<'_> {
     /// Whether it is time to stop.
     pub(crate) fn is_spent(&self) -> bool {
         self.budget.is_cancelled() || Instant::now() >= self.until
@@ -31,7 +31,7 @@ impl Effort<'_> {
 
 /// What came of a search.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum BranchResult {
     /// There is nothing, and the tree shows it.
     Nothing(Vec<u32>),
     /// Some of what was looked for.
@@ -44,7 +44,7 @@ pub(crate) enum Found {
 const MOST_TRIES: usize = 12;
 
 /// What a part comes to.
-enum Verdict {
+enum NodeVerdict {
     Closed(u32),
     Set(Bits),
     Branch(usize),
@@ -53,7 +53,7 @@ enum Verdict {
 }
 
 /// A part that is still to be looked at.
-struct Part<S> {
+struct OpenNode<S> {
     state: S,
     multiplier: u32,
     /// Whether the multiplier closes it.
@@ -61,12 +61,12 @@ struct Part<S> {
 }
 
 /// Looks for sets, up to so many.
-pub(crate) fn find_sets(sets: &mut Sets<'_>, most: usize, effort: Effort<'_>) -> Found {
-    let part = |multiplier: u32, is_closed: bool| move |state: Chosen| Part { state, multiplier, is_closed };
+pub(crate) fn find_sets(sets: &mut Sets<'_>, most: usize, effort: SearchLimit<'_>) -> BranchResult {
+    let part = |multiplier: u32, is_closed: bool| move |state: Chosen| OpenNode { state, multiplier, is_closed };
     let mut tree = Vec::new();
-    let mut open: Vec<Part<Chosen>> = sets.root().map(part(ONE as u32, false)).into_iter().collect();
+    let mut open: Vec<OpenNode<Chosen>> = sets.root().map(part(ONE as u32, false)).into_iter().collect();
     let (mut parts, mut is_done, mut all_found) = (0, true, Vec::new());
-    'parts: while let Some(Part { mut state, multiplier, is_closed }) = open.pop() {
+    'parts: while let Some(OpenNode { mut state, multiplier, is_closed }) = open.pop() {
         if is_closed {
             tree.push(multiplier << 1 | 1);
             continue;
@@ -78,23 +78,23 @@ pub(crate) fn find_sets(sets: &mut Sets<'_>, most: usize, effort: Effort<'_>) ->
         }
         let mut last = multiplier;
         let verdict = match judge_set(sets, &state, &mut last) {
-            Verdict::Set(set) => {
+            NodeVerdict::Set(set) => {
                 // There may be more like it.
                 let unit = choose(sets, &state, Some(&set), Some(&state.inside));
                 all_found.push(set);
-                unit.map_or(Verdict::Closed(BY_PRICE), Verdict::Branch)
+                unit.map_or(NodeVerdict::Closed(BY_PRICE), NodeVerdict::Branch)
             }
             verdict => verdict,
         };
         match verdict {
-            Verdict::Set(_) => {}
-            Verdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
-            Verdict::Branch(unit) => {
+            NodeVerdict::Set(_) => {}
+            NodeVerdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
+            NodeVerdict::Branch(unit) => {
                 tree.push((unit as u32) << 1);
                 open.extend(sets.decide(&state, unit, false).map(part(last, false)));
                 open.extend(sets.decide(&state, unit, true).map(part(last, false)));
             }
-            Verdict::Fixed(fixed) => {
+            NodeVerdict::Fixed(fixed) => {
                 for (unit, inside, closing) in fixed {
                     if state.inside.has(unit) || state.outside.has(unit) {
                         if state.inside.has(unit) != inside {
@@ -120,20 +120,20 @@ pub(crate) fn find_sets(sets: &mut Sets<'_>, most: usize, effort: Effort<'_>) ->
         }
     }
     if !all_found.is_empty() {
-        Found::Sets(all_found)
+        BranchResult::Sets(all_found)
     } else if is_done {
-        Found::Nothing(tree)
+        BranchResult::Nothing(tree)
     } else {
-        Found::Unknown
+        BranchResult::Unknown
     }
 }
 
-fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
+fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> NodeVerdict {
     // Lines in the multiplier: cost, price, set.
     let mut dear: Option<(i64, i64, Bits)> = None;
     let mut cheap: Option<(i64, i64, Bits)> = None;
     if sets.reachable(state) <= sets.limit {
-        return Verdict::Closed(BY_PRICE);
+        return NodeVerdict::Closed(BY_PRICE);
     }
     let target = sets.limit as i64 + 1;
     let budget = sets.budget() as i64;
@@ -145,7 +145,7 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
         let found = sets.cheapest(state, multiplier);
         if sets.is_closed(found.value, multiplier) {
             *last = multiplier;
-            return Verdict::Closed(multiplier);
+            return NodeVerdict::Closed(multiplier);
         }
         tried.push(multiplier);
         let most = sets.most(multiplier);
@@ -158,13 +158,13 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
         let price = sets.price(&found.set) as i64;
         if cost <= budget && price >= target {
             if sets.is_convex(&found.set) {
-                return Verdict::Set(found.set);
+                return NodeVerdict::Set(found.set);
             }
             *last = multiplier;
             if !fixed.is_empty() {
-                return Verdict::Fixed(fixed);
+                return NodeVerdict::Fixed(fixed);
             }
-            return Verdict::Branch(between(sets, &found.set, state));
+            return NodeVerdict::Branch(between(sets, &found.set, state));
         }
         if cost > budget {
             dear = Some((cost, price, found.set));
@@ -193,11 +193,11 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> Verdict {
         }
     }
     if !fixed.is_empty() {
-        return Verdict::Fixed(fixed);
+        return NodeVerdict::Fixed(fixed);
     }
     let set = |line: &Option<(i64, i64, Bits)>| line.as_ref().map(|line| line.2.clone());
     let unit = choose(sets, state, set(&dear).as_ref(), set(&cheap).as_ref());
-    Verdict::Branch(unit.expect("with all units decided the cut is exact"))
+    NodeVerdict::Branch(unit.expect("with all units decided the cut is exact"))
 }
 
 /// A unit outside a set and between two of it.
@@ -256,31 +256,31 @@ fn choose(sets: &Sets<'_>, state: &Chosen, dear: Option<&Bits>, cheap: Option<&B
 }
 
 /// Looks for a beginning.
-pub(crate) fn find_beginning(halves: &mut Halves<'_>, effort: Effort<'_>) -> Found {
+pub(crate) fn find_beginning(halves: &mut TwoWayCut<'_>, effort: SearchLimit<'_>) -> BranchResult {
     let mut tree = Vec::new();
     let mut open: Vec<(Begun, u32)> = halves.root().map(|state| (state, WHOLE / 2)).into_iter().collect();
     let mut parts = 0;
     while let Some((state, multiplier)) = open.pop() {
         parts += 1;
         if parts > effort.parts || (parts > 1 && effort.is_spent()) {
-            return Found::Unknown;
+            return BranchResult::Unknown;
         }
         let mut last = multiplier;
         match judge_beginning(halves, &state, &mut last, effort) {
-            Verdict::Set(set) => return Found::Sets(vec![set]),
-            Verdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
-            Verdict::Branch(unit) if unit < halves.units() => {
+            NodeVerdict::Set(set) => return BranchResult::Sets(vec![set]),
+            NodeVerdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
+            NodeVerdict::Branch(unit) if unit < halves.units() => {
                 tree.push((unit as u32) << 1);
                 open.extend(halves.decide(&state, unit, false).map(|state| (state, last)));
                 open.extend(halves.decide(&state, unit, true).map(|state| (state, last)));
             }
-            Verdict::Branch(_) | Verdict::Fixed(_) => return Found::Unknown,
+            NodeVerdict::Branch(_) | NodeVerdict::Fixed(_) => return BranchResult::Unknown,
         }
     }
-    Found::Nothing(tree)
+    BranchResult::Nothing(tree)
 }
 
-fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32, effort: Effort<'_>) -> Verdict {
+fn judge_beginning(halves: &mut TwoWayCut<'_>, state: &Begun, last: &mut u32, effort: SearchLimit<'_>) -> NodeVerdict {
     // Lines in the multiplier: how much the beginning and the rest exceed their budgets.
     let mut long: Option<([i64; 2], Bits)> = None;
     let mut short: Option<([i64; 2], Bits)> = None;
@@ -290,11 +290,11 @@ fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32, effor
         let found = halves.cheapest(state, multiplier);
         if halves.is_closed(found.value, multiplier) {
             *last = multiplier;
-            return Verdict::Closed(multiplier);
+            return NodeVerdict::Closed(multiplier);
         }
         tried.push(multiplier);
         if halves.is_one(&found.set) {
-            return Verdict::Set(found.set);
+            return NodeVerdict::Set(found.set);
         }
         let excess = halves.excess(&found.set);
         if excess[0] > excess[1] {
@@ -334,11 +334,11 @@ fn judge_beginning(halves: &mut Halves<'_>, state: &Begun, last: &mut u32, effor
     let none = Bits::none(0);
     let long = long.as_ref().map_or(&none, |line| &line.1);
     let short = short.as_ref().map_or(&none, |line| &line.1);
-    Verdict::Branch(halves_choice(halves, state, long, short))
+    NodeVerdict::Branch(halves_choice(halves, state, long, short))
 }
 
 /// The unit of most work on which the two differ; past the last unit where nothing is open.
-fn halves_choice(halves: &Halves<'_>, state: &Begun, long: &Bits, short: &Bits) -> usize {
+fn halves_choice(halves: &TwoWayCut<'_>, state: &Begun, long: &Bits, short: &Bits) -> usize {
     let relaxed = halves.relaxed();
     let open = |unit: &usize| !state.inside.has(*unit) && !state.outside.has(*unit);
     let work = |&unit: &usize| relaxed.least().work[unit];

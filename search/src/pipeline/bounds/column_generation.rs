@@ -19,18 +19,18 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
-use divvy_proof::evidence::{Evidence, Group};
+use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::convex_sets::Sets;
-use divvy_proof::pipeline::relaxation::Relaxed;
-use divvy_proof::pipeline::units::Kind;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
+use divvy_proof::pipeline::units::DeviceKind;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
-use crate::bound::{Bound, Runs};
-use crate::pipeline::bounds::bisection::Limits;
-use crate::pipeline::bounds::branch_and_bound::{Effort, Found, find_sets};
+use crate::bound::{Bound, When};
+use crate::pipeline::bounds::bisection::BisectionLimits;
+use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_sets};
 use crate::pipeline::bounds::only_pipeline;
 use crate::pipeline::bounds::pricing::Walker;
-use crate::pipeline::bounds::threshold_steps::Climb;
+use crate::pipeline::bounds::threshold_steps::ThresholdSteps;
 use crate::run::Run;
 
 /// Past this many units prices take too long to settle.
@@ -83,19 +83,19 @@ impl Bound for ColumnGeneration {
         only_pipeline(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(plain) = Relaxed::new(run.problem) else { return };
+        let Ok(plain) = PipelineRelaxation::new(run.problem) else { return };
         let merged = plain.kinds().is_empty();
-        let relaxed = if merged { Relaxed::merged(run.problem) } else { Ok(plain) };
+        let relaxed = if merged { PipelineRelaxation::merged(run.problem) } else { Ok(plain) };
         let Ok(relaxed) = relaxed else { return };
         if !relaxed.knows_order() || relaxed.units() > MOST_UNITS {
             return;
         }
-        let limits = Limits::of(run.budget, 0.95);
+        let limits = BisectionLimits::of(run.budget, 0.95);
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
         // Without a plan, what may be reached is a guess.
@@ -105,7 +105,7 @@ impl Bound for ColumnGeneration {
             return;
         }
         let mut generator = Generator::new(run, &relaxed);
-        let mut climb = Climb::new(low);
+        let mut climb = ThresholdSteps::new(low);
         let mut effort = limits.effort(SETTLING);
         while let Some((at, mut master)) = generator.settle_highest(climb.proved(), high, effort) {
             // Prices that are good at one threshold are good below it too, with room to spare.
@@ -135,12 +135,12 @@ impl Bound for ColumnGeneration {
 }
 
 /// Prices and why no set holds too much of them.
-type Proof = (Vec<u64>, Vec<Group>);
+type Proof = (Vec<u64>, Vec<StageGroup>);
 
 /// Sets found so far.
 struct Generator<'a> {
-    relaxed: &'a Relaxed,
-    kinds: Vec<&'a Kind>,
+    relaxed: &'a PipelineRelaxation,
+    kinds: Vec<&'a DeviceKind>,
     /// What each unit costs in the best plan.
     usual: Vec<f64>,
     /// Kind, set, cost.
@@ -150,8 +150,8 @@ struct Generator<'a> {
 }
 
 impl<'a> Generator<'a> {
-    fn new(run: &Run<'_>, relaxed: &'a Relaxed) -> Generator<'a> {
-        let kinds: Vec<&Kind> =
+    fn new(run: &Run<'_>, relaxed: &'a PipelineRelaxation) -> Generator<'a> {
+        let kinds: Vec<&DeviceKind> =
             if relaxed.kinds().is_empty() { vec![relaxed.least()] } else { relaxed.kinds().iter().collect() };
         let stages: Vec<Bits> = match &run.outcome().best {
             Some((Plan::Pipeline(plan), _)) => (plan.stages.iter())
@@ -188,7 +188,7 @@ impl<'a> Generator<'a> {
     }
 
     /// The highest threshold at which prices settle that prove something, as far as annealing can tell.
-    fn settle_highest(&mut self, low: u64, high: u64, effort: Effort<'_>) -> Option<(u64, Master)> {
+    fn settle_highest(&mut self, low: u64, high: u64, effort: SearchLimit<'_>) -> Option<(u64, Master)> {
         let mut threshold = low + (high - low) / 2;
         let mut step = 0.3;
         let stages = f64::from(self.relaxed.stages());
@@ -222,7 +222,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Tries to prove that no plan takes a threshold or less, with prices of a higher threshold.
-    fn attempt(&mut self, master: &mut Master, at: u64, threshold: u64, effort: Effort<'_>) -> Option<Proof> {
+    fn attempt(&mut self, master: &mut Master, at: u64, threshold: u64, effort: SearchLimit<'_>) -> Option<Proof> {
         let (scale, budget) = (self.relaxed.budget(1, at), self.relaxed.budget(1, threshold));
         loop {
             let (Settled::Prices(prices) | Settled::Spent(prices)) = self.settle(master, FEW_ROUNDS, effort)
@@ -247,9 +247,9 @@ impl<'a> Generator<'a> {
 
     /// Prices that annealing finds no more sets against. Sets are looked for at prices between the present ones and the
     /// best so far, which jump about less.
-    fn settle(&mut self, master: &mut Master, rounds_left: usize, effort: Effort<'_>) -> Settled {
+    fn settle(&mut self, master: &mut Master, rounds_left: usize, effort: SearchLimit<'_>) -> Settled {
         let stages = f64::from(self.relaxed.stages());
-        let (mut center, mut best_ratio): (Option<Prices>, f64) = (None, 0.0);
+        let (mut center, mut best_ratio): (Option<UnitPrices>, f64) = (None, 0.0);
         let mut smooth = true;
         for round in 1..=rounds_left {
             let Some(prices) = master.solve() else { return Settled::Low };
@@ -293,7 +293,7 @@ impl<'a> Generator<'a> {
     }
 
     /// Sets that annealing finds, and how full the fullest is of its limit.
-    fn walk(&mut self, prices: &Prices, budget: u64) -> (Vec<(usize, Bits)>, f64) {
+    fn walk(&mut self, prices: &UnitPrices, budget: u64) -> (Vec<(usize, Bits)>, f64) {
         let mut new: Vec<(usize, Bits)> = Vec::new();
         let mut fullest = 0.0f64;
         for kind in 0..self.kinds.len() {
@@ -326,13 +326,13 @@ impl<'a> Generator<'a> {
     }
 
     /// Proves that no set passes its limit, or finds some that do.
-    fn close(&self, prices: &[u64], mut groups: Vec<Group>, budget: u64, effort: Effort<'_>) -> Closed {
+    fn close(&self, prices: &[u64], mut groups: Vec<StageGroup>, budget: u64, effort: SearchLimit<'_>) -> Closed {
         for (kind, group) in groups.iter_mut().enumerate() {
             let mut sets = Sets::new(self.relaxed, self.kinds[kind], budget, prices, group.limit);
             match find_sets(&mut sets, AT_ONCE, effort) {
-                Found::Nothing(tree) => group.tree = tree,
-                Found::Sets(sets) => return Closed::Sets(kind, sets),
-                Found::Unknown => return Closed::Unknown,
+                BranchResult::Nothing(tree) => group.tree = tree,
+                BranchResult::Sets(sets) => return Closed::Sets(kind, sets),
+                BranchResult::Unknown => return Closed::Unknown,
             }
         }
         Closed::Proved(groups)
@@ -342,21 +342,21 @@ impl<'a> Generator<'a> {
 /// What came of looking for prices at a threshold.
 enum Settled {
     /// Annealing finds no set against these.
-    Prices(Prices),
+    Prices(UnitPrices),
     /// The sets known cover the network within the threshold, in parts.
     Low,
     /// The effort was spent on these.
-    Spent(Prices),
+    Spent(UnitPrices),
 }
 
 enum Closed {
-    Proved(Vec<Group>),
+    Proved(Vec<StageGroup>),
     Sets(usize, Vec<Bits>),
     Unknown,
 }
 
 /// The units in their order, in stages of like work.
-fn even_stages(relaxed: &Relaxed) -> Vec<Bits> {
+fn even_stages(relaxed: &PipelineRelaxation) -> Vec<Bits> {
     let stages = u128::from(relaxed.stages());
     let work = |unit: usize| u128::from(relaxed.least().work[unit].unwrap_or(0));
     let total = (0..relaxed.units()).map(work).sum::<u128>().max(1);
@@ -370,7 +370,7 @@ fn even_stages(relaxed: &Relaxed) -> Vec<Bits> {
 }
 
 /// What each unit costs in a plan: its work, and its part of the tensors that it shares with others of its stage.
-fn usual(relaxed: &Relaxed, stages: &[Bits]) -> Vec<f64> {
+fn usual(relaxed: &PipelineRelaxation, stages: &[Bits]) -> Vec<f64> {
     let least = relaxed.least();
     let mut usual: Vec<f64> = least.work.iter().map(|work| work.unwrap_or(0) as f64).collect();
     for stage in stages {
@@ -389,13 +389,13 @@ fn usual(relaxed: &Relaxed, stages: &[Bits]) -> Vec<f64> {
 
 /// A solution of the dual.
 #[derive(Clone)]
-struct Prices {
+struct UnitPrices {
     units: Vec<f64>,
     /// For each kind, the most that a set known holds.
     limits: Vec<f64>,
 }
 
-impl Prices {
+impl UnitPrices {
     fn total(&self) -> f64 {
         self.units.iter().sum()
     }
@@ -405,25 +405,25 @@ impl Prices {
     }
 
     /// Nearer to others.
-    fn between(&self, other: &Prices) -> Prices {
+    fn between(&self, other: &UnitPrices) -> UnitPrices {
         let mix = |a: &[f64], b: &[f64]| {
             a.iter().zip(b).map(|(a, b)| (1.0 - SMOOTHING) * a + SMOOTHING * b).collect()
         };
-        Prices { units: mix(&self.units, &other.units), limits: mix(&self.limits, &other.limits) }
+        UnitPrices { units: mix(&self.units, &other.units), limits: mix(&self.limits, &other.limits) }
     }
 }
 
 /// Whole limits that together stay below all prices; none if they cannot.
 fn groups(
-    relaxed: &Relaxed,
-    kinds: &[&Kind],
-    prices: &Prices,
+    relaxed: &PipelineRelaxation,
+    kinds: &[&DeviceKind],
+    prices: &UnitPrices,
     whole: &[u64],
     budget: u64,
-) -> Option<Vec<Group>> {
+) -> Option<Vec<StageGroup>> {
     let total: u64 = whole.iter().sum();
     let stages = u64::from(relaxed.stages());
-    let group = |count: u32, limit: u64| Group { stages: 1, count, limit, tree: Vec::new() };
+    let group = |count: u32, limit: u64| StageGroup { stages: 1, count, limit, tree: Vec::new() };
     if kinds.len() == 1 {
         return (total > 0).then(|| vec![group(relaxed.stages(), (total - 1) / stages)]);
     }
@@ -485,11 +485,11 @@ impl Master {
         self.solver.add_rows(rows.iter().map(|row| (f64::NEG_INFINITY, &row[..], 0.0)))
     }
 
-    fn solve(&mut self) -> Option<Prices> {
+    fn solve(&mut self) -> Option<UnitPrices> {
         let solution = self.solver.solve().ok()?;
         let (_, values) = solution.best.filter(|_| solution.status == Status::Optimal)?;
         let read =
             |columns: &[Column]| columns.iter().map(|column| values[column.index()].max(0.0)).collect();
-        Some(Prices { units: read(&self.units), limits: read(&self.limits) })
+        Some(UnitPrices { units: read(&self.units), limits: read(&self.limits) })
     }
 }

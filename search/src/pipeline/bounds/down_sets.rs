@@ -4,28 +4,28 @@
 //! best plan is proved to be one; unlike devices are told apart by kind. Stages that do reach the end are sliced again with
 //! all that was left out, which gives a plan.
 
-use crate::pipeline::tables::Dense;
+use crate::pipeline::tables::PipelineTables;
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
-use divvy_proof::pipeline::down_sets::{Beginnings, Reach};
-use divvy_proof::pipeline::relaxation::Relaxed;
+use divvy_proof::pipeline::down_sets::{DownSets, Reach};
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
-use crate::bound::{Bound, Runs};
-use crate::pipeline::bounds::bisection::{Attempt, Limits, ratchet};
+use crate::bound::{Bound, When};
+use crate::pipeline::bounds::bisection::{Attempt, BisectionLimits, ratchet};
 use crate::pipeline::bounds::only_pipeline;
 use crate::pipeline::incumbent::offer_order;
 use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_network::StageNetwork;
 use crate::run::Run;
 
 /// The first attempt decides, if there is time for it.
 const FIRST_SHARE: f64 = 0.9;
 
-pub(crate) struct DownSets;
+pub(crate) struct DownSetBound;
 
-impl Bound for DownSets {
+impl Bound for DownSetBound {
     fn name(&self) -> &'static str {
         "beginnings"
     }
@@ -38,18 +38,18 @@ impl Bound for DownSets {
         only_pipeline(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(plain) = Relaxed::new(run.problem) else { return };
+        let Ok(plain) = PipelineRelaxation::new(run.problem) else { return };
         let merged = plain.kinds().is_empty();
-        let relaxed = if merged { Relaxed::merged(run.problem) } else { Ok(plain) };
+        let relaxed = if merged { PipelineRelaxation::merged(run.problem) } else { Ok(plain) };
         let Ok(relaxed) = relaxed else { return };
-        let Ok(all) = Beginnings::new(&relaxed) else { return };
+        let Ok(all) = DownSets::new(&relaxed) else { return };
         // What is proved is checked again, which takes as long.
-        let limits = Limits::of(run.budget, 0.5);
+        let limits = BisectionLimits::of(run.budget, 0.5);
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
         let high = run.outcome().value().map_or(relaxed.picoseconds(work), |value| value.0);
@@ -74,9 +74,9 @@ impl Bound for DownSets {
 }
 
 /// Offers what slicing makes of stages.
-fn offer(run: &mut Run<'_>, relaxed: &Relaxed, stages: &[Vec<usize>]) {
-    let Ok(dense) = Dense::with_shared_stages(run.problem) else { return };
-    let net = Net::new(&dense);
+fn offer(run: &mut Run<'_>, relaxed: &PipelineRelaxation, stages: &[Vec<usize>]) {
+    let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return };
+    let net = StageNetwork::new(&dense);
     let mut stage_of = vec![0; relaxed.units()];
     for (stage, units) in stages.iter().enumerate() {
         units.iter().for_each(|&unit| stage_of[unit] = stage);

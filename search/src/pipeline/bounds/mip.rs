@@ -11,7 +11,7 @@
 //! * `bottleneck-guess` says which of the stages that is, for each in turn: then the first block is j − 1 stages and the
 //!   last k − j, which together cost at most so many times the bottleneck. The least over all j is the bound.
 //!
-//! HiGHS works in floating point: see [`Blocks::safe`] for what is taken off its bounds, which are attested by it. Until it
+//! HiGHS works in floating point: see [`BlockProgram::safe`] for what is taken off its bounds, which are attested by it. Until it
 //! has solved its first linear program, and if it never does, what every one of the programs implies stands: the simple
 //! bound (lemma 3.3).
 
@@ -23,11 +23,11 @@ use divvy_core::plan::{Plan, Stage};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
-use divvy_proof::pipeline::relaxation::Relaxed;
-use divvy_proof::pipeline::units::Kind;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
+use divvy_proof::pipeline::units::DeviceKind;
 use divvy_solver::{Column, Event, Options, Program, Status, solve_watched};
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::pipeline::bounds::only_pipeline;
 use crate::run::Run;
 
@@ -53,13 +53,13 @@ impl Bound for Bottleneck {
         supports(problem, 3)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(relaxed) = Relaxed::new(run.problem) else { return };
-        let blocks = Blocks::three(&relaxed);
+        let Ok(relaxed) = PipelineRelaxation::new(run.problem) else { return };
+        let blocks = BlockProgram::three(&relaxed);
         prove_simple(run, self.name());
         solve(&blocks.program, run, run.budget.start + run.budget.time, None, &mut |run, bound| {
             attest(run, self.name(), &relaxed, blocks.safe(bound));
@@ -83,17 +83,17 @@ impl Bound for BottleneckGuess {
         supports(problem, 3)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(relaxed) = Relaxed::new(run.problem) else { return };
+        let Ok(relaxed) = PipelineRelaxation::new(run.problem) else { return };
         let stages = relaxed.stages();
         prove_simple(run, self.name());
         let end = run.budget.start + run.budget.time;
         // Wherever the stage is, it costs no less than one whose place is left open.
-        let any = Blocks::three(&relaxed);
+        let any = BlockProgram::three(&relaxed);
         let mut floor = 0.0f64;
         let quarter = Instant::now() + end.saturating_duration_since(Instant::now()) / 4;
         solve(&any.program, run, quarter, None, &mut |run, bound| {
@@ -127,8 +127,8 @@ struct Guess {
 
 impl Guess {
     /// Solves the guess's program from the start, for longer than the time before.
-    fn go_on(&mut self, relaxed: &Relaxed, run: &mut Run<'_>, end: Instant) {
-        let mut blocks = Blocks::new(relaxed, 3);
+    fn go_on(&mut self, relaxed: &PipelineRelaxation, run: &mut Run<'_>, end: Instant) {
+        let mut blocks = BlockProgram::new(relaxed, 3);
         blocks.demand_work(1);
         for (block, count) in [(0, self.place - 1), (1, 1), (2, relaxed.stages() - self.place)] {
             let cost = blocks.cost_of(block);
@@ -163,8 +163,8 @@ impl Bound for Milp {
         supports_exact(problem)
     }
 
-    fn runs(&self) -> Runs {
-        Runs::ByName
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -191,7 +191,7 @@ pub(crate) fn supports_exact(problem: &Problem) -> Result<(), String> {
 }
 
 /// Claims a bound of the exact program.
-pub(crate) fn attest_exact(run: &mut Run<'_>, relaxed: &Relaxed, bound: f64) {
+pub(crate) fn attest_exact(run: &mut Run<'_>, relaxed: &PipelineRelaxation, bound: f64) {
     attest(run, "milp", relaxed, bound);
 }
 
@@ -201,12 +201,12 @@ type Seen<'a> = dyn FnMut(&mut Run<'_>, &dyn Fn(OpId) -> usize) + 'a;
 /// Solves the exact program from the best plan known; `hear` is told of bounds, `see` of the block of each unit.
 pub(crate) fn exact(
     run: &mut Run<'_>,
-    hear: &mut dyn FnMut(&mut Run<'_>, &Relaxed, f64),
+    hear: &mut dyn FnMut(&mut Run<'_>, &PipelineRelaxation, f64),
     see: &mut Seen<'_>,
 ) -> Option<Status> {
-    let relaxed = Relaxed::new(run.problem).ok()?;
+    let relaxed = PipelineRelaxation::new(run.problem).ok()?;
     let stages = relaxed.stages() as usize;
-    let mut blocks = Blocks::new(&relaxed, stages);
+    let mut blocks = BlockProgram::new(&relaxed, stages);
     for block in 0..stages {
         let cost = blocks.cost_of(block);
         blocks.bottleneck_covers(&cost, 1.0);
@@ -271,7 +271,7 @@ fn supports(problem: &Problem, blocks: usize) -> Result<(), String> {
 }
 
 /// Claims a bound in the relaxation's unit.
-fn attest(run: &mut Run<'_>, name: &str, relaxed: &Relaxed, bound: f64) {
+fn attest(run: &mut Run<'_>, name: &str, relaxed: &PipelineRelaxation, bound: f64) {
     if bound.is_finite() && bound > 0.0 {
         let value = Time(relaxed.picoseconds(bound as u64));
         run.attest(name, value, format!("HiGHS {}", divvy_solver::version()));
@@ -331,9 +331,9 @@ fn solve_seen(
 }
 
 /// A program of some blocks.
-struct Blocks<'a> {
-    relaxed: &'a Relaxed,
-    kind: &'a Kind,
+struct BlockProgram<'a> {
+    relaxed: &'a PipelineRelaxation,
+    kind: &'a DeviceKind,
     program: Program,
     bottleneck: Column,
     /// y of each unit for every block but the last, where it is 1.
@@ -357,8 +357,8 @@ impl Sum {
     }
 }
 
-impl<'a> Blocks<'a> {
-    fn new(relaxed: &'a Relaxed, count: usize) -> Blocks<'a> {
+impl<'a> BlockProgram<'a> {
+    fn new(relaxed: &'a PipelineRelaxation, count: usize) -> BlockProgram<'a> {
         let kind = relaxed.least();
         let mut program = Program::new();
         let work: u64 = kind.work.iter().flatten().sum();
@@ -380,12 +380,12 @@ impl<'a> Blocks<'a> {
         // Costs are of the order of a hundred, where HiGHS's tolerances are at their best.
         let scale = (work.max(1) as f64 / relaxed.stages().max(1) as f64 / 100.0).max(1e-9);
         let cut = vec![Vec::new(); count];
-        Blocks { relaxed, kind, program, bottleneck, done, cut, scale }
+        BlockProgram { relaxed, kind, program, bottleneck, done, cut, scale }
     }
 
     /// A stage of at least an even share of the work, all before and all behind it; its cost is the bottleneck.
-    fn three(relaxed: &'a Relaxed) -> Blocks<'a> {
-        let mut blocks = Blocks::new(relaxed, 3);
+    fn three(relaxed: &'a PipelineRelaxation) -> BlockProgram<'a> {
+        let mut blocks = BlockProgram::new(relaxed, 3);
         blocks.demand_work(1);
         let middle = blocks.cost_of(1);
         blocks.bottleneck_covers(&middle, 1.0);

@@ -6,13 +6,13 @@
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
-use divvy_proof::evidence::{Evidence, Group};
+use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::convex_sets::Sets;
-use divvy_proof::pipeline::relaxation::Relaxed;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
 use crate::bound::Bound;
-use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, Limits, ratchet};
-use crate::pipeline::bounds::branch_and_bound::{Effort, Found, find_sets};
+use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, BisectionLimits, ratchet};
+use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_sets};
 use crate::pipeline::bounds::only_pipeline;
 use crate::run::Run;
 
@@ -35,11 +35,11 @@ impl Bound for NodeCut {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(relaxed) = Relaxed::merged(run.problem) else { return };
+        let Ok(relaxed) = PipelineRelaxation::merged(run.problem) else { return };
         if !relaxed.knows_order() {
             return;
         }
-        let limits = Limits::of(run.budget, 0.15);
+        let limits = BisectionLimits::of(run.budget, 0.15);
         let alone = |unit: usize| {
             let mut set = Bits::none(relaxed.units());
             set.add(unit);
@@ -60,31 +60,31 @@ impl Bound for NodeCut {
 fn raise(
     run: &mut Run<'_>,
     name: &'static str,
-    relaxed: &Relaxed,
+    relaxed: &PipelineRelaxation,
     unit: usize,
     alone: u64,
-    limits: Limits<'_>,
+    limits: BisectionLimits<'_>,
 ) {
     let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
     let high = run.outcome().value().map_or(alone, |value| value.0.min(alone));
     let mut prices = vec![0; relaxed.units()];
     prices[unit] = 1;
-    let look = |threshold: u64, effort: Effort<'_>| {
+    let look = |threshold: u64, effort: SearchLimit<'_>| {
         let budget = relaxed.budget(1, threshold);
         let mut sets = Sets::new(relaxed, relaxed.least(), budget, &prices, 0);
         let found = find_sets(&mut sets, 1, effort);
         let cost = |set: &Bits| relaxed.picoseconds(sets.cost(set).expect("all of it can run"));
-        let least = if let Found::Sets(sets) = &found { sets.iter().map(cost).min() } else { None };
+        let least = if let BranchResult::Sets(sets) = &found { sets.iter().map(cost).min() } else { None };
         (found, least.unwrap_or(0))
     };
-    let quick = Effort { parts: QUICK.min(limits.parts), ..limits.effort(0.1) };
+    let quick = SearchLimit { parts: QUICK.min(limits.parts), ..limits.effort(0.1) };
     // Most units are in some stage that is cheaper than what is proved already.
-    if high <= low || !matches!(look(low, quick).0, Found::Nothing(_)) {
+    if high <= low || !matches!(look(low, quick).0, BranchResult::Nothing(_)) {
         return;
     }
     ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort| match look(threshold, effort) {
-        (Found::Nothing(tree), _) => {
-            let group = Group { stages: 1, count: relaxed.stages(), limit: 0, tree };
+        (BranchResult::Nothing(tree), _) => {
+            let group = StageGroup { stages: 1, count: relaxed.stages(), limit: 0, tree };
             let evidence = Evidence::Cover {
                 merged: true,
                 threshold_ps: Time(threshold),
@@ -94,7 +94,7 @@ fn raise(
             run.prove(name, evidence);
             Attempt::Proved
         }
-        (Found::Sets(_), cost) => Attempt::Reached(cost),
-        (Found::Unknown, _) => Attempt::Unknown,
+        (BranchResult::Sets(_), cost) => Attempt::Reached(cost),
+        (BranchResult::Unknown, _) => Attempt::Unknown,
     });
 }

@@ -5,13 +5,13 @@
 
 use divvy_core::rng::Rng;
 use divvy_proof::bit_set::Bits;
-use divvy_proof::pipeline::relaxation::Relaxed;
-use divvy_proof::pipeline::units::Kind;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
+use divvy_proof::pipeline::units::DeviceKind;
 
 /// A set on the move.
 pub(crate) struct Walker<'a> {
-    relaxed: &'a Relaxed,
-    kind: &'a Kind,
+    relaxed: &'a PipelineRelaxation,
+    kind: &'a DeviceKind,
     prices: &'a [f64],
     budget: f64,
     set: Bits,
@@ -30,7 +30,7 @@ const ABSENT: u32 = u32::MAX;
 const MOST_JOINING: usize = 6;
 
 impl<'a> Walker<'a> {
-    pub(crate) fn new(relaxed: &'a Relaxed, kind: &'a Kind, prices: &'a [f64], budget: u64) -> Walker<'a> {
+    pub(crate) fn new(relaxed: &'a PipelineRelaxation, kind: &'a DeviceKind, prices: &'a [f64], budget: u64) -> Walker<'a> {
         Walker {
             relaxed,
             kind,

@@ -15,7 +15,7 @@ const LONGER: f64 = 4.0;
 const FINEST: f64 = 3e-4;
 
 /// A climb from what is proved.
-pub(crate) struct Climb {
+pub(crate) struct ThresholdSteps {
     /// All below this is proved.
     proved: u64,
     /// Nothing from here on is to be tried; whether that was tried in vain.
@@ -26,9 +26,9 @@ pub(crate) struct Climb {
     growth: f64,
 }
 
-impl Climb {
-    pub(crate) fn new(proved: u64) -> Climb {
-        Climb { proved, ceiling: proved, is_failed: false, last: None, growth: GROWTH }
+impl ThresholdSteps {
+    pub(crate) fn new(proved: u64) -> ThresholdSteps {
+        ThresholdSteps { proved, ceiling: proved, is_failed: false, last: None, growth: GROWTH }
     }
 
     /// All below this is proved.
@@ -94,7 +94,7 @@ mod tests {
 
     /// Climbs where a threshold takes a second, twice as long every so many steps, and returns what was proved.
     fn climb(doubles_every: f64, mut left: f64) -> u64 {
-        let mut climb = Climb::new(900_000);
+        let mut climb = ThresholdSteps::new(900_000);
         climb.reach_for(999_999);
         for _ in 0..100 {
             let Some(threshold) = climb.next(0.95, left) else { break };

@@ -7,12 +7,12 @@
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
-use divvy_proof::pipeline::relaxation::Relaxed;
-use divvy_proof::pipeline::two_way_cut::Halves;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
+use divvy_proof::pipeline::two_way_cut::TwoWayCut;
 
-use crate::bound::{Bound, Runs};
-use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, Limits, ratchet};
-use crate::pipeline::bounds::branch_and_bound::{Effort, Found, find_beginning};
+use crate::bound::{Bound, When};
+use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, BisectionLimits, ratchet};
+use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_beginning};
 use crate::pipeline::bounds::only_pipeline;
 use crate::run::Run;
 
@@ -38,13 +38,13 @@ impl Bound for TwoStage {
         }
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(relaxed) = Relaxed::merged(run.problem) else { return };
-        let limits = Limits::of(run.budget, 0.9);
+        let Ok(relaxed) = PipelineRelaxation::merged(run.problem) else { return };
+        let limits = BisectionLimits::of(run.budget, 0.9);
         raise(run, self.name(), &relaxed, 1, limits);
     }
 }
@@ -68,12 +68,12 @@ impl Bound for Hierarchy {
         }
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(relaxed) = Relaxed::merged(run.problem) else { return };
+        let Ok(relaxed) = PipelineRelaxation::merged(run.problem) else { return };
         let stages = relaxed.stages();
         // From the middle outward, and only a few: what is short on one side is close to an even share of the work.
         let half = stages / 2;
@@ -83,12 +83,12 @@ impl Bound for Hierarchy {
         );
         firsts.sort_by_key(|&j| j.abs_diff(half));
         firsts.truncate(MOST_GROUPINGS);
-        let all = Limits::of(run.budget, 0.2);
+        let all = BisectionLimits::of(run.budget, 0.2);
         for first in firsts {
             if run.is_solved() || all.left().is_zero() {
                 return;
             }
-            let share = Limits { until: all.effort(0.5).until, ..all };
+            let share = BisectionLimits { until: all.effort(0.5).until, ..all };
             raise(run, self.name(), &relaxed, first, share);
         }
     }
@@ -98,7 +98,7 @@ impl Bound for Hierarchy {
 const MOST_GROUPINGS: usize = 6;
 
 /// Proves what it can with so many stages in the first group.
-fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, limits: Limits<'_>) {
+fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &PipelineRelaxation, first: u32, limits: BisectionLimits<'_>) {
     if relaxed.units() > MOST_UNITS {
         return;
     }
@@ -112,22 +112,22 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &Relaxed, first: u32, l
     // All in one group is a way to divide.
     let work: u64 = relaxed.least().work.iter().flatten().sum();
     let high = reached([work, 0]).min(reached([0, work])).min(best.unwrap_or(u64::MAX));
-    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort: Effort<'_>| {
+    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort: SearchLimit<'_>| {
         let budgets = groups.map(|stages| relaxed.budget(stages, threshold));
-        let mut halves = Halves::new(relaxed, budgets);
+        let mut halves = TwoWayCut::new(relaxed, budgets);
         match find_beginning(&mut halves, effort) {
-            Found::Nothing(tree) => {
+            BranchResult::Nothing(tree) => {
                 run.prove(
                     name,
                     Evidence::Halves { merged: true, threshold_ps: Time(threshold), first, tree },
                 );
                 Attempt::Proved
             }
-            Found::Sets(sets) => {
+            BranchResult::Sets(sets) => {
                 let each = sets.iter().map(|set| reached(halves.costs(set)));
                 each.min().map_or(Attempt::Unknown, Attempt::Reached)
             }
-            Found::Unknown => Attempt::Unknown,
+            BranchResult::Unknown => Attempt::Unknown,
         }
     });
 }

@@ -5,14 +5,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 
 use crate::budget::StopReason;
-use crate::pipeline::tables::{Dense, NEVER};
+use crate::pipeline::tables::{PipelineTables, NEVER};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
-use divvy_proof::pipeline::relaxation::Relaxed;
+use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
-use crate::pipeline::annealing_rounds::{Shared, work};
-use crate::pipeline::incumbent::Pace;
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::annealing_rounds::{SharedIncumbent, work};
+use crate::pipeline::incumbent::Incumbent;
+use crate::pipeline::stage_network::StageNetwork;
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -28,37 +28,37 @@ impl Planner for Annealing {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Dense::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_shared_stages(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = Dense::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
         let net = united(run.problem, &dense);
-        let pace = Pace::new(run.budget);
+        let pace = Incumbent::new(run.budget);
         search(run, &net, &pace);
         pace.stop(run.is_solved())
     }
 }
 
 /// The network, with ops united that share a stage in some best plan; as it is where that is not known.
-fn united<'a>(problem: &Problem, dense: &'a Dense) -> Net<'a> {
+fn united<'a>(problem: &Problem, dense: &'a PipelineTables) -> StageNetwork<'a> {
     let is_exact = dense.is_plain() && dense.input_at().is_none() && dense.output_at().is_none();
-    match Relaxed::merged(problem) {
+    match PipelineRelaxation::merged(problem) {
         Ok(relaxed) if is_exact => {
             let unit_of: Vec<u32> = problem.graph.ops().map(|op| relaxed.unit_of(op) as u32).collect();
-            Net::united(dense, &unit_of)
+            StageNetwork::united(dense, &unit_of)
         }
-        _ => Net::new(dense),
+        _ => StageNetwork::new(dense),
     }
 }
 
 /// Runs workers until the budget is spent.
-fn search(run: &mut Run<'_>, net: &Net<'_>, pace: &Pace) {
+fn search(run: &mut Run<'_>, net: &StageNetwork<'_>, pace: &Incumbent) {
     let threads = u64::from(run.budget.threads.max(1));
     let best = run.outcome().value().map_or(NEVER, |value| value.0);
     let (problem, seed) = (run.problem, run.budget.seed);
     let floor = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-    let shared = || Shared { problem, net, best: AtomicU64::new(best), floor };
+    let shared = || SharedIncumbent { problem, net, best: AtomicU64::new(best), floor };
     if threads == 1 {
         work(&shared(), seed, pace.clone(), &mut |plan| offer(run, plan));
         return;

@@ -70,13 +70,13 @@ struct Block {
 
 /// What stages to one place cost, by the places they start from.
 #[derive(Default)]
-struct Tables {
+struct SliceCosts {
     /// What a stage costs more for starting here rather than at the next place.
     change: Vec<i64>,
     blocks: Vec<Block>,
 }
 
-impl Tables {
+impl SliceCosts {
     fn clear<const SHIFT: usize>(&mut self, count: usize) {
         let blocks = (count >> SHIFT) + 1;
         self.blocks.clear();
@@ -86,7 +86,7 @@ impl Tables {
         self.change.resize(blocks << SHIFT, 0);
     }
 
-    fn copy_from(&mut self, other: &Tables) {
+    fn copy_from(&mut self, other: &SliceCosts) {
         self.change.clone_from(&other.change);
         self.blocks.clone_from(&other.blocks);
     }
@@ -119,7 +119,7 @@ impl Tables {
 /// The tables of decisions.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    tables: Tables,
+    tables: SliceCosts,
     /// The fewest stages that the places before each one take.
     fewest: Vec<u32>,
     /// The fewest stages for a larger limit and for a smaller one, between which the next must lie.
@@ -127,7 +127,7 @@ pub(crate) struct Sweep {
     at_most: Vec<u32>,
     /// The first place whose stages depend on the limit still, and the tables there.
     open_from: usize,
-    opening: Tables,
+    opening: SliceCosts,
     costs: Vec<i64>,
     /// The value of the order before.
     before: Option<u64>,
@@ -171,7 +171,7 @@ impl Sweep {
                 enough = self.at_least[end + 1] - 1;
             }
             if fewest > enough {
-                let Tables { change, blocks } = &mut self.tables;
+                let SliceCosts { change, blocks } = &mut self.tables;
                 let (low_block, block) = (lowest >> SHIFT, end >> SHIFT);
                 let blocks = &mut blocks[low_block..=block];
                 let mut rest = blocks.iter().map(|block| block.sum).sum::<i64>();

@@ -26,7 +26,7 @@ use crate::pipeline::tables::NEVER;
 use crate::pipeline::slicing::identical_devices::{Event, Places, Sweep};
 use crate::pipeline::slicing::slices::{Slice, Slices};
 use crate::pipeline::stage_memory::Held;
-use crate::pipeline::stage_network::Net;
+use crate::pipeline::stage_network::StageNetwork;
 
 /// The most states (devices used of all sorts but one) that are kept apart.
 const MOST_STATES: usize = 512;
@@ -50,14 +50,14 @@ struct Reading {
 }
 
 /// What a tensor costs a stage of one sort.
-struct Flow {
+struct TensorCost {
     enter: i64,
     saved: i64,
 }
 
 /// Slices orders of one network.
 pub struct Slicer<'n> {
-    net: &'n Net<'n>,
+    net: &'n StageNetwork<'n>,
     /// The most devices in use.
     most: u32,
     replicate: bool,
@@ -72,7 +72,7 @@ pub struct Slicer<'n> {
     unread: Vec<Reading>,
     reading: Vec<Reading>,
     /// Tensor after tensor, by sort: what it costs to enter, and what is saved once it need not leave.
-    flows: Vec<Flow>,
+    flows: Vec<TensorCost>,
     /// Unit after unit, by sort: what a stage of it alone costs.
     alone: Vec<i64>,
     /// Tables of a decision.
@@ -84,7 +84,7 @@ pub struct Slicer<'n> {
 
 impl<'n> Slicer<'n> {
     /// For any order of the units of `net`.
-    pub fn new(net: &'n Net<'n>) -> Slicer<'n> {
+    pub fn new(net: &'n StageNetwork<'n>) -> Slicer<'n> {
         let counts: Vec<u32> = net.dense.sorts().iter().map(|sort| sort.devices.len() as u32).collect();
         let most = net.dense.stages() as u32;
         let supply = by_counts(&counts).unwrap_or_else(|| {
@@ -93,7 +93,7 @@ impl<'n> Slicer<'n> {
         });
         let unread =
             |tensor| Reading { made_at: NONE, last_at: NONE, left: net.readers.get(tensor).len() as u32 };
-        let flow = |tensor, sort| Flow {
+        let flow = |tensor, sort| TensorCost {
             enter: net.enter(tensor, sort) as i64,
             saved: if net.must_leave(tensor, sort) { 0 } else { net.leave(tensor, sort) as i64 },
         };

@@ -18,9 +18,9 @@ use divvy_core::problem::Problem;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::baselines::single_split::offer_padded;
-use crate::stream::partial_placement::Partial;
-use crate::stream::tables::Tables;
-use crate::stream::water_filling::Rest;
+use crate::stream::partial_placement::PartialPlacement;
+use crate::stream::tables::StreamTables;
+use crate::stream::water_filling::WaterFilling;
 
 /// Lists kept at once; a breadth-first queue without a limit of splits would take all memory.
 const MOST_LISTS: usize = 1 << 26;
@@ -44,7 +44,7 @@ impl Planner for BranchAndBound {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::support(problem)
+        StreamTables::support(problem)
     }
 
     fn in_auto(&self) -> bool {
@@ -59,9 +59,9 @@ impl Planner for BranchAndBound {
 
 /// Goes through the lists; `paper`: with the paper's bound.
 fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
-    let tables = Tables::new(run.problem);
-    let rest = Rest::new(&tables);
-    let Some(empty) = Partial::empty(&tables) else { return StopReason::Finished };
+    let tables = StreamTables::new(run.problem);
+    let rest = WaterFilling::new(&tables);
+    let Some(empty) = PartialPlacement::empty(&tables) else { return StopReason::Finished };
     let mut lists: Vec<List> = vec![List { shorter: u32::MAX, device: 0 }];
     let mut next = 0;
     while let Some(&list) = lists.get(next) {
@@ -99,9 +99,9 @@ fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
 
 /// Whether a list may still lead to a better placement.
 fn may_be_better(
-    tables: &Tables,
-    rest: &Rest,
-    child: &Partial,
+    tables: &StreamTables,
+    rest: &WaterFilling,
+    child: &PartialPlacement,
     device: usize,
     best: u64,
     paper: bool,
@@ -113,7 +113,7 @@ fn may_be_better(
 }
 
 /// The placement that a list stands for.
-fn follow(tables: &Tables, empty: &Partial, lists: &[List], mut list: List) -> Option<Partial> {
+fn follow(tables: &StreamTables, empty: &PartialPlacement, lists: &[List], mut list: List) -> Option<PartialPlacement> {
     let mut devices = Vec::new();
     while list.shorter != u32::MAX {
         devices.push(list.device);

@@ -9,8 +9,8 @@ use divvy_core::problem::Problem;
 
 use crate::planner::Planner;
 use crate::run::Run;
-use crate::stream::partial_placement::Partial;
-use crate::stream::tables::Tables;
+use crate::stream::partial_placement::PartialPlacement;
+use crate::stream::tables::StreamTables;
 
 pub(crate) struct SingleSplit;
 
@@ -24,7 +24,7 @@ impl Planner for SingleSplit {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::support(problem)
+        StreamTables::support(problem)
     }
 
     fn in_auto(&self) -> bool {
@@ -32,8 +32,8 @@ impl Planner for SingleSplit {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let tables = Tables::new(run.problem);
-        let Some(empty) = Partial::empty(&tables) else { return StopReason::Finished };
+        let tables = StreamTables::new(run.problem);
+        let Some(empty) = PartialPlacement::empty(&tables) else { return StopReason::Finished };
         for first in 0..tables.devices {
             let mut prefix = empty.clone();
             for _ in 0..tables.ops {
@@ -54,7 +54,7 @@ impl Planner for SingleSplit {
 }
 
 /// Offers a prefix with all the rest on one device, if that is a plan and the best so far.
-pub(crate) fn offer_padded(run: &mut Run<'_>, tables: &Tables, prefix: &Partial, device: usize) {
+pub(crate) fn offer_padded(run: &mut Run<'_>, tables: &StreamTables, prefix: &PartialPlacement, device: usize) {
     let Some(whole) = prefix.padded(tables, device).filter(|whole| whole.is_plan(tables)) else { return };
     let value = whole.value(tables);
     if run.outcome().value().is_none_or(|best| value < best.0) {

@@ -7,11 +7,11 @@
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::run::Run;
-use crate::stream::colocation::United;
+use crate::stream::colocation::ColocatedUnits;
 use crate::stream::device_prices::prices;
-use crate::stream::tables::Tables;
+use crate::stream::tables::StreamTables;
 
 /// Thresholds that are tried, and the share of the bound below which more is not worth the time.
 const MOST_TRIES: u32 = 32;
@@ -35,8 +35,8 @@ impl Bound for Colocation {
         }
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -46,7 +46,7 @@ impl Bound for Colocation {
             return;
         }
         let mut next = open.map_or(2 * refuted + 1, |open| open - 1);
-        let prices = Tables::support(run.problem).map(|()| prices(&Tables::new(run.problem), run.budget));
+        let prices = StreamTables::support(run.problem).map(|()| prices(&StreamTables::new(run.problem), run.budget));
         let prices = prices.unwrap_or_else(|_| vec![1; run.problem.hardware.device_count()]);
         for _ in 0..MOST_TRIES {
             if run.budget.is_spent() {
@@ -70,7 +70,7 @@ impl Colocation {
     /// Proves, if it can, that no plan is within a threshold.
     fn refute(&self, run: &mut Run<'_>, threshold: Time, prices: &[u64]) -> bool {
         let (problem, budget) = (run.problem, run.budget);
-        let united = United::new(problem, threshold, &mut || budget.is_spent());
+        let united = ColocatedUnits::new(problem, threshold, &mut || budget.is_spent());
         let Some(evidence) = united.and_then(|united| united.proof(prices)) else { return false };
         run.prove(self.name(), evidence);
         true

@@ -6,11 +6,11 @@
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::run::Run;
 use crate::stream::device_prices::prices;
-use crate::stream::lagrangian::Carving;
-use crate::stream::tables::Tables;
+use crate::stream::lagrangian::LagrangianSplit;
+use crate::stream::tables::StreamTables;
 
 /// The most steps in one go, and the most goes in a row that lead to nothing.
 const STEPS: u64 = 500;
@@ -28,23 +28,23 @@ impl Bound for LinkPrices {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::support(problem)?;
-        let tables = Tables::new(problem);
+        StreamTables::support(problem)?;
+        let tables = StreamTables::new(problem);
         let even = vec![1; tables.devices];
-        Carving::new(problem, &tables, &even).map(|_| ()).ok_or_else(|| {
+        LagrangianSplit::new(problem, &tables, &even).map(|_| ()).ok_or_else(|| {
             "it takes a link or medium that all transfers share, and few tensors alive at a time".to_owned()
         })
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Alone
+    fn runs(&self) -> When {
+        When::Alone
     }
 
     fn bound(&self, run: &mut Run<'_>) {
         let (problem, budget) = (run.problem, run.budget);
-        let tables = Tables::new(problem);
+        let tables = StreamTables::new(problem);
         let weights = prices(&tables, budget);
-        let Some(mut carving) = Carving::new(problem, &tables, &weights) else { return };
+        let Some(mut carving) = LagrangianSplit::new(problem, &tables, &weights) else { return };
         let mut in_vain = 0;
         while in_vain < MOST_IN_VAIN && !budget.is_spent() && !run.is_solved() {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);

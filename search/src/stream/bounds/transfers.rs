@@ -6,9 +6,9 @@ use divvy_proof::evidence::Evidence;
 use crate::bound::Bound;
 use crate::run::Run;
 
-pub(crate) struct Transfers;
+pub(crate) struct PinnedTransfers;
 
-impl Bound for Transfers {
+impl Bound for PinnedTransfers {
     fn name(&self) -> &'static str {
         "transfers"
     }

@@ -21,9 +21,9 @@ pub(crate) mod trail;
 use divvy_core::rng::Rng;
 
 use crate::stream::conflict_search::clauses::Clauses;
-use crate::stream::conflict_search::relaxation::Relaxation;
+use crate::stream::conflict_search::relaxation::AreaRelaxation;
 use crate::stream::conflict_search::trail::Model;
-use crate::stream::tables::Tables;
+use crate::stream::tables::StreamTables;
 
 /// A variable that is true (even) or false (odd).
 type Literal = usize;
@@ -55,7 +55,7 @@ enum Reason {
 
 /// What came of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ConflictResult {
     /// A device for each op, within the threshold.
     Placement(Vec<u8>),
     /// There is no placement within the threshold.
@@ -72,9 +72,9 @@ const DECAY: f64 = 1.0 / 0.95;
 const RANDOM: f64 = 0.01;
 
 /// A search, with all it has learnt.
-pub(crate) struct Conflicts<'t> {
+pub(crate) struct ConflictSearch<'t> {
     model: Model<'t>,
-    relaxation: Option<Relaxation>,
+    relaxation: Option<AreaRelaxation>,
     clauses: Clauses,
     rng: Rng,
     /// By literal: whether it holds.
@@ -99,17 +99,17 @@ pub(crate) struct Conflicts<'t> {
     conflicts: u64,
 }
 
-impl<'t> Conflicts<'t> {
+impl<'t> ConflictSearch<'t> {
     /// A search of placements within a threshold; `start` is where units go if nothing speaks against it,
     /// `weights` are those of the area bound, and no device can be busy for longer than `longest`.
     pub(crate) fn new(
-        tables: &'t Tables,
+        tables: &'t StreamTables,
         threshold: u64,
         start: &[u8],
         weights: &[u64],
         longest: &[u64],
         seed: u64,
-    ) -> Conflicts<'t> {
+    ) -> ConflictSearch<'t> {
         let model = Model::new(tables, threshold, weights, longest);
         let variables = model.units * model.devices;
         let mut phase = vec![0; model.units];
@@ -117,8 +117,8 @@ impl<'t> Conflicts<'t> {
             phase[model.unit_of[op]] = device;
         }
         let activity = model.sizes();
-        let relaxation = Relaxation::new(&model);
-        let mut search = Conflicts {
+        let relaxation = AreaRelaxation::new(&model);
+        let mut search = ConflictSearch {
             clauses: Clauses::new(2 * variables),
             rng: Rng::new(seed),
             holds: vec![false; 2 * variables],
@@ -206,18 +206,18 @@ impl<'t> Conflicts<'t> {
     }
 
     /// Searches until something is known, that many contradictions are met, or `is_over`.
-    pub(crate) fn search(&mut self, most: u64, is_over: &mut dyn FnMut() -> bool) -> Found {
+    pub(crate) fn search(&mut self, most: u64, is_over: &mut dyn FnMut() -> bool) -> ConflictResult {
         let until = self.conflicts + most;
         let mut restart_at = self.conflicts + RESTART * luby(self.restarts);
         let mut steps = 0u64;
         loop {
             if self.is_refuted {
-                return Found::Nothing;
+                return ConflictResult::Nothing;
             }
             steps += 1;
             if self.conflicts >= until || (steps.is_multiple_of(32) && is_over()) {
                 self.back_to(0);
-                return Found::Unknown;
+                return ConflictResult::Unknown;
             }
             if let Some(conflict) = self.follow() {
                 self.conflicts += 1;
@@ -239,7 +239,7 @@ impl<'t> Conflicts<'t> {
                 }
                 let placement = self.placement();
                 self.back_to(0);
-                return Found::Placement(placement);
+                return ConflictResult::Placement(placement);
             };
             let device = self.next_device(unit);
             self.decisions.push(self.trail.len());

@@ -1,14 +1,14 @@
 //! What follows from what holds: clauses, one device for each unit, room in time, memory and on links, and work left.
 
-use crate::stream::conflict_search::{Conflicts, Literal, Reason, negated};
+use crate::stream::conflict_search::{ConflictSearch, Literal, Reason, negated};
 
 /// More bytes that are bound to cross the shared medium, and why.
-struct Bound {
+struct BoundBytes {
     bytes: u64,
     reasons: Vec<Literal>,
 }
 
-impl Conflicts<'_> {
+impl ConflictSearch<'_> {
     /// Follows everything up. Literals that hold and cannot all, if there are such.
     pub(crate) fn follow(&mut self) -> Option<Vec<Literal>> {
         let mut follows = Vec::new();
@@ -275,7 +275,7 @@ impl Conflicts<'_> {
     }
 
     /// Bytes that are bound to cross the medium that every way passes, beyond those already sent.
-    fn bound_to_cross(&self, tensor: usize) -> Option<Bound> {
+    fn bound_to_cross(&self, tensor: usize) -> Option<BoundBytes> {
         let model = &self.model;
         let (bytes, producer) = (model.tensors[tensor].bytes, model.tensors[tensor].producer);
         let wanted = model.wanted_at(tensor);
@@ -287,11 +287,11 @@ impl Conflicts<'_> {
             let mut reasons: Vec<Literal> =
                 devices(taken).map(|d| negated(model.literal(reader, d))).collect();
             reasons.push(model.literal(producer, from));
-            return Some(Bound { bytes, reasons });
+            return Some(BoundBytes { bytes, reasons });
         }
         if wanted == 0 {
             let reasons = readers().find_map(|reader| model.apart(producer, reader))?;
-            return Some(Bound { bytes, reasons });
+            return Some(BoundBytes { bytes, reasons });
         }
         let elsewhere = model.places[producer] & wanted == 0;
         let times = u64::from(wanted.count_ones()) - u64::from(!elsewhere);
@@ -299,12 +299,12 @@ impl Conflicts<'_> {
         if elsewhere {
             reasons.extend(devices(wanted).map(|d| negated(model.literal(producer, d))));
         }
-        (times > 0).then_some(Bound { bytes: bytes.saturating_mul(times), reasons })
+        (times > 0).then_some(BoundBytes { bytes: bytes.saturating_mul(times), reasons })
     }
 
     /// The medium that every way passes.
     fn shared(&mut self, link: usize) -> Option<Vec<Literal>> {
-        let all: Vec<(usize, Bound)> =
+        let all: Vec<(usize, BoundBytes)> =
             (0..self.model.tensors.len()).filter_map(|t| Some((t, self.bound_to_cross(t)?))).collect();
         let capacity = self.model.capacity[link];
         let load: u128 = u128::from(self.model.link_load[link])

@@ -1,12 +1,12 @@
 //! Units, loads and room at a threshold, followed literal by literal and taken back in reverse.
 
 use crate::stream::conflict_search::{Literal, negated};
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::tables::{NEVER, StreamTables};
 
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// A tensor between units.
-pub(crate) struct Tensor {
+pub(crate) struct CrossingTensor {
     pub(crate) bytes: u64,
     pub(crate) producer: usize,
     pub(crate) readers: Vec<usize>,
@@ -24,7 +24,7 @@ pub(crate) struct Sent {
 
 /// All that the rules look at.
 pub(crate) struct Model<'t> {
-    pub(crate) tables: &'t Tables,
+    pub(crate) tables: &'t StreamTables,
     pub(crate) units: usize,
     pub(crate) devices: usize,
     /// Those from here on are ends of the network, each on its device.
@@ -37,7 +37,7 @@ pub(crate) struct Model<'t> {
     memory: Vec<u64>,
     /// Weights that several units read: bytes and readers. They are looked at once all units are placed.
     shared_weights: Vec<(u64, Vec<usize>)>,
-    pub(crate) tensors: Vec<Tensor>,
+    pub(crate) tensors: Vec<CrossingTensor>,
     /// The largest first.
     pub(crate) by_size: Vec<usize>,
     makes: Vec<Vec<usize>>,
@@ -68,7 +68,7 @@ pub(crate) struct Model<'t> {
 }
 
 impl<'t> Model<'t> {
-    pub(crate) fn new(tables: &'t Tables, threshold: u64, weights: &[u64], longest: &[u64]) -> Model<'t> {
+    pub(crate) fn new(tables: &'t StreamTables, threshold: u64, weights: &[u64], longest: &[u64]) -> Model<'t> {
         let devices = tables.devices;
         let mut unit_of = vec![usize::MAX; tables.ops];
         let mut members: Vec<Vec<usize>> = Vec::new();
@@ -111,7 +111,7 @@ impl<'t> Model<'t> {
         }
         let units = real + ends.len();
         let (input, output) = (real, units - 1);
-        let mut tensors: Vec<Tensor> = Vec::new();
+        let mut tensors: Vec<CrossingTensor> = Vec::new();
         for tensor in &tables.tensors {
             let producer = tensor.producer.map_or(input, |op| unit_of[op]);
             let mut readers: Vec<usize> = tensor.readers.iter().map(|&op| unit_of[op]).collect();
@@ -122,7 +122,7 @@ impl<'t> Model<'t> {
             match tensors.iter_mut().find(|known| known.producer == producer && known.readers == readers) {
                 _ if readers.is_empty() => {}
                 Some(known) => known.bytes += tensor.bytes,
-                None => tensors.push(Tensor { bytes: tensor.bytes, producer, readers }),
+                None => tensors.push(CrossingTensor { bytes: tensor.bytes, producer, readers }),
             }
         }
         let mut by_size: Vec<usize> = (0..tensors.len()).collect();

@@ -1,10 +1,10 @@
 //! Which decisions something follows from, as few as can be told.
 
-use crate::stream::load_packing::Search;
+use crate::stream::load_packing::PackingSearch;
 use crate::stream::load_packing::decision_sets::Levels;
 use crate::stream::load_packing::relaxation::Work;
 
-impl Search<'_> {
+impl PackingSearch<'_> {
     /// Why the units on a device load it by more than `room`; small ones that are not needed for that are left out.
     pub(crate) fn why_full(&self, device: usize, room: f64, but: Option<usize>) -> Levels {
         let time = |unit: usize| self.packing.times(unit)[device];

@@ -6,7 +6,7 @@
 
 use divvy_core::rng::Rng;
 
-use crate::stream::load_packing::Packing;
+use crate::stream::load_packing::LoadPacking;
 
 /// Entries of the table, at most. A bit is kept of each.
 const MOST_ENTRIES: u128 = 1 << 28;
@@ -24,13 +24,13 @@ pub(crate) struct ByKinds {
 
 /// Devices whose times are proportional.
 #[derive(Default)]
-struct Kind {
+struct ProportionalDevices {
     devices: Vec<usize>,
     /// By unit, in steps of each device; none where it must not run.
     steps: Vec<Option<u64>>,
 }
 
-impl Kind {
+impl ProportionalDevices {
     /// Takes a device with these times in, if it is of the kind.
     fn take_in(&mut self, device: usize, steps: &[Option<u64>]) -> bool {
         let mut pairs = self.steps.iter().zip(steps);
@@ -43,13 +43,13 @@ impl Kind {
     }
 
     /// Steps that fit within a limit, on all devices together.
-    fn room(&self, packing: &Packing, limit: u64) -> u64 {
+    fn room(&self, packing: &LoadPacking, limit: u64) -> u64 {
         let room = |&device: &usize| limit / packing.longer_steps[device] as u64;
         self.devices.iter().map(room).fold(0, u64::saturating_add)
     }
 }
 
-impl Packing {
+impl LoadPacking {
     /// Shares units out within `high`. None where there are more than two kinds of devices, or the table would be too large.
     pub(crate) fn by_kinds(&self, high: u64, rng: &mut Rng) -> Option<ByKinds> {
         let [one, other] = self.two_kinds()?;
@@ -105,8 +105,8 @@ impl Packing {
     }
 
     /// The second may have no devices.
-    fn two_kinds(&self) -> Option<[Kind; 2]> {
-        let mut kinds: [Kind; 2] = Default::default();
+    fn two_kinds(&self) -> Option<[ProportionalDevices; 2]> {
+        let mut kinds: [ProportionalDevices; 2] = Default::default();
         for device in 0..self.devices {
             let step = self.longer_steps[device] as u64;
             let units = 0..self.units.len();
@@ -114,10 +114,10 @@ impl Packing {
                 units.map(|unit| self.steps_of(unit, device).map(|time| time / step)).collect();
             let [one, other] = &mut kinds;
             if one.devices.is_empty() {
-                *one = Kind { devices: vec![device], steps };
+                *one = ProportionalDevices { devices: vec![device], steps };
             } else if !one.take_in(device, &steps) {
                 if other.devices.is_empty() {
-                    *other = Kind { devices: vec![device], steps };
+                    *other = ProportionalDevices { devices: vec![device], steps };
                 } else if !other.take_in(device, &steps) {
                     return None;
                 }
@@ -127,7 +127,7 @@ impl Packing {
     }
 
     /// Units on devices of their kind, the longest first, each where most time is left until the limit.
-    fn fill_kinds<'k>(&self, kind_of: impl Fn(usize) -> &'k Kind, limit: u64) -> Vec<u8> {
+    fn fill_kinds<'k>(&self, kind_of: impl Fn(usize) -> &'k ProportionalDevices, limit: u64) -> Vec<u8> {
         let mut loads = vec![0; self.devices];
         let mut units: Vec<usize> = (0..self.units.len()).collect();
         units.sort_by_key(|&unit| std::cmp::Reverse(kind_of(unit).steps[unit]));
@@ -158,7 +158,7 @@ mod tests {
         for seed in 0..3000 {
             let mut rng = Rng::new(seed);
             let (times, devices) = random_times(&mut rng);
-            let mut packing = Packing::of_times(&times, devices).unwrap();
+            let mut packing = LoadPacking::of_times(&times, devices).unwrap();
             packing.ops = times.len();
             packing.units = (0..times.len()).map(|op| vec![op]).collect();
             let best = brute_force(&times, devices);

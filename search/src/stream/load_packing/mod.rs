@@ -20,8 +20,8 @@ pub(crate) mod rebalance_loads;
 pub(crate) mod relaxation;
 
 use crate::stream::load_packing::decision_sets::Levels;
-use crate::stream::load_packing::relaxation::{Relaxation, Work};
-use crate::stream::tables::{NEVER, Tables};
+use crate::stream::load_packing::relaxation::{LoadSimplex, Work};
+use crate::stream::tables::{NEVER, StreamTables};
 
 /// Sums beyond this are not exact.
 const LONGEST: u64 = 1 << 52;
@@ -37,7 +37,7 @@ const LEAST_GAIN: f64 = 1e-7;
 const WHOLE: f64 = 1e-7;
 
 /// What is packed: units of ops, and their time on each device.
-pub(crate) struct Packing {
+pub(crate) struct LoadPacking {
     units: Vec<Vec<usize>>,
     ops: usize,
     devices: usize,
@@ -73,9 +73,9 @@ pub(crate) struct Packed {
     pub(crate) nodes: u64,
 }
 
-impl Packing {
+impl LoadPacking {
     /// None where times are too long to be added exactly.
-    pub(crate) fn new(tables: &Tables) -> Option<Packing> {
+    pub(crate) fn new(tables: &StreamTables) -> Option<LoadPacking> {
         let units = tables.units();
         let time_of = |unit: &[usize], device: usize| {
             let mut times = unit.iter().map(|&op| tables.time(op, device));
@@ -84,11 +84,11 @@ impl Packing {
         };
         let times: Vec<_> =
             units.iter().map(|unit| (0..tables.devices).map(|d| time_of(unit, d)).collect()).collect();
-        Some(Packing { ops: tables.ops, units, ..Packing::of_times(&times, tables.devices)? })
+        Some(LoadPacking { ops: tables.ops, units, ..LoadPacking::of_times(&times, tables.devices)? })
     }
 
     /// Of units with a time on each device, where they may run there. They are made of no ops.
-    pub(crate) fn of_times(times: &[Vec<Option<u64>>], devices: usize) -> Option<Packing> {
+    pub(crate) fn of_times(times: &[Vec<Option<u64>>], devices: usize) -> Option<LoadPacking> {
         let step = times.iter().flatten().flatten().fold(0, |step, &time| gcd(step, time)).max(1);
         let longest = |times: &Vec<Option<u64>>| times.iter().copied().flatten().max().unwrap_or(0) / step;
         let total = times.iter().map(longest).fold(0u64, u64::saturating_add);
@@ -108,7 +108,7 @@ impl Packing {
         };
         let possible = times.iter().map(set_of).collect();
         let gains = vec![[Gain::default(); 2]; time.len()];
-        (total < LONGEST).then_some(Packing {
+        (total < LONGEST).then_some(LoadPacking {
             ops: 0,
             units,
             devices,
@@ -124,7 +124,7 @@ impl Packing {
 
     /// Knows what branches did when the same units were packed before.
     #[must_use]
-    pub(crate) fn with_experience(mut self, before: Packing) -> Packing {
+    pub(crate) fn with_experience(mut self, before: LoadPacking) -> LoadPacking {
         if self.units == before.units {
             self.gains = before.gains;
         }
@@ -143,7 +143,7 @@ impl Packing {
         let gains = std::mem::take(&mut self.gains);
         let (units, devices) = (self.units.len(), self.devices);
         let limit = (limit / self.step).min(LONGEST) as f64;
-        let mut search = Search {
+        let mut search = PackingSearch {
             packing: self,
             limit,
             nodes: 0,
@@ -151,7 +151,7 @@ impl Packing {
             is_over,
             found,
             gains,
-            relaxation: Relaxation::new(units, devices),
+            relaxation: LoadSimplex::new(units, devices),
             allowed: self.possible.clone(),
             reasons: vec![Levels::default(); units * devices],
             trail: Vec::new(),
@@ -195,18 +195,18 @@ pub(crate) fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// The linear relaxation alone, again and again.
-pub(crate) struct Relaxed {
-    relaxation: Relaxation,
+pub(crate) struct LoadRelaxation {
+    relaxation: LoadSimplex,
     loads: Vec<f64>,
     open: Vec<u32>,
     prices: Vec<f64>,
 }
 
-impl Relaxed {
-    pub(crate) fn new(packing: &Packing) -> Relaxed {
+impl LoadRelaxation {
+    pub(crate) fn new(packing: &LoadPacking) -> LoadRelaxation {
         let devices = packing.devices;
-        Relaxed {
-            relaxation: Relaxation::new(packing.units.len(), devices),
+        LoadRelaxation {
+            relaxation: LoadSimplex::new(packing.units.len(), devices),
             loads: vec![0.0; devices],
             open: Vec::new(),
             prices: vec![1.0 / devices as f64; devices],
@@ -217,7 +217,7 @@ impl Relaxed {
     /// `loads`; open ones may go to `places`. Begins at the prices of the last time.
     pub(crate) fn prices(
         &mut self,
-        packing: &Packing,
+        packing: &LoadPacking,
         limit: u64,
         loads: impl Iterator<Item = f64>,
         open: impl Iterator<Item = u32>,
@@ -235,22 +235,22 @@ impl Relaxed {
 }
 
 /// What became of a node.
-enum Node {
+enum NodeResult {
     /// Nothing below it keeps the limit; the decisions that this follows from.
     Refuted(Levels),
     /// A unit to be put on a device, or kept from there.
     Open(usize, usize),
 }
 
-struct Search<'a> {
-    packing: &'a Packing,
+struct PackingSearch<'a> {
+    packing: &'a LoadPacking,
     limit: f64,
     nodes: u64,
     most_nodes: u64,
     is_over: &'a mut dyn FnMut() -> bool,
     found: &'a mut dyn FnMut(u64, &[u8]),
     gains: Vec<[Gain; 2]>,
-    relaxation: Relaxation,
+    relaxation: LoadSimplex,
     /// By unit, a bit for each device. One with a single device is placed.
     allowed: Vec<u64>,
     /// By unit and device, the decisions that the unit is kept from there by.
@@ -262,7 +262,7 @@ struct Search<'a> {
     open: Vec<u32>,
 }
 
-impl Search<'_> {
+impl PackingSearch<'_> {
     /// What no times on a device can fill of the limit counts as full.
     fn leave_out_remainders(&mut self, sign: f64) {
         for (load, step) in self.loads.iter_mut().zip(&self.packing.longer_steps) {
@@ -280,8 +280,8 @@ impl Search<'_> {
                 return None;
             }
             let (unit, device) = match self.look(&mut prices) {
-                Node::Refuted(levels) => break levels,
-                Node::Open(unit, device) => (unit, device),
+                NodeResult::Refuted(levels) => break levels,
+                NodeResult::Open(unit, device) => (unit, device),
             };
             let decided = self.trail.len();
             self.put(unit, device, &Levels::only(level));
@@ -375,10 +375,10 @@ impl Search<'_> {
     }
 
     /// Keeps units from where they cannot go, and bounds the rest.
-    fn look(&mut self, prices: &mut [f64]) -> Node {
+    fn look(&mut self, prices: &mut [f64]) -> NodeResult {
         loop {
             if let Some(levels) = self.fill() {
-                return Node::Refuted(levels);
+                return NodeResult::Refuted(levels);
             }
             self.list_open();
             if self.open.is_empty() {
@@ -388,7 +388,7 @@ impl Search<'_> {
                 // The limit is lower now, and the fullest device beyond it.
                 continue;
             }
-            let mut relaxation = std::mem::replace(&mut self.relaxation, Relaxation::new(0, 0));
+            let mut relaxation = std::mem::replace(&mut self.relaxation, LoadSimplex::new(0, 0));
             let bound = relaxation.solve(self.work(), prices, self.limit, MOST_STEPS);
             if bound.is_some() {
                 self.tell(relaxation.keys());
@@ -397,7 +397,7 @@ impl Search<'_> {
             let cost = self.work().cost(prices);
             if self.work().is_beyond(cost, self.limit) {
                 let excess = cost - cost * self.packing.margin() - self.limit;
-                return Node::Refuted(self.why_dear(prices, excess, None));
+                return NodeResult::Refuted(self.why_dear(prices, excess, None));
             }
             if !self.forbid_dear(prices, cost) {
                 return self.choose(prices, cost);
@@ -480,7 +480,7 @@ impl Search<'_> {
     }
 
     /// The unit and device, of those that the relaxation divides, whose branches both raise the bound most.
-    fn choose(&mut self, prices: &[f64], bound: f64) -> Node {
+    fn choose(&mut self, prices: &[f64], bound: f64) -> NodeResult {
         let devices = self.packing.devices;
         let least = LEAST_GAIN * self.limit.max(1.0);
         let room = (self.limit + 1.0 - bound).max(least);
@@ -518,19 +518,19 @@ impl Search<'_> {
         self.list_open();
         let longest = |&unit: &usize| self.work().cheapest(unit, prices).1;
         match best {
-            Some((_, unit, device)) => Node::Open(unit, device),
+            Some((_, unit, device)) => NodeResult::Open(unit, device),
             // Nothing is divided, yet the placement is not within the limit by rounding.
             None => {
                 let open = self.open.iter().map(|&unit| unit as usize);
                 let unit = open.max_by(|a, b| longest(a).total_cmp(&longest(b))).unwrap_or(0);
-                Node::Open(unit, self.work().cheapest(unit, prices).0)
+                NodeResult::Open(unit, self.work().cheapest(unit, prices).0)
             }
         }
     }
 
     /// By how much the bound rises if a unit is put on a device, and if it is kept from there.
     fn try_out(&mut self, unit: usize, device: usize, share: f64, prices: &[f64], bound: f64) -> [f64; 2] {
-        let mut relaxation = std::mem::replace(&mut self.relaxation, Relaxation::new(0, 0));
+        let mut relaxation = std::mem::replace(&mut self.relaxation, LoadSimplex::new(0, 0));
         let room = self.limit + 1.0 - bound;
         let gains = [0, 1].map(|side| {
             let mark = self.trail.len();
@@ -606,7 +606,7 @@ mod tests {
             let mut rng = Rng::new(seed);
             let (times, devices) = random_times(&mut rng);
             let best = brute_force(&times, devices);
-            let mut packing = Packing::of_times(&times, devices).unwrap();
+            let mut packing = LoadPacking::of_times(&times, devices).unwrap();
             // From no limit, from one that only the best keep, and from one that nothing keeps.
             let limits = [LONGEST, best.unwrap_or(7), best.unwrap_or(7).saturating_sub(1)];
             for limit in limits {
@@ -634,7 +634,7 @@ mod tests {
             let work = rng.between(10, 20);
             times.push([work, 2 * work, 50 * work, 50 * work].map(Some).to_vec());
         }
-        let mut packing = Packing::of_times(&times, 4).unwrap();
+        let mut packing = LoadPacking::of_times(&times, 4).unwrap();
         let refuted = packing.search(599, 5000, &mut || false, &mut |_, _| {});
         assert!(refuted.is_refuted, "{} nodes", refuted.nodes);
         let mut least = 0;
@@ -648,7 +648,7 @@ mod tests {
     fn equal_units_are_not_told_apart() {
         let works = [vec![300; 15], vec![750], vec![33; 6], vec![56, 28, 8], vec![1; 20]].concat();
         let times: Vec<Vec<Option<u64>>> = works.into_iter().map(|work| vec![Some(work); 6]).collect();
-        let mut packing = Packing::of_times(&times, 6).unwrap();
+        let mut packing = LoadPacking::of_times(&times, 6).unwrap();
         let refuted = packing.search(932, 5000, &mut || false, &mut |_, _| {});
         assert!(refuted.is_refuted, "{} nodes", refuted.nodes);
         let mut least = 0;

@@ -8,7 +8,7 @@
 
 use divvy_core::rng::Rng;
 
-use crate::stream::load_packing::Packing;
+use crate::stream::load_packing::LoadPacking;
 
 /// Entries of a table. Loads are rounded if it would need more.
 const MOST_ENTRIES: u64 = 1 << 24;
@@ -25,7 +25,7 @@ const UNREACHED: u32 = u32::MAX / 2;
 const BITS: u32 = 30;
 
 /// Where it stands.
-pub(crate) struct Levelling {
+pub(crate) struct LoadRebalancer {
     /// By op.
     device_of: Vec<u8>,
     rng: Rng,
@@ -34,24 +34,24 @@ pub(crate) struct Levelling {
 
 /// A unit that two devices share out: its time on either.
 #[derive(Clone, Copy)]
-struct Shared {
+struct SharedUnit {
     unit: usize,
     kept: u64,
     handed: u64,
 }
 
-impl Levelling {
-    pub(crate) fn new(device_of: Vec<u8>, rng: Rng) -> Levelling {
-        Levelling { device_of, rng, patience: PATIENCE }
+impl LoadRebalancer {
+    pub(crate) fn new(device_of: Vec<u8>, rng: Rng) -> LoadRebalancer {
+        LoadRebalancer { device_of, rng, patience: PATIENCE }
     }
 }
 
-impl Packing {
+impl LoadPacking {
     /// Looks for placements whose largest load is below `high`, if possible `low`; tells of ever better ones. Returns the
     /// entries of tables that were made, about `most_entries` at the most.
     pub(crate) fn level(
         &self,
-        levelling: &mut Levelling,
+        levelling: &mut LoadRebalancer,
         (low, high): (u64, u64),
         most_entries: u64,
         is_over: &mut dyn FnMut() -> bool,
@@ -61,7 +61,7 @@ impl Packing {
         if self.devices < 2 || self.possible.contains(&0) || low >= high {
             return 0;
         }
-        let mut placed = Placed::new(self, levelling);
+        let mut placed = LoadSteps::new(self, levelling);
         let (mut entries, mut tries) = (0, 0);
         let mut target = u64::midpoint(low, high - 1);
         while entries < most_entries && low < high && !is_over() {
@@ -93,15 +93,15 @@ impl Packing {
 }
 
 /// Units on devices, in steps.
-struct Placed<'p> {
-    packing: &'p Packing,
+struct LoadSteps<'p> {
+    packing: &'p LoadPacking,
     at: Vec<usize>,
     loads: Vec<u64>,
     sink: usize,
 }
 
-impl<'p> Placed<'p> {
-    fn new(packing: &'p Packing, levelling: &Levelling) -> Placed<'p> {
+impl<'p> LoadSteps<'p> {
+    fn new(packing: &'p LoadPacking, levelling: &LoadRebalancer) -> LoadSteps<'p> {
         let known = |unit: usize| {
             let device = usize::from(*levelling.device_of.get(*packing.units[unit].first()?)?);
             (packing.possible[unit] >> device & 1 == 1).then_some(device)
@@ -109,7 +109,7 @@ impl<'p> Placed<'p> {
         let somewhere = |unit: usize| packing.possible[unit].trailing_zeros() as usize;
         let units = packing.units.len();
         let at: Vec<usize> = (0..units).map(|unit| known(unit).unwrap_or_else(|| somewhere(unit))).collect();
-        let mut placed = Placed { packing, at, loads: vec![0; packing.devices], sink: 0 };
+        let mut placed = LoadSteps { packing, at, loads: vec![0; packing.devices], sink: 0 };
         for unit in 0..units {
             placed.loads[placed.at[unit]] += packing.steps_of(unit, placed.at[unit]).unwrap_or(0);
         }
@@ -145,14 +145,14 @@ impl<'p> Placed<'p> {
         for unit in (0..self.at.len()).filter(|&unit| self.at[unit] == first || self.at[unit] == second) {
             let time = |device| self.packing.steps_of(unit, device);
             match (time(first), time(second)) {
-                (Some(kept), Some(handed)) => shared.push(Shared { unit, kept, handed }),
+                (Some(kept), Some(handed)) => shared.push(SharedUnit { unit, kept, handed }),
                 (Some(kept), None) => bound[0] += kept,
                 (_, handed) => bound[1] += handed.unwrap_or(0),
             }
         }
         // Of shares that are as good, another one each time.
         rng.shuffle(&mut shared);
-        for Shared { unit, kept, handed } in shared.drain(MOST_SHARED.min(shared.len())..) {
+        for SharedUnit { unit, kept, handed } in shared.drain(MOST_SHARED.min(shared.len())..) {
             let stays = self.at[unit] == first;
             bound[usize::from(!stays)] += if stays { kept } else { handed };
         }
@@ -160,7 +160,7 @@ impl<'p> Placed<'p> {
         let steps = [first, second].map(|device| self.packing.longer_steps[device] as u64);
         let (stays, entries) = share(&shared, room, steps);
         let Some(stays) = stays else { return entries };
-        for (Shared { unit, kept, handed }, stays) in shared.into_iter().zip(stays) {
+        for (SharedUnit { unit, kept, handed }, stays) in shared.into_iter().zip(stays) {
             bound[usize::from(!stays)] += if stays { kept } else { handed };
             self.at[unit] = if stays { first } else { second };
         }
@@ -172,15 +172,15 @@ impl<'p> Placed<'p> {
 
 /// Which units the first device keeps, within `room`, so that the second has as little as can be; and the entries of the
 /// table that it took. The table goes by the loads of the device with the longer step.
-fn share(shared: &[Shared], room: u64, [first, second]: [u64; 2]) -> (Option<Vec<bool>>, u64) {
+fn share(shared: &[SharedUnit], room: u64, [first, second]: [u64; 2]) -> (Option<Vec<bool>>, u64) {
     let by_first = first >= second;
-    let along = |unit: &Shared| if by_first { unit.kept } else { unit.handed };
-    let against = |unit: &Shared| if by_first { unit.handed } else { unit.kept };
+    let along = |unit: &SharedUnit| if by_first { unit.kept } else { unit.handed };
+    let against = |unit: &SharedUnit| if by_first { unit.handed } else { unit.kept };
     let total: u64 = shared.iter().map(along).sum();
     let longest = if by_first { total.min(room) } else { total };
     let most_slots = MOST_ENTRIES / shared.len().max(1) as u64;
     let slot = first.max(second).max(longest.div_ceil(most_slots.max(1)));
-    let slots = |unit: &Shared| ((along(unit) + slot / 2) / slot) as usize;
+    let slots = |unit: &SharedUnit| ((along(unit) + slot / 2) / slot) as usize;
     let width = (longest / slot) as usize + 1;
     let dropped = (u64::BITS - shared.iter().map(against).sum::<u64>().leading_zeros()).saturating_sub(BITS);
     let mut least = vec![UNREACHED; width];
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     /// Of all ways to share units out, the least that the second device has if the first keeps `room`.
-    fn brute_force(shared: &[Shared], room: u64) -> Option<u64> {
+    fn brute_force(shared: &[SharedUnit], room: u64) -> Option<u64> {
         let ways = (0..1_u32 << shared.len()).filter_map(|set| {
             let is_in = |i: usize| set >> i & 1 == 1;
             let (kept, handed): (Vec<_>, Vec<_>) = shared.iter().enumerate().partition(|(i, _)| is_in(*i));
@@ -238,16 +238,16 @@ mod tests {
             let mut rng = Rng::new(seed);
             let steps = [rng.between(1, 3), rng.between(1, 3)];
             let units = rng.between(0, 9) as usize;
-            let unit = |unit, rng: &mut Rng| Shared {
+            let unit = |unit, rng: &mut Rng| SharedUnit {
                 unit,
                 kept: steps[0] * rng.between(0, 20),
                 handed: steps[1] * rng.between(0, 20),
             };
-            let shared: Vec<Shared> = (0..units).map(|i| unit(i, &mut rng)).collect();
+            let shared: Vec<SharedUnit> = (0..units).map(|i| unit(i, &mut rng)).collect();
             let room = rng.between(0, 100);
             let (stays, _) = share(&shared, room, steps);
             let stays = stays.expect("all may be handed on");
-            let sum = |with: bool, time: fn(&Shared) -> u64| -> u64 {
+            let sum = |with: bool, time: fn(&SharedUnit) -> u64| -> u64 {
                 shared
                     .iter()
                     .zip(&stays)
@@ -267,11 +267,11 @@ mod tests {
         let works: Vec<u64> = (0..60).map(|_| rng.between(1, 1000)).collect();
         let times: Vec<Vec<Option<u64>>> =
             works.iter().map(|work| [1, 2, 3, 6].map(|slow| Some(10 * slow * work)).to_vec()).collect();
-        let mut packing = Packing::of_times(&times, 4).unwrap();
+        let mut packing = LoadPacking::of_times(&times, 4).unwrap();
         packing.ops = times.len();
         packing.units = (0..times.len()).map(|op| vec![op]).collect();
         let even = (10 * works.iter().sum::<u64>()).div_ceil(2);
-        let mut levelling = Levelling::new(vec![3; times.len()], Rng::new(1));
+        let mut levelling = LoadRebalancer::new(vec![3; times.len()], Rng::new(1));
         let (mut best, mut placement) = (u64::MAX, Vec::new());
         packing.level(
             &mut levelling,

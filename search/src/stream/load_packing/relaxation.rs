@@ -6,7 +6,7 @@
 //! the duals of the rows are prices of the devices' time, and the cheapest placement at these prices bounds the loads of
 //! every placement from below.
 
-use crate::stream::load_packing::Packing;
+use crate::stream::load_packing::LoadPacking;
 
 /// How close bound and solution are when the relaxation is solved, and entries that are taken as zero.
 const CLOSE: f64 = 1e-9;
@@ -17,7 +17,7 @@ const ROUNDING: f64 = 1e-12;
 /// Units that are placed, by what they load, and those that are not, by where they may go.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
-    pub(crate) packing: &'a Packing,
+    pub(crate) packing: &'a LoadPacking,
     pub(crate) loads: &'a [f64],
     pub(crate) open: &'a [u32],
     /// By unit, a bit for each device.
@@ -59,7 +59,7 @@ enum Basic {
 }
 
 /// A solution, and room to find the next.
-pub(crate) struct Relaxation {
+pub(crate) struct LoadSimplex {
     key: Vec<u8>,
     basis: Vec<Basic>,
     /// The inverse of the basis, row by row, and the values of its variables.
@@ -73,9 +73,9 @@ pub(crate) struct Relaxation {
     by: Vec<f64>,
 }
 
-impl Relaxation {
-    pub(crate) fn new(units: usize, devices: usize) -> Relaxation {
-        Relaxation {
+impl LoadSimplex {
+    pub(crate) fn new(units: usize, devices: usize) -> LoadSimplex {
+        LoadSimplex {
             key: vec![0; units],
             basis: vec![Basic::Largest; devices],
             inverse: vec![0.0; devices * devices],

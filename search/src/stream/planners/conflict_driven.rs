@@ -1,12 +1,12 @@
 //! `conflict-driven`: a plan by annealing, then a conflict-driven search for a better one until there is none.
 //!
 //! Ops that no links can keep apart within a threshold are one, and where that alone refutes it the proof is verified. Else
-//! the search decides ([`Conflicts`]); what it refutes is attested. Just below the best plan a refutation is the proof of
+//! the search decides ([`ConflictSearch`]); what it refutes is attested. Just below the best plan a refutation is the proof of
 //! optimality; thresholds between the bound and the best plan are tried by halving, since those far below are refuted sooner
 //! and those that are not yield better plans. In between, the devices' time alone is shared out by kinds of devices, levelled
-//! ([`Levelling`]) and searched ([`Packing`]): where links are not the matter that is far quicker, and its placements are
-//! plans. From the best plan and from what is packed best, loads are made even within what links carry ([`Sharing`]). Where all
-//! devices share one medium, what they must be sent refutes thresholds, and prices lead to plans ([`Carving`]). Every round
+//! ([`LoadRebalancer`]) and searched ([`LoadPacking`]): where links are not the matter that is far quicker, and its placements are
+//! plans. From the best plan and from what is packed best, loads are made even within what links carry ([`LinkRebalancer`]). Where all
+//! devices share one medium, what they must be sent refutes thresholds, and prices lead to plans ([`LagrangianSplit`]). Every round
 //! has twice the effort of the one before.
 
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use divvy_proof::evidence::Evidence;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::annealing::{anneal, polish};
-use crate::stream::colocation::United;
-use crate::stream::conflict_search::{Conflicts, Found};
+use crate::stream::colocation::ColocatedUnits;
+use crate::stream::conflict_search::{ConflictSearch, ConflictResult};
 use crate::stream::device_prices::prices;
-use crate::stream::dominance_sweep::Sweeps;
-use crate::stream::lagrangian::Carving;
-use crate::stream::load_packing::Packing;
-use crate::stream::load_packing::rebalance_loads::Levelling;
-use crate::stream::rebalance_links::Sharing;
-use crate::stream::tables::Tables;
-use crate::stream::water_filling::Rest;
+use crate::stream::dominance_sweep::DominanceSweep;
+use crate::stream::lagrangian::LagrangianSplit;
+use crate::stream::load_packing::LoadPacking;
+use crate::stream::load_packing::rebalance_loads::LoadRebalancer;
+use crate::stream::rebalance_links::LinkRebalancer;
+use crate::stream::tables::StreamTables;
+use crate::stream::water_filling::WaterFilling;
 
 /// Placements kept by the sweep that finds the first plan.
 const WIDTH: usize = 64;
@@ -73,7 +73,7 @@ impl Planner for ConflictDriven {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::support(problem)?;
+        StreamTables::support(problem)?;
         let hardware = &problem.hardware;
         if hardware.devices().any(|device| hardware.class(device).transfer_bandwidth.is_some()) {
             return Err("it does not count copies between network and memory; `dominance` does".to_owned());
@@ -85,18 +85,18 @@ impl Planner for ConflictDriven {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let tables = Tables::new(run.problem);
+        let tables = StreamTables::new(run.problem);
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let mut rng = Rng::new(run.budget.seed);
-        let carving = Carving::new(run.problem, &tables, &weights);
-        let mut search = Search {
+        let carving = LagrangianSplit::new(run.problem, &tables, &weights);
+        let mut search = ThresholdSearch {
             weights,
             packing: None,
             least_packed: None,
             levelling: None,
             kinds_help: false,
-            sharing: Sharing::new(Rng::new(rng.next_u64())),
+            sharing: LinkRebalancer::new(Rng::new(rng.next_u64())),
             carving,
             carving_helps: true,
             tables,
@@ -105,7 +105,7 @@ impl Planner for ConflictDriven {
         };
         search.first_plan(run);
         let mut effort = FIRST_EFFORT;
-        let mut pace = Pace::default();
+        let mut pace = ConflictRate::default();
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
             if search.is_over(run) {
                 let is_cancelled = run.budget.is_cancelled();
@@ -128,7 +128,7 @@ impl Planner for ConflictDriven {
                 // There is no plan at all.
                 return StopReason::Finished;
             }
-            pace = Pace { time: searching.elapsed(), conflicts: run.outcome().nodes - before };
+            pace = ConflictRate { time: searching.elapsed(), conflicts: run.outcome().nodes - before };
             search.probe(run, effort);
             search.carve(run, effort);
             effort *= 2;
@@ -139,12 +139,12 @@ impl Planner for ConflictDriven {
 
 /// How long contradictions took the last time.
 #[derive(Default)]
-struct Pace {
+struct ConflictRate {
     time: Duration,
     conflicts: u64,
 }
 
-impl Pace {
+impl ConflictRate {
     /// So many take as long.
     fn within(&self, time: Duration) -> u64 {
         if self.conflicts == 0 {
@@ -155,17 +155,17 @@ impl Pace {
     }
 }
 
-struct Search<'p> {
-    tables: Tables,
+struct ThresholdSearch<'p> {
+    tables: StreamTables,
     /// The problem without links, as it was packed last, and the best placement that is known of it.
-    packing: Option<Packing>,
+    packing: Option<LoadPacking>,
     least_packed: Option<(u64, Vec<u8>)>,
-    levelling: Option<Levelling>,
+    levelling: Option<LoadRebalancer>,
     /// Whether taking devices of a kind as one led to anything the last time.
     kinds_help: bool,
-    sharing: Sharing,
+    sharing: LinkRebalancer,
     /// Where one medium is on all ways.
-    carving: Option<Carving<'p>>,
+    carving: Option<LagrangianSplit<'p>>,
     /// Whether it led to anything the last time.
     carving_helps: bool,
     weights: Vec<u64>,
@@ -174,7 +174,7 @@ struct Search<'p> {
     spent: u64,
 }
 
-impl<'p> Search<'p> {
+impl<'p> ThresholdSearch<'p> {
     fn is_over(&self, run: &Run<'_>) -> bool {
         run.budget.is_spent() || run.budget.nodes.is_some_and(|most| self.spent >= most)
     }
@@ -185,8 +185,8 @@ impl<'p> Search<'p> {
     }
 
     fn first_plan(&mut self, run: &mut Run<'_>) {
-        let rest = Rest::new(&self.tables);
-        let mut sweeps = Sweeps::new(&self.tables, &rest, 0);
+        let rest = WaterFilling::new(&self.tables);
+        let mut sweeps = DominanceSweep::new(&self.tables, &rest, 0);
         let budget = run.budget;
         let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
         let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
@@ -199,7 +199,7 @@ impl<'p> Search<'p> {
 
     /// Anneals the best plan.
     fn improve(&mut self, run: &mut Run<'_>, moves: u64) {
-        let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
+        let start = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
         start.into_iter().for_each(|start| self.improve_from(run, &start, moves));
     }
 
@@ -268,23 +268,23 @@ impl<'p> Search<'p> {
     }
 
     /// Takes devices of a kind as one, which bounds all placements, and begins to level from what that leads to.
-    fn share_by_kinds(&mut self, run: &mut Run<'_>, packing: &Packing, nodes: u64) {
+    fn share_by_kinds(&mut self, run: &mut Run<'_>, packing: &LoadPacking, nodes: u64) {
         let high = self.below_packed(run);
         let Some(shared) = packing.by_kinds(high, &mut self.rng) else { return };
         let bound = shared.bound.min(high.saturating_add(1));
         run.attest("packing", Time(bound), "divvy packing search".to_owned());
         if let Some(device_of) = shared.device_of {
-            self.levelling = Some(Levelling::new(device_of, Rng::new(self.rng.next_u64())));
+            self.levelling = Some(LoadRebalancer::new(device_of, Rng::new(self.rng.next_u64())));
             let nodes = if self.kinds_help { nodes } else { nodes / LESS_BY_KINDS };
             self.kinds_help = self.level(run, packing, nodes);
         }
     }
 
     /// Makes the devices' loads even. Whether that led to anything better.
-    fn level(&mut self, run: &mut Run<'_>, packing: &Packing, nodes: u64) -> bool {
-        let start = || run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
+    fn level(&mut self, run: &mut Run<'_>, packing: &LoadPacking, nodes: u64) -> bool {
+        let start = || run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
         let known = self.levelling.take();
-        let known = known.or_else(|| Some(Levelling::new(start()?, Rng::new(self.rng.next_u64()))));
+        let known = known.or_else(|| Some(LoadRebalancer::new(start()?, Rng::new(self.rng.next_u64()))));
         let Some(mut levelling) = known else { return false };
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
@@ -321,7 +321,7 @@ impl<'p> Search<'p> {
             let start = if is_packed {
                 self.least_packed.as_ref().map(|(_, device_of)| device_of.clone())
             } else {
-                run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan))
+                run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan))
             };
             let Some(start) = start else { continue };
             let Some((_, tables)) = self.unite(run, value.0.saturating_sub(1)) else { break };
@@ -396,9 +396,9 @@ impl<'p> Search<'p> {
     /// What is to be packed within a limit: ops that no links can keep apart within it are one. It has the experience
     /// of the last time where units are the same. None where nothing keeps the limit, which is then proved, or
     /// where times are too long.
-    fn packing_within(&mut self, run: &mut Run<'_>, limit: u64) -> Option<Packing> {
+    fn packing_within(&mut self, run: &mut Run<'_>, limit: u64) -> Option<LoadPacking> {
         let (_, tables) = self.unite(run, limit)?;
-        let packing = Packing::new(&tables)?;
+        let packing = LoadPacking::new(&tables)?;
         Some(match self.packing.take() {
             Some(before) => packing.with_experience(before),
             None => packing,
@@ -406,10 +406,10 @@ impl<'p> Search<'p> {
     }
 
     /// Ops that no links can keep apart within a limit are one. None where that refutes the limit, which is then proved.
-    fn unite<'r>(&self, run: &mut Run<'r>, limit: u64) -> Option<(Option<United<'r>>, Tables)> {
+    fn unite<'r>(&self, run: &mut Run<'r>, limit: u64) -> Option<(Option<ColocatedUnits<'r>>, StreamTables)> {
         let (problem, budget) = (run.problem, run.budget);
         let united = if limit <= Time::LONGEST_INPUT.0 {
-            United::new(problem, Time(limit), &mut || budget.is_spent())
+            ColocatedUnits::new(problem, Time(limit), &mut || budget.is_spent())
         } else {
             None
         };
@@ -417,7 +417,7 @@ impl<'p> Search<'p> {
             run.prove("united", evidence);
             return None;
         }
-        let tables = Tables::new(problem);
+        let tables = StreamTables::new(problem);
         let tables = match &united {
             Some(united) => tables.united(&united.clusters),
             None => tables,
@@ -429,14 +429,14 @@ impl<'p> Search<'p> {
     fn try_threshold(&mut self, run: &mut Run<'_>, threshold: u64, effort: u64) -> Option<bool> {
         let budget = run.budget;
         let Some((inseparable, tables)) = self.unite(run, threshold) else { return Some(false) };
-        let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
+        let start = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
         let start = start.unwrap_or_else(|| vec![0; tables.ops]);
         let longest = inseparable.as_ref().map_or_else(
             || vec![u64::MAX; tables.devices],
             |inseparable| inseparable.clusters.longest_loads(),
         );
         let mut conflicts =
-            Conflicts::new(&tables, threshold, &start, &self.weights, &longest, self.rng.next_u64());
+            ConflictSearch::new(&tables, threshold, &start, &self.weights, &longest, self.rng.next_u64());
         let mut found_any = false;
         let mut threshold = threshold;
         let known = loop {
@@ -447,7 +447,7 @@ impl<'p> Search<'p> {
             self.spent += conflicts.conflicts() - before;
             run.count(conflicts.conflicts() - before);
             match found {
-                Found::Placement(placement) => {
+                ConflictResult::Placement(placement) => {
                     found_any = true;
                     let (value, placement) = polish(&self.tables, &placement, &mut || budget.is_spent())
                         .unwrap_or((threshold, placement));
@@ -460,14 +460,14 @@ impl<'p> Search<'p> {
                     conflicts.prefer(&placement);
                     conflicts.lower(threshold);
                 }
-                Found::Nothing => {
+                ConflictResult::Nothing => {
                     let bound = Time(threshold.saturating_add(1));
                     if run.outcome().best.is_some() {
                         run.attest(ConflictDriven.name(), bound, "divvy conflict-driven search".to_owned());
                     }
                     break Some(false);
                 }
-                Found::Unknown => break None,
+                ConflictResult::Unknown => break None,
             }
         };
         if found_any { Some(true) } else { known }

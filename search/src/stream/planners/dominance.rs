@@ -12,11 +12,11 @@ use divvy_core::units::Time;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::annealing::anneal;
-use crate::stream::colocation::United;
+use crate::stream::colocation::ColocatedUnits;
 use crate::stream::device_prices::prices;
-use crate::stream::dominance_sweep::Sweeps;
-use crate::stream::tables::Tables;
-use crate::stream::water_filling::Rest;
+use crate::stream::dominance_sweep::DominanceSweep;
+use crate::stream::tables::StreamTables;
+use crate::stream::water_filling::WaterFilling;
 
 /// The first width, and what it is multiplied by after each sweep.
 const FIRST_WIDTH: usize = 64;
@@ -38,11 +38,11 @@ impl Planner for Dominance {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Tables::support(problem)
+        StreamTables::support(problem)
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let tables = Tables::new(run.problem);
+        let tables = StreamTables::new(run.problem);
         let prices = prices(&tables, run.budget);
         let mut nodes = 0;
         let mut rng = Rng::new(run.budget.seed);
@@ -54,7 +54,7 @@ impl Planner for Dominance {
             // Plans are too far from the best before the first sweep for anything to follow from them.
             let is_first = width == FIRST_WIDTH;
             let inseparable = if limit <= Time::LONGEST_INPUT.0 && limit > 0 && !is_first {
-                United::new(run.problem, Time(limit - 1), &mut || budget.is_spent())
+                ColocatedUnits::new(run.problem, Time(limit - 1), &mut || budget.is_spent())
             } else {
                 None
             };
@@ -62,13 +62,13 @@ impl Planner for Dominance {
                 run.prove("united", evidence);
                 continue;
             }
-            let united = Tables::new(run.problem);
+            let united = StreamTables::new(run.problem);
             let united = match inseparable {
                 Some(inseparable) => united.united(&inseparable.clusters),
                 None => united,
             };
-            let rest = Rest::new(&united);
-            let mut sweeps = Sweeps::new(&united, &rest, nodes);
+            let rest = WaterFilling::new(&united);
+            let mut sweeps = DominanceSweep::new(&united, &rest, nodes);
             let swept = sweeps.sweep(limit, width, &mut is_over);
             let looked_at = sweeps.nodes - nodes;
             run.count(looked_at);
@@ -102,8 +102,8 @@ impl Planner for Dominance {
 }
 
 /// Anneals the best plan.
-fn improve(run: &mut Run<'_>, tables: &Tables, moves: u64, rng: &mut Rng) {
-    let start = run.outcome().best.as_ref().and_then(|(plan, _)| Tables::placement(plan));
+fn improve(run: &mut Run<'_>, tables: &StreamTables, moves: u64, rng: &mut Rng) {
+    let start = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
     let Some(start) = start else { return };
     let moves = run.budget.nodes.map_or(moves, |most| moves.min(most));
     let budget = run.budget;

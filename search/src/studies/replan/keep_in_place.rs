@@ -1,11 +1,11 @@
 //! A placement for changed devices that leaves as much as possible where it was.
 
-use crate::stream::annealing::Placement;
-use crate::stream::tables::Tables;
+use crate::stream::annealing::LoadedPlacement;
+use crate::stream::tables::StreamTables;
 
 /// Places all ops: where they were if they may be there still, the others one after the other, the longest first, where they
 /// add least. None where that breaks a rule.
-pub(crate) fn repair(tables: &Tables, before: &[Option<u8>]) -> Option<Vec<u8>> {
+pub(crate) fn repair(tables: &StreamTables, before: &[Option<u8>]) -> Option<Vec<u8>> {
     let (place, mut units) = (tables.places(), tables.units());
     let may = |unit: &[usize], device: usize| unit.iter().all(|&op| tables.may_run(op, device));
     let time = |unit: &[usize], device: usize| unit.iter().map(|&op| tables.time(op, device)).sum::<u64>();
@@ -25,7 +25,7 @@ pub(crate) fn repair(tables: &Tables, before: &[Option<u8>]) -> Option<Vec<u8>> 
             lost.push(u);
         }
     }
-    let mut now = Placement::new(tables, &place, &device_of);
+    let mut now = LoadedPlacement::new(tables, &place, &device_of);
     // Twice, since the first ones are placed without regard to the others.
     for &u in lost.iter().chain(&lost) {
         let mut best: Option<(bool, u64, u8)> = None;
@@ -42,7 +42,7 @@ pub(crate) fn repair(tables: &Tables, before: &[Option<u8>]) -> Option<Vec<u8>> 
 
 /// Takes ops back to where they were, those with the most weights first, as long as the value stays within a limit.
 pub(crate) fn keep_in_place(
-    tables: &Tables,
+    tables: &StreamTables,
     placement: &[u8],
     before: &[Option<u8>],
     weights: &[u64],
@@ -50,7 +50,7 @@ pub(crate) fn keep_in_place(
 ) -> Vec<u8> {
     let (place, mut units) = (tables.places(), tables.units());
     units.sort_by_key(|unit| std::cmp::Reverse(unit.iter().map(|&op| weights[op]).sum::<u64>()));
-    let mut now = Placement::new(tables, &place, placement);
+    let mut now = LoadedPlacement::new(tables, &place, placement);
     let mut is_changed = true;
     while is_changed {
         is_changed = false;

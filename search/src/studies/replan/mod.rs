@@ -17,7 +17,7 @@ use divvy_core::units::Time;
 use crate::request::{Refused, Request};
 use crate::solve::{Solved, solve};
 use crate::stream::annealing::{anneal, polish};
-use crate::stream::tables::Tables;
+use crate::stream::tables::StreamTables;
 use crate::studies::replan::keep_in_place::{keep_in_place, repair};
 
 /// The share of the time for the search from scratch, and moves of annealing at most.
@@ -44,18 +44,18 @@ pub fn replan(
 ) -> Result<Replanned, Refused> {
     let searching = Budget { time: budget.time.mul_f64(SEARCH_SHARE), ..budget.clone() };
     let mut solved = solve(problem, &Request::default(), &searching, watch)?;
-    let support = Tables::support(problem).map_err(|message| Refused {
+    let support = StreamTables::support(problem).map_err(|message| Refused {
         message: format!("cannot plan anew: {message}"),
         fix: "plan from scratch with `divvy plan`".to_owned(),
         exists: true,
     });
     support?;
-    let tables = Tables::new(problem);
+    let tables = StreamTables::new(problem);
     let before: Vec<Option<u8>> =
         before.iter().map(|device| device.and_then(|device| u8::try_from(device.0).ok())).collect();
     let weights: Vec<u64> = (0..tables.ops).map(|op| problem.graph.weight_bytes(OpId::new(op))).collect();
     let mut candidates: Vec<Vec<u8>> = Vec::new();
-    candidates.extend(solved.outcome.best.as_ref().and_then(|(plan, _)| Tables::placement(plan)));
+    candidates.extend(solved.outcome.best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan)));
     if let Some(repaired) = repair(&tables, &before) {
         let mut is_over = || budget.is_spent();
         candidates.extend(polish(&tables, &repaired, &mut is_over).map(|(_, placement)| placement));

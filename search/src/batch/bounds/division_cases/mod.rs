@@ -14,13 +14,13 @@ use std::time::Duration;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::evidence::{Case, Evidence, Flow, Part, Turn, Window};
+use divvy_proof::evidence::{CaseTree, Evidence, PricedEdge, CaseRegion, DevicePair, WorkWindow};
 use divvy_solver::{Column, Options, Solver, Status};
 
 use crate::batch::bounds::division_cases::outer_lp::Outer;
-use crate::bound::{Bound, Runs};
+use crate::bound::{Bound, When};
 use crate::division_lp::division_shapes::{AHEAD, Between, Shapes};
-use crate::division_lp::{Built, PARTS, prove_program, time_of, united, whole_times};
+use crate::division_lp::{DivisionProgram, PARTS, prove_program, time_of, united, whole_times};
 use crate::run::Run;
 
 /// Ops of a part, at least and at most, where the network can be cut so.
@@ -53,8 +53,8 @@ impl Bound for DivisionCases {
         Shapes::of_batches(problem).map(|_| ())
     }
 
-    fn runs(&self) -> Runs {
-        Runs::Last
+    fn runs(&self) -> When {
+        When::Last
     }
 
     fn ahead(&self) -> Option<f64> {
@@ -81,7 +81,7 @@ impl Bound for DivisionCases {
         if (value.0 as f64) < proven * LEAST_PROMISE {
             return run.exhaust();
         }
-        let mut effort = Effort { nodes: run.budget.nodes, branched: 0 };
+        let mut effort = BranchingLimit { nodes: run.budget.nodes, branched: 0 };
         let reach = shapes.reach();
         let given = Given { problem, shapes: &shapes, reach: &reach };
         let mut forest = Forest { given, trees: Vec::new() };
@@ -110,12 +110,12 @@ fn is_divided(run: &Run<'_>) -> bool {
 }
 
 /// How long branching goes on.
-struct Effort {
+struct BranchingLimit {
     nodes: Option<u64>,
     branched: u64,
 }
 
-impl Effort {
+impl BranchingLimit {
     fn is_over(&self, run: &Run<'_>) -> bool {
         let spent = self.nodes.is_some_and(|nodes| self.branched >= nodes);
         spent || run.budget.is_spent()
@@ -154,7 +154,7 @@ struct Forest<'a> {
 
 impl Forest<'_> {
     /// Branches in each part some times; false if nothing is left to ask, or no time.
-    fn grow(&mut self, run: &Run<'_>, effort: &mut Effort) -> bool {
+    fn grow(&mut self, run: &Run<'_>, effort: &mut BranchingLimit) -> bool {
         let before = effort.branched;
         for _ in 0..BRANCHES_PER_LOOK {
             for tree in &mut self.trees {
@@ -171,8 +171,8 @@ impl Forest<'_> {
 /// What holds in all cases: the best dual of `division-lp`.
 pub(crate) struct Always {
     weights: Vec<u64>,
-    flows: Vec<Flow>,
-    windows: Vec<Window>,
+    flows: Vec<PricedEdge>,
+    windows: Vec<WorkWindow>,
 }
 
 impl Always {
@@ -260,7 +260,7 @@ struct Range {
 
 /// How two cases differ.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum CaseSplit {
     /// Whether a class takes at least so many inputs of an op.
     Takes { op: usize, class: usize, least: u32 },
     /// Whether the first of two ops that are single batches of one device is before the second.
@@ -278,17 +278,17 @@ enum Sometimes {
 
 /// What holds in a case.
 #[derive(Clone, Default)]
-struct Known {
+struct CaseFacts {
     ranges: Vec<Range>,
     /// Ops that take turns, the first one first.
     turns: Vec<(usize, usize)>,
 }
 
-impl Known {
-    fn with(&self, question: Question, holds: bool, inputs: u32) -> Known {
+impl CaseFacts {
+    fn with(&self, question: CaseSplit, holds: bool, inputs: u32) -> CaseFacts {
         let mut known = self.clone();
         match question {
-            Question::Takes { op, class, least } => {
+            CaseSplit::Takes { op, class, least } => {
                 let same = |range: &Range| (range.op, range.class) == (op, class);
                 let place = known.ranges.iter().position(same).unwrap_or_else(|| {
                     known.ranges.push(Range { op, class, least: 0, most: inputs });
@@ -298,7 +298,7 @@ impl Known {
                 (range.least, range.most) =
                     if holds { (least, range.most) } else { (range.least, least - 1) };
             }
-            Question::IsFirst { first, second } => {
+            CaseSplit::IsFirst { first, second } => {
                 known.turns.push(if holds { (first, second) } else { (second, first) });
             }
         }
@@ -307,27 +307,27 @@ impl Known {
 }
 
 #[derive(Default)]
-struct Rows {
-    flows: Vec<Flow>,
-    windows: Vec<Window>,
-    turns: Vec<Turn>,
+struct CaseRows {
+    flows: Vec<PricedEdge>,
+    windows: Vec<WorkWindow>,
+    turns: Vec<DevicePair>,
 }
 
-struct Node {
-    known: Known,
+struct CaseNode {
+    known: CaseFacts,
     /// In the program's unit.
     value: f64,
-    rows: Rows,
+    rows: CaseRows,
     /// Questions that may raise it.
-    questions: Vec<Question>,
+    questions: Vec<CaseSplit>,
     /// The question that was asked, and the nodes where it holds and does not.
-    split: Option<(Question, [usize; 2])>,
+    split: Option<(CaseSplit, [usize; 2])>,
 }
 
 /// A part, its program, and its cases.
 struct Tree {
     ops: Vec<usize>,
-    built: Built,
+    built: DivisionProgram,
     solver: Solver,
     /// For each op of the part, its columns, and how many inputs each class takes in each.
     divided: Vec<Vec<Column>>,
@@ -341,7 +341,7 @@ struct Tree {
     /// Rows beyond those that always hold, and whether they hold now.
     sometimes: Vec<(Sometimes, bool)>,
     first_sometimes: usize,
-    nodes: Vec<Node>,
+    nodes: Vec<CaseNode>,
 }
 
 impl Tree {
@@ -408,7 +408,7 @@ impl Tree {
             sometimes: Vec::new(),
             nodes: Vec::new(),
         };
-        let root = tree.solve(given, Known::default(), left(run))?;
+        let root = tree.solve(given, CaseFacts::default(), left(run))?;
         tree.nodes.push(root);
         Some(tree)
     }
@@ -433,7 +433,7 @@ impl Tree {
         let at = self.next()?;
         let began = std::time::Instant::now();
         let before = self.nodes[at].value;
-        let mut best: Option<(f64, Question, [Node; 2])> = None;
+        let mut best: Option<(f64, CaseSplit, [CaseNode; 2])> = None;
         for question in self.nodes[at].questions.clone() {
             let mut children = Vec::new();
             for holds in [true, false] {
@@ -441,10 +441,10 @@ impl Tree {
                 let known = self.nodes[at].known.with(question, holds, given.shapes.inputs);
                 children.push(self.solve(given, known, left)?);
             }
-            let gain = |child: &Node| (child.value - before).max(1e-6 * before.abs()).min(before.abs());
+            let gain = |child: &CaseNode| (child.value - before).max(1e-6 * before.abs()).min(before.abs());
             let score = gain(&children[0]) * gain(&children[1]);
             if best.as_ref().is_none_or(|known| score > known.0) {
-                let children = <[Node; 2]>::try_from(children).ok()?;
+                let children = <[CaseNode; 2]>::try_from(children).ok()?;
                 best = Some((score, question, children));
             }
         }
@@ -458,13 +458,13 @@ impl Tree {
     }
 
     /// The device that takes all inputs of an op, if that is known.
-    fn whole_on(&self, known: &Known, inputs: u32, place: usize) -> Option<DeviceId> {
+    fn whole_on(&self, known: &CaseFacts, inputs: u32, place: usize) -> Option<DeviceId> {
         let own = known.ranges.iter().filter(|range| range.op == self.ops[place]);
         own.filter(|range| range.least >= inputs).find_map(|range| self.only[place][range.class])
     }
 
     /// Solves the program where something is known; none if there was no time.
-    fn solve(&mut self, given: Given<'_>, known: Known, left: Duration) -> Option<Node> {
+    fn solve(&mut self, given: Given<'_>, known: CaseFacts, left: Duration) -> Option<CaseNode> {
         let Given { problem, shapes, reach } = given;
         let mut occurs = true;
         for (place, &op) in self.ops.iter().enumerate() {
@@ -481,7 +481,7 @@ impl Tree {
             occurs &= any;
         }
         let mut node =
-            Node { known, value: f64::INFINITY, rows: Rows::default(), questions: Vec::new(), split: None };
+            CaseNode { known, value: f64::INFINITY, rows: CaseRows::default(), questions: Vec::new(), split: None };
         if !occurs {
             return Some(node);
         }
@@ -520,7 +520,7 @@ impl Tree {
             if look.violated.is_empty() {
                 node.value = *value;
                 let (flows, windows) = self.built.links(problem, shapes, &solution.row_duals);
-                node.rows = Rows { flows, windows, turns: Vec::new() };
+                node.rows = CaseRows { flows, windows, turns: Vec::new() };
                 self.add_sometimes(problem, shapes, &solution.row_duals, &mut node.rows);
                 node.questions = look.questions;
                 return Some(node);
@@ -550,21 +550,21 @@ impl Tree {
     }
 
     /// The duals of rows that hold sometimes.
-    fn add_sometimes(&self, problem: &Problem, shapes: &Shapes, duals: &[f64], rows: &mut Rows) {
+    fn add_sometimes(&self, problem: &Problem, shapes: &Shapes, duals: &[f64], rows: &mut CaseRows) {
         for (&(row, holds), &dual) in self.sometimes.iter().zip(&duals[self.first_sometimes..]) {
             match row {
                 _ if !holds => {}
                 Sometimes::Turn(first, second) => {
                     let times = whole_times(dual);
                     let (from, to) = (OpId::new(first), OpId::new(second));
-                    rows.turns.extend((times > 0).then_some(Turn { from, to, times }));
+                    rows.turns.extend((times > 0).then_some(DevicePair { from, to, times }));
                 }
                 Sometimes::Between(from, to, class) => {
                     let times = whole_times(dual / shapes.devices[class].max(1) as f64);
                     let of_class = |&device: &DeviceId| problem.hardware.class_of(device).index() == class;
                     for device in problem.hardware.devices().filter(of_class).filter(|_| times > 0) {
                         let (from, to) = (Some(OpId::new(from)), Some(OpId::new(to)));
-                        rows.windows.push(Window { from, to, device, times });
+                        rows.windows.push(WorkWindow { from, to, device, times });
                     }
                 }
             }
@@ -577,12 +577,12 @@ impl Tree {
         &self,
         shapes: &Shapes,
         reach: &[Vec<bool>],
-        known: &Known,
+        known: &CaseFacts,
         whole: &[Option<DeviceId>],
         values: &[f64],
     ) -> Look {
         let classes = shapes.devices.len();
-        let mut parted: Vec<(f64, Question)> = Vec::new();
+        let mut parted: Vec<(f64, CaseSplit)> = Vec::new();
         // For each op that is whole in the solution its place, class, device, start and end.
         let mut single: Vec<(usize, usize, DeviceId, f64, f64)> = Vec::new();
         for (place, &op) in self.ops.iter().enumerate() {
@@ -591,7 +591,7 @@ impl Tree {
             let time: f64 = means.map(|(column, factor)| -factor * values[column.index()]).sum();
             let used: Vec<(f64, &Vec<u32>)> =
                 shares.zip(&self.taken[place]).filter(|(share, _)| *share > LEAST_SHARE).collect();
-            let mut best: Option<(f64, Question)> = None;
+            let mut best: Option<(f64, CaseSplit)> = None;
             for class in 0..classes {
                 for &(_, taken) in &used {
                     let least = taken[class];
@@ -599,7 +599,7 @@ impl Tree {
                         used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
                     let even = above.min(1.0 - above);
                     if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
-                        best = Some((even, Question::Takes { op, class, least }));
+                        best = Some((even, CaseSplit::Takes { op, class, least }));
                     }
                 }
             }
@@ -613,8 +613,8 @@ impl Tree {
             parted.extend(best.map(|(even, question)| (even * time, question)));
         }
         let mut violated = Vec::new();
-        let mut blocked: Vec<(f64, Question)> = Vec::new();
-        let pin = |&(place, class, ..): &(usize, usize, DeviceId, f64, f64)| Question::Takes {
+        let mut blocked: Vec<(f64, CaseSplit)> = Vec::new();
+        let pin = |&(place, class, ..): &(usize, usize, DeviceId, f64, f64)| CaseSplit::Takes {
             op: self.ops[place],
             class,
             least: shapes.inputs,
@@ -646,7 +646,7 @@ impl Tree {
                     let has_turns = known.turns.contains(&(from, to)) || known.turns.contains(&(to, from));
                     if overlap > LEAST_LACK && !has_turns {
                         if whole[a.0].is_some() && whole[b.0].is_some() {
-                            blocked.push((overlap, Question::IsFirst { first: from, second: to }));
+                            blocked.push((overlap, CaseSplit::IsFirst { first: from, second: to }));
                         }
                         blocked.extend(unpinned.map(|end| (overlap, pin(end))));
                     }
@@ -655,7 +655,7 @@ impl Tree {
         }
         parted.sort_by(|a, b| b.0.total_cmp(&a.0));
         blocked.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut questions: Vec<Question> = Vec::new();
+        let mut questions: Vec<CaseSplit> = Vec::new();
         for (_, question) in parted.into_iter().chain(blocked) {
             if !questions.contains(&question) && questions.len() < QUESTIONS {
                 questions.push(question);
@@ -665,35 +665,35 @@ impl Tree {
     }
 
     /// The cases in the order of a walk.
-    fn part(&self) -> Part {
+    fn part(&self) -> CaseRegion {
         let mut walk = Vec::new();
         let mut open = vec![0];
         while let Some(node) = open.pop().map(|node| &self.nodes[node]) {
             match node.split {
                 Some((question, [holds, fails])) => {
                     walk.push(match question {
-                        Question::Takes { op, class, least } => {
-                            Case::Split { op: OpId::new(op), class, least }
+                        CaseSplit::Takes { op, class, least } => {
+                            CaseTree::Split { op: OpId::new(op), class, least }
                         }
-                        Question::IsFirst { first, second } => {
-                            Case::Order { first: OpId::new(first), second: OpId::new(second) }
+                        CaseSplit::IsFirst { first, second } => {
+                            CaseTree::Order { first: OpId::new(first), second: OpId::new(second) }
                         }
                     });
                     open.extend([fails, holds]);
                 }
                 None => {
-                    let Rows { flows, windows, turns } = &node.rows;
+                    let CaseRows { flows, windows, turns } = &node.rows;
                     let (flows, windows, turns) = (flows.clone(), windows.clone(), turns.clone());
-                    walk.push(Case::Priced { flows, windows, turns });
+                    walk.push(CaseTree::Priced { flows, windows, turns });
                 }
             }
         }
-        Part { ops: self.ops.iter().map(|&op| OpId::new(op)).collect(), walk }
+        CaseRegion { ops: self.ops.iter().map(|&op| OpId::new(op)).collect(), walk }
     }
 }
 
 /// What a solution leads to.
 struct Look {
     violated: Vec<Sometimes>,
-    questions: Vec<Question>,
+    questions: Vec<CaseSplit>,
 }

@@ -2,12 +2,12 @@
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
-use divvy_proof::division_lp::units::Ways;
+use divvy_proof::division_lp::units::FastestRoutes;
 use divvy_solver::{Column, Program};
 
 use crate::batch::bounds::division_cases::Always;
 use crate::division_lp::division_shapes::Shapes;
-use crate::division_lp::{Built, PARTS, time_of, united};
+use crate::division_lp::{DivisionProgram, PARTS, time_of, united};
 
 /// What the rows of all cases ask of a part, in parts of the finish.
 pub(crate) struct Outer {
@@ -37,7 +37,7 @@ impl Outer {
         let mut outside = vec![[0.0; 2]; count];
         let mut within = vec![vec![0.0; shapes.devices.len()]; count];
         let mut paid = vec![vec![0.0; shapes.slots.len()]; count];
-        let ways = Ways::new(problem);
+        let ways = FastestRoutes::new(problem);
         let mut pass = |from: Option<usize>, to: Option<usize>, times: f64| {
             let inside = from.is_some_and(has) && to.is_some_and(has);
             for (end, way) in [(from, 1), (to, 0)] {
@@ -113,7 +113,7 @@ impl Outer {
         problem: &Problem,
         shapes: &Shapes,
         ops: &[usize],
-    ) -> (Built, Vec<Vec<Column>>) {
+    ) -> (DivisionProgram, Vec<Vec<Column>>) {
         let unit = shapes.unit(problem);
         let classes = shapes.devices.len();
         let mut program = Program::new();
@@ -137,7 +137,7 @@ impl Outer {
             }
         };
         let means: Vec<_> = (0..count * classes).map(means).collect();
-        let mut built = Built {
+        let mut built = DivisionProgram {
             program,
             unit,
             loads: Vec::new(),
@@ -149,7 +149,7 @@ impl Outer {
             windows: Vec::new(),
             first_window: 0,
         };
-        let ways = Ways::new(problem);
+        let ways = FastestRoutes::new(problem);
         for (edge, &(from, to, bytes)) in shapes.edges.iter().enumerate() {
             if divided[from].is_empty() || divided[to].is_empty() {
                 continue;
