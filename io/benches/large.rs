@@ -285,7 +285,7 @@ fn verify(bencher: Bencher<'_, '_>, ops: u32, evidence: impl Fn(&Problem) -> Evi
 
 #[divan::bench(args = SIZES, sample_count = 5)]
 fn verify_path(bencher: Bencher<'_, '_>, ops: u32) {
-    verify(bencher, ops, |problem| Evidence::Path { ops: chain(problem) });
+    verify(bencher, ops, |problem| Evidence::CriticalPath { ops: chain(problem) });
 }
 
 #[divan::bench(args = SIZES, sample_count = 5)]

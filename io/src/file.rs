@@ -69,6 +69,15 @@ pub fn load(path: &str) -> Result<Loaded, Error> {
     Ok(Loaded { path: path.to_owned(), bytes: bytes.into(), sha256 })
 }
 
+/// Refuses to read two files from standard input, which ends with the first.
+pub fn read_once<'a>(files: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    if files.filter(|file| *file == "-").count() > 1 {
+        let message = "standard input can be read only once";
+        return Err(Error::option("-", message, "give one of the two as a file"));
+    }
+    Ok(())
+}
+
 /// ONNX files may be as large as their format allows, weights included; text may not.
 fn starts_like_onnx(mut file: &File) -> bool {
     let mut start = [0; 8];
@@ -211,8 +220,7 @@ pub fn check_writable(path: &Path) -> Result<(), Error> {
 fn place_for(path: &Path) -> Result<Option<PathBuf>, Error> {
     if path.as_os_str() == "-" {
         let fix = "name a file, or leave the option out";
-        let error = InputError::new(Code::Option, "--output", "`-` is not a file to write to", fix);
-        return Err(Error::Input { path: "command line".to_owned(), errors: error.into() });
+        return Err(Error::option("--output", "`-` is not a file to write to", fix));
     }
     if path.is_dir() {
         let cause = std::io::ErrorKind::IsADirectory.into();

@@ -3,6 +3,7 @@
 //! Everything read here is untrusted. Formats are told apart by what a file holds, never by its name; faults are
 //! reported all at once, with code, place and fix.
 
+pub mod assemble;
 mod critical;
 pub mod detect;
 pub mod export;
@@ -15,12 +16,14 @@ pub mod plan_file;
 pub mod presets;
 pub mod problem_file;
 mod quantity;
+pub mod read_options;
 mod reader;
 pub mod report;
+pub mod source;
 pub mod svg;
 pub mod trace_file;
 
-use divvy_core::input_error::InputErrors;
+use divvy_core::input_error::{Code, InputError, InputErrors};
 
 /// What can go wrong with files.
 #[derive(Debug, thiserror::Error)]
@@ -49,4 +52,12 @@ pub enum Error {
         /// Why.
         cause: std::io::Error,
     },
+}
+
+impl Error {
+    /// A choice on the command line that does not fit the rest; `place` is the option, such as `--on`.
+    pub fn option(place: &str, message: impl Into<String>, fix: impl Into<String>) -> Error {
+        let errors = InputError::new(Code::Option, place, message, fix).into();
+        Error::Input { path: "command line".to_owned(), errors }
+    }
 }

@@ -5,10 +5,9 @@
 //! hardware files give.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
 use divvy_core::check;
-use divvy_core::graph::{Graph, check_printable};
+use divvy_core::graph::check_printable;
 use divvy_core::history::HistoryPoint;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
@@ -21,37 +20,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::file::Loaded;
-use crate::problem_file::{VERSION, check_version, typed};
+use crate::assemble::put_together;
+use crate::problem_file::{check_version_from, typed};
+use crate::read_options::ReadOptions;
 use crate::reader::Item;
-use crate::{Error, presets, problem_file};
+use crate::source::Source;
+use crate::{Error, problem_file};
 
-/// A file that a problem was made from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Source {
-    /// What it gave: `model`, `hardware` or `profile`.
-    pub role: String,
-    /// Its path, or the name of built-in hardware.
-    pub path: String,
-    /// Its SHA-256; none for what is built in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sha256: Option<String>,
-}
-
-/// How the model was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ReadingOptions {
-    /// Sizes given to symbolic dimensions.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub dims: BTreeMap<String, u64>,
-    /// How much of the network one op stands for: `op`, `fused` or `block`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub granularity: Option<String>,
-    /// Patterns of inputs that are parameters.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub parameters: Vec<String>,
-}
+/// The version of plan files that is written and read. It counts up where an older file could be misread.
+pub const VERSION: u64 = 2;
 
 /// What a plan file says of its own plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +55,7 @@ pub struct PlanFile {
     /// Where the problem came from.
     pub sources: Vec<Source>,
     /// How the model was read.
-    pub reading: ReadingOptions,
+    pub reading: ReadOptions,
     /// What is claimed.
     pub claim: Claim,
     /// Lower bounds.
@@ -286,7 +263,7 @@ fn comparable(problem: &Problem) -> ProblemSpec {
     spec
 }
 
-type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>, ReadingOptions);
+type Parts = (ProblemSpec, Plan, Claim, Vec<Certificate>, Vec<Source>, ReadOptions);
 
 fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     top.only(&[
@@ -302,13 +279,13 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
         "history",
         "problem",
     ]);
-    check_version(top);
+    check_version_from(top, VERSION, VERSION, "bounds and their evidence have other names now: make the plan anew");
     let problem = top.required("problem").map(|item| problem_file::read(&item));
     let plan = top.required("plan").filter(Item::is_table).and_then(|item| typed(&item));
     let claim = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
     let certificates = top.optional("certificates").map_or(Some(Vec::new()), |item| typed(&item));
     let sources = top.optional("sources").map_or(Some(Vec::new()), |item| typed(&item));
-    let reading = top.optional("reading").map_or(Some(ReadingOptions::default()), |item| typed(&item));
+    let reading = top.optional("reading").map_or(Some(ReadOptions::default()), |item| typed(&item));
     Some((problem?, plan?, claim?, certificates?, sources?, reading?))
 }
 
@@ -325,16 +302,15 @@ fn read_point(item: &Item<'_, '_>) -> Option<HistoryPoint> {
 }
 
 /// The problem of a plan file, which leaves nothing open.
-fn embedded(spec: ProblemSpec) -> Result<Problem, divvy_core::input_error::InputErrors> {
+fn embedded(mut spec: ProblemSpec) -> Result<Problem, divvy_core::input_error::InputErrors> {
     use divvy_core::input_error::{Code, InputError};
     let missing = |what: &str| {
         let place = format!("problem.{what}");
         InputError::new(Code::Missing, place, format!("a plan file states its {what}"), "make the plan anew")
     };
-    let Some(OwnHardware::Given(hardware)) = spec.hardware else { return Err(missing("hardware").into()) };
+    let Some(OwnHardware::Given(hardware)) = spec.hardware.take() else { return Err(missing("hardware").into()) };
     let objective = spec.objective.ok_or_else(|| missing("objective"))?;
-    let graph = Graph::new(spec.graph)?;
-    Problem::new(graph, &spec.profile, *hardware, &presets::catalogue(), objective, &spec.constraints)
+    put_together(spec, *hardware, objective)
 }
 
 fn first_difference(claimed: &divvy_core::graph::GraphSpec, real: &divvy_core::graph::GraphSpec) -> String {

@@ -218,7 +218,7 @@ fn what_a_search_vouches_for_is_never_called_verified() {
     let certificate =
         |value_ps: Time, evidence: Evidence| Certificate { bound: "b".into(), value_ps, evidence };
     let attested = |value| certificate(value, Evidence::Attested { by: "a search".into() });
-    let verified = |value| certificate(value, Evidence::Path { ops: vec![OpId(0)] });
+    let verified = |value| certificate(value, Evidence::CriticalPath { ops: vec![OpId(0)] });
     let half = Time(score.value.0 / 2);
     let quality = |certificates: &[Certificate]| {
         let report = Report { certificates, ..report(&problem, &plan, &score) };

@@ -23,7 +23,7 @@ use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
 use divvy_io::{presets, problem_file};
 use divvy_proof::certificate::Certificate;
 use divvy_proof::evidence::{
-    Case, Evidence, Flow, Group, Multiple, Part, ProofStep, Row, Stage, Turn, Union, Window,
+    CaseTree, Evidence, PricedEdge, StageGroup, RowMultiple, CaseRegion, ProofStep, IntervalRow, ChainStage, DevicePair, ForcedPair, WorkWindow,
 };
 use serde_json::{Value, json};
 
@@ -212,69 +212,69 @@ fn plan_files_of_every_objective_are_valid_and_so_are_their_problems() {
 }
 
 /// A certificate of each kind; what they claim is not checked here.
-fn every_row() -> Vec<Multiple> {
+fn every_row() -> Vec<RowMultiple> {
     let (op, device) = (OpId(0), DeviceId(1));
     let rows = [
-        Row::Head { op },
-        Row::Tail { op },
-        Row::Between { from: Some(op), to: None, device },
-        Row::Between { from: None, to: Some(op), device },
-        Row::Gap { from: op, to: OpId(1), prices: vec![0, u64::MAX] },
+        IntervalRow::Head { op },
+        IntervalRow::Tail { op },
+        IntervalRow::Between { from: Some(op), to: None, device },
+        IntervalRow::Between { from: None, to: Some(op), device },
+        IntervalRow::Gap { from: op, to: OpId(1), prices: vec![0, u64::MAX] },
     ];
-    rows.map(|row| Multiple { times: 1 << 32, row }).into()
+    rows.map(|row| RowMultiple { times: 1 << 32, row }).into()
 }
 
 fn every_evidence() -> Vec<Certificate> {
     let kinds = [
-        Evidence::Path { ops: vec![OpId(0)] },
+        Evidence::CriticalPath { ops: vec![OpId(0)] },
         Evidence::Op { op: OpId(0) },
         Evidence::Area { weights: vec![1, u64::MAX] },
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
-        Evidence::Bus { weights: vec![1, 0] },
+        Evidence::BusBytes { weights: vec![1, 0] },
         Evidence::LastLoads {
             weights: vec![1, 0],
             left_ps: Time(5),
             shares: vec![vec![1, 2]],
             steps: vec![ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 }],
         },
-        Evidence::Segments { links: vec![1, 0], kernels: 3, chain: vec![OpId(0), OpId(1)] },
-        Evidence::Frontier {
+        Evidence::SegmentPrices { links: vec![1, 0], kernels: 3, chain: vec![OpId(0), OpId(1)] },
+        Evidence::FrontierSearch {
             weights: vec![vec![1, 2]],
             steps: vec![
                 ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 },
                 ProofStep::Whole { width: 20, limit_ps: Time(7), levels: 2 },
             ],
         },
-        Evidence::Interval {
+        Evidence::IntervalLp {
             weights: vec![vec![1, 2]],
             steps: vec![ProofStep::Tails { window: 3, width: 4, limit_ps: Time(5), ops: 6 }],
             rows: every_row(),
         },
-        Evidence::Divisions {
+        Evidence::DivisionLp {
             weights: vec![1, 2],
-            flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
-            windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+            flows: vec![PricedEdge { from: OpId(0), to: OpId(1), times: 3, prices: vec![-1, 4] }],
+            windows: vec![WorkWindow { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
             memory: vec![0, 7],
         },
-        Evidence::Cases {
+        Evidence::DivisionCases {
             weights: vec![1, 2],
-            flows: vec![Flow { from: OpId(1), to: OpId(2), times: 3, prices: vec![-1, 4] }],
-            windows: vec![Window { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
-            parts: vec![Part {
+            flows: vec![PricedEdge { from: OpId(1), to: OpId(2), times: 3, prices: vec![-1, 4] }],
+            windows: vec![WorkWindow { from: Some(OpId(0)), to: None, device: DeviceId(1), times: 2 }],
+            parts: vec![CaseRegion {
                 ops: vec![OpId(0), OpId(1)],
                 walk: vec![
-                    Case::Split { op: OpId(0), class: 1, least: 2 },
-                    Case::Order { first: OpId(0), second: OpId(1) },
-                    Case::Priced { flows: Vec::new(), windows: Vec::new(), turns: Vec::new() },
-                    Case::Priced {
+                    CaseTree::Split { op: OpId(0), class: 1, least: 2 },
+                    CaseTree::Order { first: OpId(0), second: OpId(1) },
+                    CaseTree::Priced { flows: Vec::new(), windows: Vec::new(), turns: Vec::new() },
+                    CaseTree::Priced {
                         flows: Vec::new(),
                         windows: Vec::new(),
-                        turns: vec![Turn { from: OpId(1), to: OpId(0), times: 2 }],
+                        turns: vec![DevicePair { from: OpId(1), to: OpId(0), times: 2 }],
                     },
-                    Case::Priced {
-                        flows: vec![Flow { from: OpId(0), to: OpId(1), times: 3, prices: Vec::new() }],
-                        windows: vec![Window {
+                    CaseTree::Priced {
+                        flows: vec![PricedEdge { from: OpId(0), to: OpId(1), times: 3, prices: Vec::new() }],
+                        windows: vec![WorkWindow {
                             from: Some(OpId(0)),
                             to: Some(OpId(1)),
                             device: DeviceId(1),
@@ -285,10 +285,10 @@ fn every_evidence() -> Vec<Certificate> {
                 ],
             }],
         },
-        Evidence::Passages {
+        Evidence::ChainDp {
             stages: vec![
-                Stage { op: OpId(0), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() },
-                Stage {
+                ChainStage { op: OpId(0), branches: Vec::new(), shares: Vec::new(), weights: Vec::new() },
+                ChainStage {
                     op: OpId(3),
                     branches: vec![vec![OpId(1)], vec![OpId(2)]],
                     shares: vec![1, 2],
@@ -299,21 +299,21 @@ fn every_evidence() -> Vec<Certificate> {
             width: 20,
             shares: vec![2, 1],
         },
-        Evidence::Cover {
+        Evidence::SetCover {
             merged: true,
             threshold_ps: Time(7),
             prices: vec![1, 0],
-            groups: vec![Group { stages: 1, count: 2, limit: 0, tree: vec![0, 1, 1] }],
+            groups: vec![StageGroup { stages: 1, count: 2, limit: 0, tree: vec![0, 1, 1] }],
         },
-        Evidence::Halves { merged: false, threshold_ps: Time(7), first: 1, tree: vec![1] },
-        Evidence::Beginnings { merged: true, threshold_ps: Time(7) },
-        Evidence::United {
+        Evidence::TwoWayCut { merged: false, threshold_ps: Time(7), first: 1, tree: vec![1] },
+        Evidence::DownSets { merged: true, threshold_ps: Time(7) },
+        Evidence::Colocation {
             threshold_ps: Time(7),
-            unions: vec![Union { one: OpId(0), other: OpId(1), by_cut: true }],
+            unions: vec![ForcedPair { one: OpId(0), other: OpId(1), by_cut: true }],
             weights: vec![1, 0],
             rounding: 2,
         },
-        Evidence::Shares { threshold_ps: Time(7), weights: vec![1], prices: vec![-1, 4] },
+        Evidence::LinkPrices { threshold_ps: Time(7), weights: vec![1], prices: vec![-1, 4] },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

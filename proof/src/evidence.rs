@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Evidence {
     /// A chain of ops, each of which reads what the one before makes: makespan objectives.
-    Path {
+    CriticalPath {
         /// The chain.
         ops: Vec<OpId>,
     },
@@ -34,7 +34,7 @@ pub enum Evidence {
         link: LinkId,
     },
     /// Weights for links and buses: parameters must be loaded or read in place over some of them (`cold-start`).
-    Bus {
+    BusBytes {
         /// One weight per link or bus.
         weights: Vec<u64>,
     },
@@ -52,7 +52,7 @@ pub enum Evidence {
         steps: Vec<ProofStep>,
     },
     /// Prices for links and kernels, and a chain of ops between which the network is searched (`cold-start`).
-    Segments {
+    SegmentPrices {
         /// One price per link or bus.
         links: Vec<u64>,
         /// The price of kernels.
@@ -61,14 +61,14 @@ pub enum Evidence {
         chain: Vec<OpId>,
     },
     /// Searches of partial schedules, to be followed again: `latency`.
-    Frontier {
+    FrontierSearch {
         /// Weights for the devices, by which work is divided in estimates.
         weights: Vec<Vec<u64>>,
         /// What to search, in this order.
         steps: Vec<ProofStep>,
     },
     /// Rows of the interval program, each so many times: a dual solution of it (`latency`).
-    Interval {
+    IntervalLp {
         /// Weights for the devices, by which work is divided in tails.
         weights: Vec<Vec<u64>>,
         /// Searches that raise tails, in this order.
@@ -78,7 +78,7 @@ pub enum Evidence {
     },
     /// Weights for devices, flows along edges, work within windows and memory, which price every batch: `batch`, and with one
     /// input `latency`; without flows and windows `stream`.
-    Divisions {
+    DivisionLp {
         /// One weight per device.
         weights: Vec<u64>,
         /// The edges that inputs pass.
@@ -91,7 +91,7 @@ pub enum Evidence {
         memory: Vec<u64>,
     },
     /// As `Divisions`, with parts of the network where cases are told apart: `batch`.
-    Cases {
+    DivisionCases {
         /// One weight per device.
         weights: Vec<u64>,
         /// The edges that inputs pass in all cases.
@@ -103,7 +103,7 @@ pub enum Evidence {
         parts: Vec<CaseRegion>,
     },
     /// A chain of ops with branches between them: when inputs can pass them, however devices share them (`batch`).
-    Passages {
+    ChainDp {
         /// The chain.
         stages: Vec<ChainStage>,
         /// What ends no earlier is dropped.
@@ -115,7 +115,7 @@ pub enum Evidence {
         shares: Vec<u64>,
     },
     /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
-    Cover {
+    SetCover {
         /// Whether units that may as well share a stage are one.
         merged: bool,
         /// No plan takes this or less.
@@ -126,7 +126,7 @@ pub enum Evidence {
         groups: Vec<StageGroup>,
     },
     /// Ways to divide the network between the first stages and the others, all too dear: `pipeline`.
-    Halves {
+    TwoWayCut {
         /// Whether units that may as well share a stage are one.
         merged: bool,
         /// No plan takes this or less.
@@ -137,14 +137,14 @@ pub enum Evidence {
         tree: Vec<u32>,
     },
     /// All beginnings of the network, between which stages within the threshold do not reach its end: `pipeline`.
-    Beginnings {
+    DownSets {
         /// Whether units that may as well share a stage are one.
         merged: bool,
         /// No plan takes this or less.
         threshold_ps: Time,
     },
     /// Ops that no links can keep apart, which together are too much for the devices: `stream`.
-    United {
+    Colocation {
         /// No plan takes this or less.
         threshold_ps: Time,
         /// Pairs that must share a device, each given those before it.
@@ -155,7 +155,7 @@ pub enum Evidence {
         rounding: u32,
     },
     /// Prices of ops: what devices must be sent for what they take is more than the links carry: `stream`.
-    Shares {
+    LinkPrices {
         /// No plan takes this or less.
         threshold_ps: Time,
         /// One weight per link or bus.
@@ -367,7 +367,7 @@ impl ChainProof {
     /// The course as evidence.
     pub fn evidence(self) -> Evidence {
         let ChainProof { stages, limit_ps, width, shares } = self;
-        Evidence::Passages { stages, limit_ps, width, shares }
+        Evidence::ChainDp { stages, limit_ps, width, shares }
     }
 }
 

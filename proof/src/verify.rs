@@ -55,7 +55,7 @@ impl Proven {
     pub fn by_segments(bound: &str, segments: &SegmentArgument<'_>, prices: &SegmentPrices) -> Option<Proven> {
         let value_ps = segments.proven(prices).ok()?;
         let (links, kernels) = (prices.links.clone(), prices.kernels);
-        let evidence = Evidence::Segments { links, kernels, chain: segments.chain().to_vec() };
+        let evidence = Evidence::SegmentPrices { links, kernels, chain: segments.chain().to_vec() };
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
@@ -96,45 +96,45 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         evidence if replicates && !matches!(evidence, Evidence::Area { .. }) => {
             Err("it does not hold where devices may share a stage".to_owned())
         }
-        Evidence::Path { ops } => critical_path::proven(problem, ops),
+        Evidence::CriticalPath { ops } => critical_path::proven(problem, ops),
         Evidence::Op { op } => forced::of_op(problem, *op),
         Evidence::Area { weights } => weighted_average::proven(problem, weights),
         Evidence::DeviceLoad { device } => forced::of_device(problem, *device),
         Evidence::LinkLoad { link } => forced::of_link(problem, *link),
-        Evidence::Bus { weights } => bus_bytes::proven(problem, weights),
+        Evidence::BusBytes { weights } => bus_bytes::proven(problem, weights),
         Evidence::LastLoads { weights, left_ps, shares, steps } => {
             last_loads::proven(problem, weights, *left_ps, shares, steps)
         }
-        Evidence::Segments { links, kernels, chain } => {
+        Evidence::SegmentPrices { links, kernels, chain } => {
             let prices = SegmentPrices { links: links.clone(), kernels: *kernels };
             segment_prices::proven(problem, chain, &prices)
         }
-        Evidence::Frontier { weights, steps } => recipe::proven(problem, weights, steps),
-        Evidence::Interval { weights, steps, rows } => interval_lp::proven(problem, weights, steps, rows),
-        Evidence::Divisions { weights, flows, windows, memory } => {
+        Evidence::FrontierSearch { weights, steps } => recipe::proven(problem, weights, steps),
+        Evidence::IntervalLp { weights, steps, rows } => interval_lp::proven(problem, weights, steps, rows),
+        Evidence::DivisionLp { weights, flows, windows, memory } => {
             division_lp::proven(problem, &DivisionRows { weights, flows, windows, memory })
         }
-        Evidence::Cases { weights, flows, windows, parts } => {
+        Evidence::DivisionCases { weights, flows, windows, parts } => {
             division_cases::proven(problem, &DivisionRows { weights, flows, windows, memory: &[] }, parts)
         }
-        Evidence::Passages { stages, limit_ps, width, shares } => {
+        Evidence::ChainDp { stages, limit_ps, width, shares } => {
             let (stages, shares) = (stages.clone(), shares.clone());
             let course = ChainProof { stages, limit_ps: *limit_ps, width: *width, shares };
             chain_dp::proven(problem, &course)
         }
-        Evidence::Cover { merged, threshold_ps, prices, groups } => {
+        Evidence::SetCover { merged, threshold_ps, prices, groups } => {
             set_cover::proven(problem, *merged, *threshold_ps, prices, groups)
         }
-        Evidence::Halves { merged, threshold_ps, first, tree } => {
+        Evidence::TwoWayCut { merged, threshold_ps, first, tree } => {
             set_cover::halves_proven(problem, *merged, *threshold_ps, *first, tree)
         }
-        Evidence::Beginnings { merged, threshold_ps } => {
+        Evidence::DownSets { merged, threshold_ps } => {
             set_cover::beginnings_proven(problem, *merged, *threshold_ps)
         }
-        Evidence::United { threshold_ps, unions, weights, rounding } => {
+        Evidence::Colocation { threshold_ps, unions, weights, rounding } => {
             colocation::proven(problem, *threshold_ps, unions, weights, *rounding)
         }
-        Evidence::Shares { threshold_ps, weights, prices } => {
+        Evidence::LinkPrices { threshold_ps, weights, prices } => {
             link_prices::proven(problem, *threshold_ps, weights, prices)
         }
     };

@@ -136,7 +136,7 @@ fn check_evidence(case: &Case, best: Option<u64>) -> Option<u64> {
             Err(violation) => {
                 assert_eq!(violation.rule, Rule::Evidence, "{evidence:?}\n{}", describe(case));
                 let hopeless = match evidence {
-                    Evidence::Path { .. } => !case.problem.objective.is_period(),
+                    Evidence::CriticalPath { .. } => !case.problem.objective.is_period(),
                     // Where devices may share a stage, nothing but averages holds.
                     Evidence::DeviceLoad { .. } => !case.problem.constraints.replicate,
                     _ => false,

@@ -141,24 +141,24 @@ fn an_attested_claim_is_never_verified() {
 fn malformed(case: &Case) -> Vec<Evidence> {
     let model = &case.model;
     let links = model.link_widths.len();
-    let mut all = vec![Evidence::Path { ops: Vec::new() }];
+    let mut all = vec![Evidence::CriticalPath { ops: Vec::new() }];
     for beyond in [0, 1, u32::MAX / 2] {
         let op = OpId(model.ops as u32 + beyond);
         all.push(Evidence::Op { op });
-        all.push(Evidence::Path { ops: vec![op] });
-        all.push(Evidence::Path { ops: vec![OpId(0), op] });
+        all.push(Evidence::CriticalPath { ops: vec![op] });
+        all.push(Evidence::CriticalPath { ops: vec![OpId(0), op] });
         all.push(Evidence::DeviceLoad { device: DeviceId(model.devices as u32 + beyond) });
         all.push(Evidence::LinkLoad { link: LinkId(links as u32 + beyond) });
     }
     let chains = random_evidence::chains(model);
     for (a, b) in OpId::all(model.ops).flat_map(|a| OpId::all(model.ops).map(move |b| (a, b))) {
         if !chains.contains(&vec![a, b]) {
-            all.push(Evidence::Path { ops: vec![a, b] });
+            all.push(Evidence::CriticalPath { ops: vec![a, b] });
         }
     }
     for (count, wrap) in [
         (model.devices, (|weights| Evidence::Area { weights }) as fn(Vec<u64>) -> Evidence),
-        (links, |weights| Evidence::Bus { weights }),
+        (links, |weights| Evidence::BusBytes { weights }),
         (links, |weights| Evidence::LastLoads {
             weights,
             left_ps: Time::ZERO,
@@ -172,7 +172,7 @@ fn malformed(case: &Case) -> Vec<Evidence> {
         all.extend((count > 0).then(|| wrap(vec![u64::MAX; count])));
         all.extend((count > 0).then(|| wrap([&[u64::MAX][..], &vec![0; count - 1]].concat())));
     }
-    let segments = |links: Vec<u64>, kernels, chain| Evidence::Segments { links, kernels, chain };
+    let segments = |links: Vec<u64>, kernels, chain| Evidence::SegmentPrices { links, kernels, chain };
     all.push(segments(vec![1; links], 1, Vec::new()));
     all.push(segments(vec![0; links], 0, vec![OpId(0)]));
     all.push(segments(vec![1; links + 1], 1, vec![OpId(0)]));
@@ -181,7 +181,7 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     all.push(segments(vec![1; links], 1, vec![OpId(0), OpId(0)]));
     let backward = |pair: &[usize]| vec![OpId(pair[1] as u32), OpId(pair[0] as u32)];
     all.extend(model.order.windows(2).map(|pair| segments(vec![1; links], 1, backward(pair))));
-    let search = |weights: Vec<u64>, width, limit_ps| Evidence::Frontier {
+    let search = |weights: Vec<u64>, width, limit_ps| Evidence::FrontierSearch {
         weights: vec![weights],
         steps: vec![ProofStep::Whole { width, limit_ps, levels: 9 }],
     };
@@ -205,14 +205,14 @@ fn malformed_courses(model: &Model) -> Vec<Evidence> {
         shares,
         weights: Vec::new(),
     };
-    let course = |stages, limit, width| Evidence::Passages {
+    let course = |stages, limit, width| Evidence::ChainDp {
         stages,
         limit_ps: Time(limit),
         width,
         shares: Vec::new(),
     };
     let counted =
-        |shares| Evidence::Passages { stages: vec![plain(0)], limit_ps: Time(100), width: 10, shares };
+        |shares| Evidence::ChainDp { stages: vec![plain(0)], limit_ps: Time(100), width: 10, shares };
     let mut all = vec![
         counted(vec![0; model.devices]),
         counted(vec![1; model.devices + 1]),
@@ -292,11 +292,11 @@ fn malformed_rows(case: &Case) -> Vec<Evidence> {
         lists.push(vec![(1, back), (1, IntervalRow::Tail { op: first })]);
     }
     let rows = |list: Vec<(u64, IntervalRow)>| list.into_iter().map(|(times, row)| RowMultiple { times, row }).collect();
-    let evidence = |list| Evidence::Interval { weights: Vec::new(), steps: Vec::new(), rows: rows(list) };
+    let evidence = |list| Evidence::IntervalLp { weights: Vec::new(), steps: Vec::new(), rows: rows(list) };
     let mut all: Vec<Evidence> = lists.into_iter().map(evidence).collect();
     let tail = rows(vec![(1, IntervalRow::Tail { op: OpId(0) })]);
     let weights = vec![vec![1; model.devices + 1]];
-    all.push(Evidence::Interval { weights, steps: Vec::new(), rows: tail });
+    all.push(Evidence::IntervalLp { weights, steps: Vec::new(), rows: tail });
     all
 }
 
@@ -311,7 +311,7 @@ fn spoiled_rows_prove_nothing_false() {
             return;
         };
         for _ in 0..20 {
-            let Evidence::Interval { weights, steps, mut rows } = random_evidence::interval(&case.model, rng)
+            let Evidence::IntervalLp { weights, steps, mut rows } = random_evidence::interval(&case.model, rng)
             else {
                 panic!("it is of that kind");
             };
@@ -326,7 +326,7 @@ fn spoiled_rows_prove_nothing_false() {
                     IntervalRow::Head { op } | IntervalRow::Tail { op } => *op = OpId(rng.below(case.model.ops) as u32),
                 },
             }
-            let spoiled = Evidence::Interval { weights, steps, rows };
+            let spoiled = Evidence::IntervalLp { weights, steps, rows };
             match proven(&case.problem, &spoiled) {
                 Ok(value) => {
                     kept += 1;

@@ -161,7 +161,7 @@ fn two_stages_are_solved_by_beginnings() {
             let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng);
             assert_eq!(tree.is_some(), threshold < best, "seed {seed}: {threshold} of {best}");
             let Some(tree) = tree else { continue };
-            let evidence = Evidence::Halves { merged: true, threshold_ps: Time(threshold), first: 1, tree };
+            let evidence = Evidence::TwoWayCut { merged: true, threshold_ps: Time(threshold), first: 1, tree };
             assert_eq!(proven(&problem, &evidence), Ok(Some(Time(best))));
         }
     }
@@ -177,7 +177,7 @@ fn beginnings_decide() {
         let problem = plain(rng, ops, stages);
         let (best, _) = optimum(&problem, stages);
         for merged in [false, true] {
-            let at = |threshold| Evidence::Beginnings { merged, threshold_ps: Time(threshold) };
+            let at = |threshold| Evidence::DownSets { merged, threshold_ps: Time(threshold) };
             assert!(proven(&problem, &at(best)).is_err(), "seed {seed}");
             if best > 0 {
                 assert_eq!(proven(&problem, &at(best - 1)), Ok(Some(Time(best))), "seed {seed}");
@@ -190,7 +190,7 @@ fn beginnings_decide() {
 fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<Evidence> {
     let merged = rng.below(2) == 0;
     if rng.below(4) == 0 {
-        return Some(Evidence::Beginnings { merged, threshold_ps: Time(threshold) });
+        return Some(Evidence::DownSets { merged, threshold_ps: Time(threshold) });
     }
     let relaxed = if merged { PipelineRelaxation::merged(problem) } else { PipelineRelaxation::new(problem) }.expect("a pipeline");
     let stages = relaxed.stages();
@@ -199,7 +199,7 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
         let budgets = [first, stages - first].map(|stages| relaxed.budget(stages, threshold));
         let multipliers = [0, rng.below(WHOLE as usize) as u32, WHOLE / 2, WHOLE];
         let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng)?;
-        return Some(Evidence::Halves { merged, threshold_ps: Time(threshold), first, tree });
+        return Some(Evidence::TwoWayCut { merged, threshold_ps: Time(threshold), first, tree });
     }
     let prices: Vec<u64> = (0..relaxed.units()).map(|_| rng.below(20) as u64).collect();
     let total: u64 = prices.iter().sum();
@@ -221,7 +221,7 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
     } else {
         relaxed.kinds().iter().map(|kind| group(1, kind.devices, most, kind, rng)).collect()
     };
-    Some(Evidence::Cover { merged, threshold_ps: Time(threshold), prices, groups: groups? })
+    Some(Evidence::SetCover { merged, threshold_ps: Time(threshold), prices, groups: groups? })
 }
 
 #[test]
@@ -272,13 +272,13 @@ fn spoiled_proofs_prove_nothing_false() {
                 }
             };
             match &mut evidence {
-                Evidence::Halves { merged, threshold_ps, first, tree } => match rng.below(4) {
+                Evidence::TwoWayCut { merged, threshold_ps, first, tree } => match rng.below(4) {
                     0 => *merged = !*merged,
                     1 => *threshold_ps = Time(best + rng.below(1000) as u64),
                     2 => *first += 1,
                     _ => spoil(tree, rng),
                 },
-                Evidence::Cover { merged, threshold_ps, prices, groups } => match rng.below(6) {
+                Evidence::SetCover { merged, threshold_ps, prices, groups } => match rng.below(6) {
                     0 => *merged = !*merged,
                     1 => *threshold_ps = Time(best + rng.below(1000) as u64),
                     2 => prices[0] += 1 + rng.below(5) as u64,
@@ -286,7 +286,7 @@ fn spoiled_proofs_prove_nothing_false() {
                     4 => groups[0].count += 1,
                     _ => spoil(&mut groups[0].tree, rng),
                 },
-                Evidence::Beginnings { merged, threshold_ps } => match rng.below(2) {
+                Evidence::DownSets { merged, threshold_ps } => match rng.below(2) {
                     0 => *merged = !*merged,
                     _ => *threshold_ps = Time(best + rng.below(1000) as u64),
                 },
@@ -313,13 +313,13 @@ fn hostile_proofs_are_refused() {
     let rng = &mut Rng::new(7);
     let problem = plain(rng, 5, 3);
     let group = |stages, count, limit, tree: &[u32]| StageGroup { stages, count, limit, tree: tree.to_vec() };
-    let cover = |prices: Vec<u64>, groups: Vec<StageGroup>| Evidence::Cover {
+    let cover = |prices: Vec<u64>, groups: Vec<StageGroup>| Evidence::SetCover {
         merged: false,
         threshold_ps: Time(1_000_000),
         prices,
         groups,
     };
-    let halves = |first, tree: &[u32]| Evidence::Halves {
+    let halves = |first, tree: &[u32]| Evidence::TwoWayCut {
         merged: false,
         threshold_ps: Time(1_000_000),
         first,

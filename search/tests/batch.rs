@@ -58,7 +58,7 @@ fn passages_hold_and_are_often_reached() {
         let Some(best) = best(case) else { return };
         let request = Request {
             planner: Some("divisions".to_owned()),
-            bounds: Some(vec!["passages".to_owned()]),
+            bounds: Some(vec!["chain-dp".to_owned()]),
             ..Request::default()
         };
         let Ok(solved) = solve(&case.problem, &request, &budget(200), &mut |_| {}) else { return };
@@ -187,7 +187,7 @@ fn work_between_ops_proves_more() {
     let solved = solve(&problem, &request, &budget(500), &mut |_| {}).expect("it is for batches");
     let proofs = &solved.outcome.certificates;
     let best = proofs.iter().max_by_key(|known| known.value_ps).expect("a proof");
-    let Evidence::Divisions { windows, .. } = &best.evidence else { panic!("a proof by divisions") };
+    let Evidence::DivisionLp { windows, .. } = &best.evidence else { panic!("a proof by divisions") };
     assert!(!windows.is_empty(), "the best proof has windows");
     assert!(verify(&problem, best).is_ok());
     assert!(solved.outcome.value().is_some_and(|value| best.value_ps <= value));

@@ -109,52 +109,52 @@ pub(super) fn percent_at_most(share: f64) -> String {
 /// Why a bound holds, in a sentence.
 pub(super) fn argument(evidence: &Evidence) -> String {
     match evidence {
-        Evidence::Path { ops } if ops.len() == 1 => "Its largest op must run somewhere.".to_owned(),
-        Evidence::Path { ops } => {
+        Evidence::CriticalPath { ops } if ops.len() == 1 => "Its largest op must run somewhere.".to_owned(),
+        Evidence::CriticalPath { ops } => {
             format!("A chain of {} ops, each of which reads what the one before makes.", ops.len())
         }
         Evidence::Op { .. } => "Its largest op must run somewhere.".to_owned(),
         Evidence::Area { .. } => "The busiest device is at least as busy as the average.".to_owned(),
         Evidence::DeviceLoad { .. } => "One device must do what may run nowhere else.".to_owned(),
         Evidence::LinkLoad { .. } => "One link must carry what has no other way.".to_owned(),
-        Evidence::Bus { .. } => "All weights must come over the buses, loaded or read in place.".to_owned(),
+        Evidence::BusBytes { .. } => "All weights must come over the buses, loaded or read in place.".to_owned(),
         Evidence::LastLoads { .. } => {
             "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
         }
-        Evidence::Segments { .. } => {
+        Evidence::SegmentPrices { .. } => {
             "Buses and kernels at prices: between ops that everything passes, nothing costs less.".to_owned()
         }
-        Evidence::Frontier { .. } => {
+        Evidence::FrontierSearch { .. } => {
             "A search of all partial schedules, followed again step by step.".to_owned()
         }
-        Evidence::Interval { .. } => {
+        Evidence::IntervalLp { .. } => {
             "A linear program over time intervals; its dual was checked in integers.".to_owned()
         }
-        Evidence::Divisions { .. } => {
+        Evidence::DivisionLp { .. } => {
             "However the inputs of each op are divided, devices are busy and inputs on their way for so long."
                 .to_owned()
         }
-        Evidence::Cases { .. } => {
+        Evidence::DivisionCases { .. } => {
             "In every case of how the inputs of ops are divided, devices are busy and inputs on their way for so long."
                 .to_owned()
         }
-        Evidence::Passages { .. } => {
+        Evidence::ChainDp { .. } => {
             "However devices share the inputs, each batch waits for the slowest part of what it puts together.".to_owned()
         }
-        Evidence::Cover { .. } => {
+        Evidence::SetCover { .. } => {
             "Prices of ops: stages that fit cannot pay for the whole network.".to_owned()
         }
-        Evidence::Halves { .. } => {
+        Evidence::TwoWayCut { .. } => {
             "Every way to cut the network between first and last stages is too dear.".to_owned()
         }
-        Evidence::Beginnings { .. } => {
+        Evidence::DownSets { .. } => {
             "All beginnings of the network: stages within the bound do not reach its end.".to_owned()
         }
-        Evidence::United { .. } => {
+        Evidence::Colocation { .. } => {
             "Ops that no links can keep apart within the bound are together too much for the devices."
                 .to_owned()
         }
-        Evidence::Shares { .. } => {
+        Evidence::LinkPrices { .. } => {
             "Within the bound, what devices must be sent for the ops they take is more than the links carry."
                 .to_owned()
         }

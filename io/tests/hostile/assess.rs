@@ -14,7 +14,7 @@ use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{Error, presets};
-use divvy_proof::evidence::{Evidence, Group, Stage};
+use divvy_proof::evidence::{Evidence, StageGroup, ChainStage};
 use divvy_proof::verify;
 
 /// Inputs of the `batch` that every problem is tried with.
@@ -119,43 +119,43 @@ pub(crate) fn placement(problem: &Problem, spread: bool) -> Vec<DeviceId> {
 /// One evidence of each kind.
 pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
     vec![
-        Evidence::Path { ops: some_chain(problem) },
+        Evidence::CriticalPath { ops: some_chain(problem) },
         Evidence::Op { op: OpId(0) },
         Evidence::Area { weights: vec![1; problem.hardware.device_count()] },
         Evidence::DeviceLoad { device: DeviceId(0) },
         Evidence::LinkLoad { link: LinkId(0) },
-        Evidence::Bus { weights: vec![1; problem.hardware.links().len()] },
+        Evidence::BusBytes { weights: vec![1; problem.hardware.links().len()] },
         Evidence::LastLoads {
             weights: vec![1; problem.hardware.links().len()],
             left_ps: Time::ZERO,
             shares: Vec::new(),
             steps: Vec::new(),
         },
-        Evidence::Segments {
+        Evidence::SegmentPrices {
             links: vec![1; problem.hardware.links().len()],
             kernels: 1,
             chain: some_chain(problem),
         },
-        Evidence::Passages {
+        Evidence::ChainDp {
             stages: some_chain(problem).into_iter().map(plain_stage).collect(),
             limit_ps: Time(1 << 40),
             width: 10,
             shares: vec![1; problem.hardware.device_count()],
         },
-        Evidence::Cover {
+        Evidence::SetCover {
             merged: true,
             threshold_ps: Time(0),
             prices: vec![1; problem.graph.op_count()],
-            groups: vec![Group { stages: 1, count: 1, limit: 0, tree: vec![1] }],
+            groups: vec![StageGroup { stages: 1, count: 1, limit: 0, tree: vec![1] }],
         },
-        Evidence::Halves { merged: true, threshold_ps: Time(0), first: 1, tree: vec![1] },
-        Evidence::Beginnings { merged: true, threshold_ps: Time(0) },
+        Evidence::TwoWayCut { merged: true, threshold_ps: Time(0), first: 1, tree: vec![1] },
+        Evidence::DownSets { merged: true, threshold_ps: Time(0) },
         Evidence::Attested { by: "nobody".to_owned() },
     ]
 }
 
-fn plain_stage(op: OpId) -> Stage {
-    Stage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() }
+fn plain_stage(op: OpId) -> ChainStage {
+    ChainStage { op, branches: Vec::new(), shares: Vec::new(), weights: Vec::new() }
 }
 
 /// A chain from the first op along first successors.

@@ -146,8 +146,8 @@ impl Method {
             Method::Exact => "exact (milp)",
             Method::NodeCut => "node-cut",
             Method::Hierarchy => "two-stage, hierarchy",
-            Method::Columns => "columns",
-            Method::Beginnings => "beginnings",
+            Method::Columns => "column-generation",
+            Method::Beginnings => "down-sets",
         }
     }
 
@@ -168,8 +168,8 @@ impl Method {
             Method::Hierarchy if stages == 2 => Work::Bound("two-stage"),
             Method::Hierarchy => Work::Bound("hierarchy"),
             // These two start from a plan.
-            Method::Columns => Work::PlanWith("auto", "columns"),
-            Method::Beginnings => Work::PlanWith("auto", "beginnings"),
+            Method::Columns => Work::PlanWith("auto", "column-generation"),
+            Method::Beginnings => Work::PlanWith("auto", "down-sets"),
         }
     }
 
@@ -267,7 +267,7 @@ fn bounds_differ() -> Vec<String> {
     vec![
         "Bounds are divided by the best value that any run here found; the paper divides by BRKGA's.".to_owned(),
         "As in the paper, a row of its four bounds shows the best bound available up to it; a row of ours the better of that \
-         bound and `simple`. `two-stage` is for k = 2, `hierarchy` for more. `columns` and `beginnings` start from a plan, so \
+         bound and `simple`. `two-stage` is for k = 2, `hierarchy` for more. `column-generation` and `down-sets` start from a plan, so \
          their time includes a search."
             .to_owned(),
         "The paper gave its programs 15 to 60 minutes of Gurobi and SCIP a graph. Here HiGHS has the same short limit as every \

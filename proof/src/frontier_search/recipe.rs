@@ -93,7 +93,7 @@ impl FrontierProof {
 
     /// How the bound came about.
     pub fn evidence(&self) -> Evidence {
-        Evidence::Frontier { weights: self.weights.clone(), steps: self.best.clone() }
+        Evidence::FrontierSearch { weights: self.weights.clone(), steps: self.best.clone() }
     }
 
     /// Searches the `window` ops that follow each op, from the last op on; says how many ops it got to.

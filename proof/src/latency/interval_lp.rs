@@ -332,7 +332,7 @@ impl Interval {
 
     /// Rows as evidence.
     pub fn evidence(&self, rows: Vec<RowMultiple>) -> Evidence {
-        Evidence::Interval { weights: self.weights.clone(), steps: self.steps.clone(), rows }
+        Evidence::IntervalLp { weights: self.weights.clone(), steps: self.steps.clone(), rows }
     }
 }
 

@@ -12,17 +12,17 @@ use divvy_testing::oracle::model::Model;
 
 /// Whatever evidence could be offered, sensible for the objective or not.
 pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
-    let mut all: Vec<Evidence> = chains(model).into_iter().map(|ops| Evidence::Path { ops }).collect();
+    let mut all: Vec<Evidence> = chains(model).into_iter().map(|ops| Evidence::CriticalPath { ops }).collect();
     all.extend(OpId::all(model.ops).map(|op| Evidence::Op { op }));
     all.extend(DeviceId::all(model.devices).map(|device| Evidence::DeviceLoad { device }));
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
-    all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::Bus { weights }));
+    all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::BusBytes { weights }));
     for weights in weights(model.link_widths.len(), rng) {
         let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
         for left in left {
             let (mut shares, mut steps) = (Vec::new(), Vec::new());
-            if let Evidence::Frontier { weights, steps: searches } = recipe(model, rng)
+            if let Evidence::FrontierSearch { weights, steps: searches } = recipe(model, rng)
                 && rng.chance(0.3)
             {
                 (shares, steps) = (weights, searches);
@@ -32,7 +32,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     }
     for chain in chains(model) {
         let links = (0..model.link_widths.len()).map(|_| rng.between(0, 4)).collect();
-        all.push(Evidence::Segments { links, kernels: rng.between(0, 4), chain });
+        all.push(Evidence::SegmentPrices { links, kernels: rng.between(0, 4), chain });
     }
     all.extend((0..4).map(|_| recipe(model, rng)));
     all.extend((0..12).map(|_| interval(model, rng)));
@@ -68,7 +68,7 @@ fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
     let memory = (0..if is_priced { model.devices } else { 0 }).map(|device| price(device, rng)).collect();
     let is_period = model.objective == Objective::Stream;
     let (flows, windows) = if is_period { (Vec::new(), Vec::new()) } else { (flows, windows) };
-    Evidence::Divisions { weights, flows, windows, memory }
+    Evidence::DivisionLp { weights, flows, windows, memory }
 }
 
 /// Some flows along chains of two ops.
@@ -89,7 +89,7 @@ fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<PricedEdge> 
 
 /// Random divisions, and one or two parts of the network in which cases are told apart, often by ops that are whole.
 fn cases(model: &Model, rng: &mut Rng) -> Evidence {
-    let Evidence::Divisions { weights, flows, windows, .. } = divisions(model, rng) else {
+    let Evidence::DivisionLp { weights, flows, windows, .. } = divisions(model, rng) else {
         unreachable!("it draws divisions")
     };
     let cut = rng.below(model.ops + 1);
@@ -105,7 +105,7 @@ fn cases(model: &Model, rng: &mut Rng) -> Evidence {
             parts.push(CaseRegion { ops, walk });
         }
     }
-    Evidence::Cases { weights, flows, windows, parts }
+    Evidence::DivisionCases { weights, flows, windows, parts }
 }
 
 /// Appends some cases to a walk: given ranges by op and class, and turns.
@@ -199,7 +199,7 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
     let most = *rng.pick(&[40, 400, 1 << 40]);
     let limit_ps = Time(rng.between(1, most));
     let shares = if rng.chance(0.3) { Vec::new() } else { list(rng) };
-    Evidence::Passages { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]), shares }
+    Evidence::ChainDp { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]), shares }
 }
 
 /// Random unions at a random threshold, few enough that some follow.
@@ -209,7 +209,7 @@ fn united(model: &Model, rng: &mut Rng) -> Evidence {
         (0..rng.below(3)).map(|_| ForcedPair { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
     let most = *rng.pick(&[1, 3, 10]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
-    Evidence::United {
+    Evidence::Colocation {
         threshold_ps: Time(rng.between(0, 40)),
         unions,
         weights,
@@ -226,7 +226,7 @@ fn shares(model: &Model, rng: &mut Rng) -> Evidence {
     let weights = weights.collect();
     let most = *rng.pick(&[5, 100, 2000]);
     let prices = (0..model.ops).map(|_| rng.between(0, most) as i64 - (most / 10) as i64).collect();
-    Evidence::Shares { threshold_ps: Time(rng.between(0, 40)), weights, prices }
+    Evidence::LinkPrices { threshold_ps: Time(rng.between(0, 40)), weights, prices }
 }
 
 /// A random proof by frontier search, narrow and broken off as likely as not.
@@ -244,7 +244,7 @@ fn recipe(model: &Model, rng: &mut Rng) -> Evidence {
         }
     };
     let steps = (0..3).map(&mut step).collect();
-    Evidence::Frontier { weights, steps }
+    Evidence::FrontierSearch { weights, steps }
 }
 
 /// Random rows of the interval program, random times each, and tails so that no start is left over.
@@ -293,7 +293,7 @@ pub(crate) fn interval(model: &Model, rng: &mut Rng) -> Evidence {
     let weights =
         (0..rng.below(3)).map(|_| (0..model.devices).map(|_| rng.between(0, 9)).collect()).collect();
     let step = ProofStep::Tails { window: 2, width: 2, limit_ps: Time(1 << 60), ops: 2 };
-    Evidence::Interval { weights, steps: if rng.chance(0.3) { vec![step] } else { Vec::new() }, rows }
+    Evidence::IntervalLp { weights, steps: if rng.chance(0.3) { vec![step] } else { Vec::new() }, rows }
 }
 
 /// Every chain of ops, each reading what the one before makes.

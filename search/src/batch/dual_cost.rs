@@ -21,7 +21,7 @@ impl DualCost {
         let mut potential =
             DualCost { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
         let known = outcome.certificates.iter().filter_map(|certificate| match &certificate.evidence {
-            Evidence::Divisions { weights, flows, windows, memory } => {
+            Evidence::DivisionLp { weights, flows, windows, memory } => {
                 Some((certificate.value_ps, DivisionRows { weights, flows, windows, memory }))
             }
             _ => None,

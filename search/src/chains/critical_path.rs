@@ -31,9 +31,9 @@ impl Bound for CriticalPath {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        run.prove(self.name(), Evidence::Path { ops: by_shortest_times(run.problem) });
+        run.prove(self.name(), Evidence::CriticalPath { ops: by_shortest_times(run.problem) });
         if run.problem.hardware.device_count() <= MOST_DEVICES {
-            run.prove(self.name(), Evidence::Path { ops: by_devices(run.problem) });
+            run.prove(self.name(), Evidence::CriticalPath { ops: by_devices(run.problem) });
         }
     }
 }

@@ -34,11 +34,11 @@ impl Bound for Transfers {
     fn bound(&self, run: &mut Run<'_>) {
         if matches!(run.problem.objective, Objective::ColdStart { .. }) {
             for weights in bus_weights(run.problem) {
-                run.prove(self.name(), Evidence::Bus { weights });
+                run.prove(self.name(), Evidence::BusBytes { weights });
             }
         }
         for ops in parted_neighbours(run.problem) {
-            run.prove(self.name(), Evidence::Path { ops });
+            run.prove(self.name(), Evidence::CriticalPath { ops });
         }
         if run.problem.objective == (Objective::Latency { links: LinkUse::InTurn }) {
             for link in run.problem.hardware.link_ids() {

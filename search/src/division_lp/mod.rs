@@ -61,7 +61,7 @@ pub(crate) fn prove_program(run: &mut Run<'_>, name: &str) {
         return run.exhaust();
     }
     let (mut solved, mut windows) = (0, Vec::new());
-    if let Some(Evidence::Divisions { flows, windows: known, .. }) = best {
+    if let Some(Evidence::DivisionLp { flows, windows: known, .. }) = best {
         let carries = flows.iter().any(|flow| !flow.prices.is_empty());
         solved = if carries || !known.is_empty() { details.len() } else { 1 };
         windows = shapes.windows(run.problem, known);
@@ -414,7 +414,7 @@ impl DivisionProgram {
         let weights = problem.hardware.devices().map(weight).collect();
         let (flows, windows) = self.links(problem, shapes, duals);
         let memory = self.memory_prices(problem, shapes, duals);
-        Evidence::Divisions { weights, flows, windows, memory }
+        Evidence::DivisionLp { weights, flows, windows, memory }
     }
 
     /// The duals of memory in whole numbers; nothing if all are 0.

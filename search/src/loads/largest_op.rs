@@ -34,7 +34,7 @@ impl Bound for LargestOp {
             let period = problem.objective.is_period();
             run.prove(
                 self.name(),
-                if period { Evidence::Op { op } } else { Evidence::Path { ops: vec![op] } },
+                if period { Evidence::Op { op } } else { Evidence::CriticalPath { ops: vec![op] } },
             );
         }
     }

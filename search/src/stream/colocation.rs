@@ -77,7 +77,7 @@ impl<'p> ColocatedUnits<'p> {
     /// `prices` are weights to try first.
     pub(crate) fn proof(&self, prices: &[u64]) -> Option<Evidence> {
         let devices = self.problem.hardware.device_count();
-        let evidence = |weights: Vec<u64>, rounding| Evidence::United {
+        let evidence = |weights: Vec<u64>, rounding| Evidence::Colocation {
             threshold_ps: self.threshold,
             unions: self.unions.clone(),
             weights,

@@ -126,7 +126,7 @@ impl<'p> LagrangianSplit<'p> {
                 continue;
             }
             let (threshold_ps, weights) = (Time(threshold), self.weights.clone());
-            evidence = Some(Evidence::Shares { threshold_ps, weights, prices: whole(&self.prices) });
+            evidence = Some(Evidence::LinkPrices { threshold_ps, weights, prices: whole(&self.prices) });
             ascent = Ascent { step: ascent.step, ..Ascent::new(&self.prices) };
             let beyond = CLIMB * (wanted.sent - carried) / carried.max(1.0) * threshold as f64;
             let next = threshold.saturating_add((beyond as u64).max(threshold / LEAST_CLIMB).max(1));

@@ -1,4 +1,4 @@
-//! `passages`: when inputs can pass a chain of ops, however devices share them.
+//! `chain-dp`: when inputs can pass a chain of ops, however devices share them.
 //!
 //! `core` says what a chain with branches proves (`makespan/relaxations/passages/`); here both are chosen. The chain is the
 //! longest path with all inputs on the fastest device. Ops beside it lie in windows, from the last op of the chain that
@@ -68,7 +68,7 @@ pub(crate) struct ChainDp;
 
 impl Bound for ChainDp {
     fn name(&self) -> &'static str {
-        "passages"
+        "chain-dp"
     }
 
     fn about(&self) -> &'static str {
@@ -412,7 +412,7 @@ impl ChainNetwork {
     /// How much the work of each device counts along the chain at first: by the dual of the least work of all ops, else alike.
     fn shares(&self, run: &Run<'_>) -> Vec<f64> {
         let area = run.outcome().certificates.iter().find_map(|certificate| match &certificate.evidence {
-            Evidence::Divisions { weights, flows, windows, .. } if flows.is_empty() && windows.is_empty() => {
+            Evidence::DivisionLp { weights, flows, windows, .. } if flows.is_empty() && windows.is_empty() => {
                 Some(weights.iter().map(|&weight| weight as f64).collect())
             }
             _ => None,

@@ -1,4 +1,4 @@
-//! `segments`: buses and kernels at prices, between ops that everything passes.
+//! `segment-prices`: buses and kernels at prices, between ops that everything passes.
 //!
 //! `core` says what prices prove (`makespan/relaxations/segments.rs`); here the chain and the prices are chosen. The chain is
 //! every op that all paths of the network pass, constants and edges that skip a whole stretch left out. What prices prove is concave in them, so they are moved one at a
@@ -28,7 +28,7 @@ pub(crate) struct SegmentBound;
 
 impl Bound for SegmentBound {
     fn name(&self) -> &'static str {
-        "segments"
+        "segment-prices"
     }
 
     fn about(&self) -> &'static str {

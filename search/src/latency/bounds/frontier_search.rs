@@ -36,7 +36,7 @@ pub(crate) struct Beam;
 
 /// The name of the bound that a prover's best evidence belongs to.
 pub(crate) fn bound_name(evidence: &Evidence) -> &'static str {
-    let Evidence::Frontier { steps, .. } = evidence else { return "tails" };
+    let Evidence::FrontierSearch { steps, .. } = evidence else { return "tails" };
     match steps.last() {
         None => "tails",
         Some(ProofStep::Tails { .. }) => "module-tails",

@@ -1,4 +1,4 @@
-//! `columns`: prices of units such that no stage within a threshold can hold its share of them.
+//! `column-generation`: prices of units such that no stage within a threshold can hold its share of them.
 //!
 //! At a threshold T the fewest sets within T that cover the network, in parts if need be, are a linear program with a
 //! column for every set; its dual gives each unit a price such that no set holds more than 1, and all prices add up to
@@ -72,7 +72,7 @@ pub(crate) struct ColumnGeneration;
 
 impl Bound for ColumnGeneration {
     fn name(&self) -> &'static str {
-        "columns"
+        "column-generation"
     }
 
     fn about(&self) -> &'static str {
@@ -119,7 +119,7 @@ impl Bound for ColumnGeneration {
                 match proof {
                     Some((prices, groups)) => {
                         let threshold_ps = Time(threshold);
-                        run.prove(self.name(), Evidence::Cover { merged, threshold_ps, prices, groups });
+                        run.prove(self.name(), Evidence::SetCover { merged, threshold_ps, prices, groups });
                         climb.succeed(threshold, start.elapsed().as_secs_f64());
                     }
                     None => climb.fail(threshold, start.elapsed().as_secs_f64()),

@@ -1,4 +1,4 @@
-//! `beginnings`: every way to slice the network into stages, where it has few beginnings.
+//! `down-sets`: every way to slice the network into stages, where it has few beginnings.
 //!
 //! See `core`'s module of that name. On identical devices without overflow and limits it decides any threshold, so a
 //! best plan is proved to be one; unlike devices are told apart by kind. Stages that do reach the end are sliced again with
@@ -27,7 +27,7 @@ pub(crate) struct DownSetBound;
 
 impl Bound for DownSetBound {
     fn name(&self) -> &'static str {
-        "beginnings"
+        "down-sets"
     }
 
     fn about(&self) -> &'static str {
@@ -57,7 +57,7 @@ impl Bound for DownSetBound {
             .reach(threshold, &mut || !effort.is_spent())
         {
             Some(Reach::Short) => {
-                run.prove(self.name(), Evidence::Beginnings { merged, threshold_ps: Time(threshold) });
+                run.prove(self.name(), Evidence::DownSets { merged, threshold_ps: Time(threshold) });
                 Attempt::Proved
             }
             Some(Reach::End(stages)) => {

@@ -85,7 +85,7 @@ fn raise(
     ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort| match look(threshold, effort) {
         (BranchResult::Nothing(tree), _) => {
             let group = StageGroup { stages: 1, count: relaxed.stages(), limit: 0, tree };
-            let evidence = Evidence::Cover {
+            let evidence = Evidence::SetCover {
                 merged: true,
                 threshold_ps: Time(threshold),
                 prices: prices.clone(),

@@ -119,7 +119,7 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &PipelineRelaxation, fi
             BranchResult::Nothing(tree) => {
                 run.prove(
                     name,
-                    Evidence::Halves { merged: true, threshold_ps: Time(threshold), first, tree },
+                    Evidence::TwoWayCut { merged: true, threshold_ps: Time(threshold), first, tree },
                 );
                 Attempt::Proved
             }

@@ -1,4 +1,4 @@
-//! `united`: what cannot be apart within a period is one, and is then too much for the devices.
+//! `colocation`: what cannot be apart within a period is one, and is then too much for the devices.
 //!
 //! The evidence is a list of pairs, each of which `core` finds inseparable once more, and weights for the devices. The
 //! largest threshold that can be refuted is searched: just below the best plan first, which is a proof of optimality,
@@ -21,7 +21,7 @@ pub(crate) struct Colocation;
 
 impl Bound for Colocation {
     fn name(&self) -> &'static str {
-        "united"
+        "colocation"
     }
 
     fn about(&self) -> &'static str {

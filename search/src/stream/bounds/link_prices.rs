@@ -1,4 +1,4 @@
-//! `shares`: what devices must be sent for what they take is more than the medium carries that they share.
+//! `link-prices`: what devices must be sent for what they take is more than the medium carries that they share.
 //!
 //! The evidence is a price for each op, at which `core` finds the best share of each device once more. Prices are moved
 //! and the threshold raised as long as that refutes it. O(steps × devices × ops × what is told apart in between).
@@ -20,7 +20,7 @@ pub(crate) struct LinkPrices;
 
 impl Bound for LinkPrices {
     fn name(&self) -> &'static str {
-        "shares"
+        "link-prices"
     }
 
     fn about(&self) -> &'static str {

@@ -372,7 +372,7 @@ impl<'p> ThresholdSearch<'p> {
         {
             let climbed = carving.climb(low.0, value.0.saturating_sub(1), steps, &mut || budget.is_spent());
             self.spent += climbed.steps;
-            climbed.evidence.into_iter().for_each(|evidence| run.prove("shares", evidence));
+            climbed.evidence.into_iter().for_each(|evidence| run.prove("link-prices", evidence));
         }
         for part in DIVES {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
@@ -414,7 +414,7 @@ impl<'p> ThresholdSearch<'p> {
             None
         };
         if let Some(evidence) = united.as_ref().and_then(|united| united.proof(&self.weights)) {
-            run.prove("united", evidence);
+            run.prove("colocation", evidence);
             return None;
         }
         let tables = StreamTables::new(problem);

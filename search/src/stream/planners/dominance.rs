@@ -59,7 +59,7 @@ impl Planner for Dominance {
                 None
             };
             if let Some(evidence) = inseparable.as_ref().and_then(|united| united.proof(&prices)) {
-                run.prove("united", evidence);
+                run.prove("colocation", evidence);
                 continue;
             }
             let united = StreamTables::new(run.problem);

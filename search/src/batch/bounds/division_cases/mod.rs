@@ -106,7 +106,7 @@ impl Bound for DivisionCases {
 
 /// Whether `division-lp`, or a program like it, was solved.
 fn is_divided(run: &Run<'_>) -> bool {
-    run.outcome().certificates.iter().any(|known| matches!(known.evidence, Evidence::Divisions { .. }))
+    run.outcome().certificates.iter().any(|known| matches!(known.evidence, Evidence::DivisionLp { .. }))
 }
 
 /// How long branching goes on.
@@ -179,7 +179,7 @@ impl Always {
     fn new(run: &Run<'_>) -> Option<(Time, Always)> {
         let known = run.outcome().certificates.iter().filter_map(|known| match &known.evidence {
             // Cases do not know of memory.
-            Evidence::Divisions { weights, flows, windows, memory } if memory.is_empty() => Some((
+            Evidence::DivisionLp { weights, flows, windows, memory } if memory.is_empty() => Some((
                 known.value_ps,
                 Always { weights: weights.clone(), flows: flows.clone(), windows: windows.clone() },
             )),
@@ -205,7 +205,7 @@ impl Always {
             (Some(from), Some(to)) => apart(from.index(), to.index()),
             _ => true,
         });
-        Evidence::Cases {
+        Evidence::DivisionCases {
             weights: self.weights.clone(),
             flows: flows.cloned().collect(),
             windows: windows.cloned().collect(),
