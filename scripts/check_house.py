@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails where source files import each other in a circle.
+"""Fails where source files import each other in a circle, or where a crate depends on one that it must not know.
 
     check_house.py [FOLDER] [--graph]
     check_house.py --self-test
@@ -11,18 +11,40 @@ A module and the files below it may use each other, so a circle that stays below
 `tables/mod.rs` may use `tables/rows.rs`, and `rows.rs` what `mod.rs` defines. Two files side by side may not, nor may
 `rows.rs` use a file outside that uses what `mod.rs` defines.
 
+Which crates a crate may depend on is in `CONTRACT`; `cargo metadata` says on which it does. A crate of the workspace
+that the contract does not have is a fault, one that is not there is none. `testing/tests/contract.rs` holds the crates
+to the same contract.
+
 The last line is `N files, no circles`; else the exit status is 1.
 """
 
 import argparse
 import collections
+import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 from imports import above, read_tree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+# Each crate, and the crates of the workspace that it depends on. For tests alone, any may use `divvy-testing`.
+CONTRACT = {
+    "divvy-core": set(),
+    "divvy-solver": set(),
+    "divvy-proof": {"divvy-core"},
+    "divvy-search": {"divvy-core", "divvy-proof", "divvy-solver"},
+    "divvy-io": {"divvy-core", "divvy-proof"},
+    "divvy-exec": set(),
+    "divvy-deploy": {"divvy-core", "divvy-io", "divvy-exec"},
+    "divvy-lab": {"divvy-core", "divvy-proof", "divvy-search", "divvy-io"},
+    "divvy": {"divvy-core", "divvy-proof", "divvy-search", "divvy-io", "divvy-exec", "divvy-deploy"},
+    "divvy-cli": {"divvy", "divvy-lab"},
+    "divvy-testing": {"divvy-core"},
+}
+TESTING = "divvy-testing"
 
 
 def components(files, targets):
@@ -86,6 +108,31 @@ def circles(edges, parent):
     return sorted(found, key=lambda circle: (len(circle[0]), circle[1]))
 
 
+def breaches(metadata):
+    """What the packages of a workspace depend on otherwise than the contract says, a line for each."""
+    members = {package["name"]: package for package in metadata["packages"]}
+    found = []
+    for name, package in sorted(members.items()):
+        if name not in CONTRACT:
+            found.append(f"{name}: the contract does not have this crate")
+            continue
+        used = {"normal": set(), "dev": set(), "build": set()}
+        for dependency in package["dependencies"]:
+            if dependency["name"] in members:
+                used[dependency["kind"] or "normal"].add(dependency["name"])
+        expected = CONTRACT[name] & set(members)
+        found += [f"{name}: depends on {other}" for other in sorted(used["normal"] - expected)]
+        found += [f"{name}: does not depend on {other}" for other in sorted(expected - used["normal"])]
+        found += [f"{name}: is built with {other}" for other in sorted(used["build"])]
+        found += [f"{name}: is tested with {other}" for other in sorted(used["dev"] - {TESTING})]
+    return found
+
+
+def metadata(folder):
+    command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--offline"]
+    return json.loads(subprocess.run(command, cwd=folder, check=True, stdout=subprocess.PIPE).stdout)
+
+
 def show(edges, files):
     for (one, other), names in sorted(edges.items()):
         if one in files and other in files:
@@ -139,6 +186,29 @@ def self_test():
     assert found == [sorted(scripts)] and edges["scripts/one.py", "scripts/two.py"] == {"go"}, "scripts"
 
 
+    def packages(**crates):
+        """Metadata of crates, each with the kind of dependency, and the crate, that it has besides the contract's."""
+        listed = []
+        for name, (kind, *more) in crates.items():
+            name = f"divvy-{name}"
+            known = [{"name": other, "kind": None} for other in CONTRACT.get(name, ())]
+            listed.append({"name": name, "dependencies": known + [{"name": other, "kind": kind} for other in more]})
+        return {"packages": listed}
+
+    sound = {"core": (None, "serde"), "proof": ("dev", TESTING), "testing": (None,)}
+    assert not breaches(packages(**sound)), "as the contract has it"
+    for name, kind, other in (
+        ("core", None, "divvy-proof"),
+        ("testing", None, "divvy-proof"),
+        ("core", None, TESTING),
+        ("core", "dev", "divvy-proof"),
+        ("core", "build", TESTING),
+        ("new", None, "serde"),
+    ):
+        assert len(breaches(packages(**{**sound, name: (kind, other)}))) == 1, f"{name} depends on {other}"
+    assert breaches({"packages": [{"name": name, "dependencies": []} for name in ("divvy-core", "divvy-proof")]})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=ROOT, help="the workspace")
@@ -158,7 +228,10 @@ def main():
         show(edges, files)
     for file in stray:
         print(f"{file}: no module declares it")
-    if found or stray:
+    broken = breaches(metadata(options.folder.resolve()))
+    for line in broken:
+        print(line)
+    if found or stray or broken:
         sys.exit(f"{len(parent)} files, {len(found)} circles")
     print(f"{len(parent)} files, no circles")
 

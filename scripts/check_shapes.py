@@ -34,6 +34,7 @@ import onnx.shape_inference
 import onnxruntime
 
 import family_models
+from shape_case import Case
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIGHT = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
@@ -56,15 +57,6 @@ WRONG_IN_ONNX = {"test_stft", "test_stft_with_window"}
 
 def element_name(number):
     return onnx.TensorProto.DataType.Name(number).lower()
-
-
-class Case:
-    """A model with the sizes of its symbolic dimensions, and values to feed where it can be run."""
-
-    def __init__(self, model, feeds=None, dims=None, expected=None):
-        self.model, self.feeds, self.dims = model, feeds, dims or {}
-        # Element types and shapes of outputs, for models that the runtime may be too old for.
-        self.expected = expected
 
 
 def undeclared(model):

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 from network import MICROSOFT, Network
+from shape_case import Case
 
 MAKERS = []
 
@@ -27,8 +28,6 @@ def model(opset=21, sizes=None):
 
 
 def cases():
-    from check_shapes import Case
-
     def made(seed, name, opset, sizes, fill):
         net = Network(name, opset, seed, sizes)
         fill(net)

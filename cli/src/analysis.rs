@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use divvy_core::graph::Graph;
-use divvy_core::ids::OpId;
+use divvy::core::graph::Graph;
+use divvy::core::ids::OpId;
 
 /// A figure of every op, such as its FLOPs, and what stands out in it.
 pub(crate) struct Ranking<'a> {
@@ -185,8 +185,8 @@ fn likely_periods(marks: &[u32]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::generate::{TransformerOptions, gpt};
-    use divvy_core::graph::{GraphSpec, OpSpec, TensorSpec};
+    use divvy::core::generate::{TransformerOptions, gpt};
+    use divvy::core::graph::{GraphSpec, OpSpec, TensorSpec};
 
     /// A chain of ops of these kinds, with one op beside it that reads the first's result.
     fn graph(kinds: &[&str]) -> Graph {

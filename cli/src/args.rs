@@ -1,15 +1,17 @@
 //! The command line: what all commands take but those in files of their own.
 
 mod generate;
+mod problem;
 mod running;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use divvy_search::every_planner;
+use divvy::search::every_planner;
 
 pub(crate) use self::generate::{GenerateArgs, Generator, TransformerArgs};
+pub(crate) use self::problem::{ObjectiveName, ProblemArgs, ReadingArgs, Stages};
 pub(crate) use self::running::{ProfileArgs, RunArgs};
 
 /// Splits a neural network over unlike devices, and proves how good the split is.
@@ -137,41 +139,6 @@ pub(crate) enum HardwareCommand {
     },
 }
 
-/// How a model is read.
-#[derive(clap::Args, Clone, Default)]
-pub(crate) struct ReadingArgs {
-    /// Size of a symbolic dimension of an ONNX model, such as batch=8; may be repeated
-    #[arg(long, value_name = "NAME=SIZE")]
-    pub(crate) dim: Vec<String>,
-    /// How much of the network one op stands for [default: fused for ONNX models, else op]
-    #[arg(long, value_enum)]
-    pub(crate) granularity: Option<GranularityName>,
-    /// Input that is a parameter, such as 'past_key_values.*': in memory before the request comes; may be repeated
-    #[arg(long, value_name = "PATTERN")]
-    pub(crate) parameter: Vec<String>,
-}
-
-/// Granularities by name.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GranularityName {
-    /// One op of the source
-    Op,
-    /// What a runtime runs as one kernel
-    Fused,
-    /// Everything between two places where at most one tensor crosses
-    Block,
-}
-
-impl From<GranularityName> for divvy_core::coarsen::Granularity {
-    fn from(name: GranularityName) -> Self {
-        match name {
-            GranularityName::Op => Self::Op,
-            GranularityName::Fused => Self::Fused,
-            GranularityName::Block => Self::Block,
-        }
-    }
-}
-
 /// What to export.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
@@ -252,114 +219,6 @@ pub(crate) struct ManArgs {
     /// Write `divvy.1` and a page for each command to this folder
     #[arg(short, long, value_name = "FOLDER")]
     pub(crate) output: Option<PathBuf>,
-}
-
-/// Objectives by name.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ObjectiveName {
-    /// The finish of one request
-    Latency,
-    /// The finish of a group of inputs (--inputs)
-    Batch,
-    /// The busiest pipeline stage (--stages)
-    Pipeline,
-    /// The busiest device or link of a stream
-    Stream,
-    /// The finish of one request whose weights are still in host memory
-    ColdStart,
-}
-
-/// How links behave under latency.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LinksName {
-    /// A transfer takes its time, whatever else is under way
-    Delay,
-    /// Every link carries one transfer at a time
-    InTurn,
-}
-
-/// What reads in place cost under cold-start.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ContentionName {
-    /// They take their turn on the bus and hold it
-    Bus,
-    /// As SortingHat has it: they hold no bus and take a multiple of their time, as copies between devices do
-    Paper,
-}
-
-/// How many stages a pipeline may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stages {
-    /// At most so many.
-    AtMost(u32),
-    /// As many as pay.
-    Auto,
-}
-
-fn stages(text: &str) -> Result<Stages, String> {
-    match text {
-        "auto" => Ok(Stages::Auto),
-        _ => text.parse().map(Stages::AtMost).map_err(|_| "write a number, or auto".to_owned()),
-    }
-}
-
-/// Everything that makes a problem out of files.
-#[derive(clap::Args, Clone, Default)]
-pub(crate) struct ProblemArgs {
-    /// Hardware: a built-in name (`divvy hardware list`) or a file; not needed where the model file holds its own
-    #[arg(long, value_name = "HARDWARE")]
-    pub(crate) on: Option<String>,
-    #[command(flatten)]
-    pub(crate) reading: ReadingArgs,
-    /// What to minimise [default: pipeline with --stages, else what the file says, else latency]
-    #[arg(long, value_enum)]
-    pub(crate) objective: Option<ObjectiveName>,
-    /// Number of inputs of a batch
-    #[arg(long, allow_negative_numbers = true, value_name = "L")]
-    pub(crate) inputs: Option<u32>,
-    /// Most stages of a pipeline, or `auto`: plan for 1, 2, 4, … and find where more stages stop paying (plan)
-    /// [default: the number of devices]
-    #[arg(long, allow_negative_numbers = true, value_name = "K|auto", value_parser = stages)]
-    pub(crate) stages: Option<Stages>,
-    /// Let several identical devices share a pipeline stage, each taking requests in turn
-    #[arg(long)]
-    pub(crate) replicate: bool,
-    /// Most device changes along the network (stream)
-    #[arg(long, allow_negative_numbers = true, value_name = "S")]
-    pub(crate) max_splits: Option<u32>,
-    /// Fewest device changes along the network (stream)
-    #[arg(long, allow_negative_numbers = true, value_name = "S")]
-    pub(crate) min_splits: Option<u32>,
-    /// Links as mere delays, or used in turn (latency) [default: delay]
-    #[arg(long, value_enum)]
-    pub(crate) links: Option<LinksName>,
-    /// What reads in place and copies between devices cost (cold-start) [default: bus]
-    #[arg(long, value_enum)]
-    pub(crate) contention: Option<ContentionName>,
-    /// Percent of every weight that is already on the device where it lands (cold-start) [default: 0]
-    #[arg(long, allow_negative_numbers = true, value_name = "PERCENT")]
-    pub(crate) resident: Option<u32>,
-    /// Times of the same ops from another file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) profile: Option<String>,
-    /// Op that must run on a device; may be repeated
-    #[arg(long, value_name = "OP=DEVICE")]
-    pub(crate) pin: Vec<String>,
-    /// Op that must not run on a device; may be repeated
-    #[arg(long, value_name = "OP=DEVICE")]
-    pub(crate) forbid: Vec<String>,
-    /// Ops that must share a device, by commas; may be repeated
-    #[arg(long, value_name = "OP,OP")]
-    pub(crate) colocate: Vec<String>,
-    /// Bytes that may be used of a device, such as gpu1=8GB; may be repeated
-    #[arg(long, value_name = "DEVICE=SIZE")]
-    pub(crate) memory_limit: Vec<String>,
-    /// Device where the network's inputs are [default: everywhere]
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) input_at: Option<String>,
-    /// Device where the network's outputs must arrive [default: anywhere]
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) output_at: Option<String>,
 }
 
 /// What `plan` and `bound` share.

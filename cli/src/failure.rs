@@ -3,9 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use divvy_core::did_you_mean::closest;
-use divvy_core::input_error::{Code, InputError, InputErrors};
-use divvy_search::Refused;
+use divvy::deploy::DeployError;
+use divvy::core::did_you_mean::closest;
+use divvy::core::input_error::{Code, InputError, InputErrors};
+use divvy::search::Refused;
 
 /// A command that could not do its work.
 pub(crate) enum Failure {
@@ -51,11 +52,11 @@ impl Failure {
     }
 }
 
-impl From<divvy_io::Error> for Failure {
-    fn from(error: divvy_io::Error) -> Failure {
+impl From<divvy::io::Error> for Failure {
+    fn from(error: divvy::io::Error) -> Failure {
         match error {
-            divvy_io::Error::Input { path, errors } => Failure::Input(path, errors),
-            divvy_io::Error::Unreadable { path, cause } => {
+            divvy::io::Error::Input { path, errors } => Failure::Input(path, errors),
+            divvy::io::Error::Unreadable { path, cause } => {
                 let fix = match cause.kind() {
                     ErrorKind::NotFound => near_file(&path)
                         .map_or("check the path".to_owned(), |near| format!("did you mean `{near}`?")),
@@ -65,7 +66,7 @@ impl From<divvy_io::Error> for Failure {
                 };
                 Failure::File(format!("cannot read `{path}`: {}", plainly(&cause)), fix)
             }
-            divvy_io::Error::Unwritable { path, cause } => {
+            divvy::io::Error::Unwritable { path, cause } => {
                 let fix = match cause.kind() {
                     ErrorKind::NotFound => "make the folder first, or check the path",
                     ErrorKind::IsADirectory => "name a file in it",
@@ -81,10 +82,26 @@ impl From<divvy_io::Error> for Failure {
     }
 }
 
-impl From<divvy_exec::executor::Failure> for Failure {
-    fn from(failure: divvy_exec::executor::Failure) -> Failure {
+impl From<divvy::exec::executor::Failure> for Failure {
+    fn from(failure: divvy::exec::executor::Failure) -> Failure {
         let fix = "nothing was written; correct the cause and run it again";
         Failure::File(failure.to_string(), fix.to_owned())
+    }
+}
+
+impl From<DeployError> for Failure {
+    fn from(error: DeployError) -> Failure {
+        match error {
+            DeployError::File(error) => error.into(),
+            DeployError::Environment(message) => Failure::Environment(message),
+            DeployError::Absent { message, fix } => Failure::File(message, fix),
+            DeployError::Stage(failure) => failure.into(),
+            DeployError::Batch { inputs, cause } => {
+                let reason = Failure::from(*cause).text();
+                let message = format!("the model cannot take {inputs} inputs at once: {reason}");
+                Failure::option("--batch", message, "give --batch 1, or a model with a dimension for inputs")
+            }
+        }
     }
 }
 

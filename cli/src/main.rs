@@ -3,12 +3,11 @@
 //! Data go to standard output, talk to standard error. Exit code 0: done; 1: the input's or the user's fault, or a
 //! failed check; 2: a bug of ours.
 
+pub(crate) mod output;
 mod analysis;
 mod args;
-mod assemble;
 mod commands;
 mod failure;
-mod model_of_plan;
 mod progress;
 mod show;
 mod view;
@@ -20,6 +19,7 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::output::{Done, tell};
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -41,12 +41,6 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// What a command has to say on standard output, and whether it went well.
-pub(crate) struct Done {
-    pub(crate) text: String,
-    pub(crate) passed: bool,
 }
 
 fn run(args: &Args) -> Result<Done, Failure> {
@@ -90,7 +84,3 @@ fn written(result: std::io::Result<()>) -> bool {
     }
 }
 
-/// Talks to the user on standard error. That nobody listens is no reason to stop, let alone to panic.
-pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use divvy_search::Outcome;
+use divvy::search::Outcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{show, tell};
+use crate::show;
+use crate::output::tell;
 
 /// A line on standard error that tells how far a run is.
 pub(crate) struct Progress {

@@ -1,17 +1,19 @@
 //! Results for people and for programs.
 
-use divvy_core::costs::{CalibratedShare, Origin};
-use divvy_core::ids::DeviceId;
-use divvy_core::problem::{Contention, LinkUse, Objective, Problem};
-use divvy_core::units::{Time, show_count, show_number};
-use divvy_io::plan_file::ReadingOptions;
-use divvy_proof::certificate::Certificate;
-use divvy_proof::evidence::Evidence;
-use divvy_search::{Baseline, Outcome, Solved, Status};
+use divvy::core::coarsen::Granularity;
+use divvy::core::costs::{CalibratedShare, Origin};
+use divvy::core::ids::DeviceId;
+use divvy::core::problem::{Contention, LinkUse, Objective, Problem};
+use divvy::core::units::{Time, show_count, show_number};
+use divvy::io::assemble::Assembled;
+use divvy::io::read_options::ReadOptions;
+use divvy::proof::certificate::Certificate;
+use divvy::proof::evidence::Evidence;
+use divvy::search::{Baseline, Outcome, Solved, Status};
 use serde_json::{Map, Value, json};
 
-use crate::assemble::Assembled;
 use crate::view::{self, Screen};
+use crate::view::percent::{percent_at_most, percent};
 
 /// The JSON object that `plan` and `bound` print.
 pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Value {
@@ -41,6 +43,7 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
         "lower_bound": us(outcome.lower_bound()),
         "verified_lower_bound": us(outcome.verified_lower_bound()),
         "gap": outcome.gap(),
+        "won_by": {"value": outcome.found_by, "verified_lower_bound": outcome.verified_by()},
         "value_ps": outcome.value(),
         "lower_bound_ps": outcome.lower_bound(),
         "seconds": seconds,
@@ -54,8 +57,8 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
         },
         "caveats": caveats(assembled),
     });
-    if let Some(granularity) = &assembled.reading.granularity {
-        object["granularity"] = json!(granularity);
+    if let Some(granularity) = assembled.reading.granularity {
+        object["granularity"] = json!(granularity.name());
     }
     if let Some(throughput) = outcome.value().and_then(|value| throughput(problem, value)) {
         object["throughput_per_s"] = json!(throughput);
@@ -101,7 +104,7 @@ pub(crate) fn caveats(assembled: &Assembled) -> Vec<String> {
 }
 
 /// Those that a problem tells by itself.
-pub(crate) fn caveats_of(problem: &Problem, reading: &ReadingOptions) -> Vec<String> {
+pub(crate) fn caveats_of(problem: &Problem, reading: &ReadOptions) -> Vec<String> {
     let times = Figures::of(problem).uncertain().map(|uncertain| {
         format!("{uncertain} are scaled or estimated: values and proofs hold for the times given")
     });
@@ -131,43 +134,6 @@ pub(crate) fn progress_line(outcome: &Outcome) -> String {
     let bound = outcome.lower_bound().map_or(String::new(), |bound| format!(", bound {bound}"));
     let gap = outcome.gap().map_or(String::new(), |gap| format!(", gap {}", percent_at_most(gap)));
     format!("{value}{bound}{gap}")
-}
-
-/// A share, to the nearest digit shown; 0 % and 100 % are exact.
-pub(crate) fn percent(share: f64) -> String {
-    let percent = share * 100.0;
-    let scale = percent_scale(percent);
-    let nearest = (percent * scale).round() / scale;
-    match percent {
-        0.0 => "0 %".to_owned(),
-        _ if nearest == 0.0 => "<0.001 %".to_owned(),
-        p if p < 100.0 && nearest >= 100.0 => "99.9 %".to_owned(),
-        _ => show_percent(nearest),
-    }
-}
-
-/// A share that is claimed not to be exceeded, so rounded up.
-fn percent_at_most(share: f64) -> String {
-    let scale = percent_scale(share * 100.0);
-    // What floating point adds to a round number is not worth a digit.
-    show_percent((share * 100.0 * scale - 1e-6).ceil() / scale)
-}
-
-/// Three digits, and no more than three decimals.
-fn percent_scale(percent: f64) -> f64 {
-    match percent {
-        p if p >= 100.0 => 1.0,
-        p if p >= 10.0 => 10.0,
-        p if p >= 1.0 => 100.0,
-        _ => 1000.0,
-    }
-}
-
-fn show_percent(percent: f64) -> String {
-    if percent >= 100.0 {
-        return format!("{} %", show_count(percent as u128));
-    }
-    format!("{percent:.*} %", percent_scale(percent).log10() as usize)
 }
 
 /// The result of a run, for people.
@@ -230,14 +196,14 @@ pub(crate) fn counted(count: usize, thing: &str) -> String {
 }
 
 /// What merged ops mean for values and proofs; nothing where each op is one of the source's.
-fn granularity_caveat(reading: &ReadingOptions) -> Option<String> {
-    reading.granularity.as_deref().filter(|granularity| *granularity != "op")?;
+fn granularity_caveat(reading: &ReadOptions) -> Option<String> {
+    reading.granularity.filter(|&granularity| granularity != Granularity::Op)?;
     Some("values and proofs are about plans that keep merged ops whole".to_owned())
 }
 
 /// The granularity and what it means.
-pub(crate) fn granularity_line(reading: &ReadingOptions) -> Option<String> {
-    let granularity = reading.granularity.as_deref()?;
+pub(crate) fn granularity_line(reading: &ReadOptions) -> Option<String> {
+    let granularity = reading.granularity?.name();
     Some(format!("granularity   {granularity}: {}", granularity_caveat(reading)?))
 }
 

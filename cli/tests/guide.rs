@@ -109,7 +109,7 @@ const WITH_RUNTIME: [&str; 1] = ["running.md"];
 
 /// Runs a page in a folder of its own, where the bundled models are.
 fn run(name: &str) {
-    let library = divvy_exec::backends::library::find();
+    let library = divvy::exec::backends::library::find();
     if let (Err(absent), true) = (&library, WITH_RUNTIME.contains(&name)) {
         eprintln!("skipped: {absent}");
         return;
@@ -133,7 +133,7 @@ fn run(name: &str) {
                 assert_eq!(program, "divvy", "{place}");
                 let done = Command::new(env!("CARGO_BIN_EXE_divvy"))
                     .args(arguments)
-                    .envs(library.iter().map(|path| (divvy_exec::backends::library::VARIABLE, path)))
+                    .envs(library.iter().map(|path| (divvy::exec::backends::library::VARIABLE, path)))
                     .current_dir(&folder)
                     .output()
                     .expect("divvy starts");

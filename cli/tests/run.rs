@@ -4,21 +4,21 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use divvy_core::ids::DeviceId;
-use divvy_core::plan::{Batch, BatchPlan, Plan};
-use divvy_core::rng::Rng;
-use divvy_exec::backend::{Backend, StageModel};
-use divvy_exec::backends::library;
-use divvy_exec::backends::onnxruntime::OnnxRuntime;
-use divvy_exec::compare::difference as difference_of;
-use divvy_exec::cores::Cores;
-use divvy_exec::tensor::{Data, HostTensor};
-use divvy_io::onnx::proto::{
+use divvy::core::ids::DeviceId;
+use divvy::core::plan::{Batch, BatchPlan, Plan};
+use divvy::core::rng::Rng;
+use divvy::exec::backend::{Backend, StageModel};
+use divvy::exec::backends::library;
+use divvy::exec::backends::onnxruntime::OnnxRuntime;
+use divvy::exec::compare::difference as difference_of;
+use divvy::exec::cores::Cores;
+use divvy::exec::tensor::{Data, HostTensor};
+use divvy::io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Graph, Model, Node, OperatorSet, Shape, TensorType, Type,
     TypeValue, ValueInfo,
 };
-use divvy_io::onnx::quicker::quicker;
-use divvy_io::plan_file::{Claim, PlanFile};
+use divvy::io::onnx::op_rewrites::rewrite_ops;
+use divvy::io::plan_file::{Claim, PlanFile};
 use prost::Message;
 use serde_json::Value;
 
@@ -138,7 +138,7 @@ fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
     let Some(folder) = planned("batch", "batch") else { return };
     let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "out.npz"]);
     assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
-    let results = divvy_exec::npy::read(&folder.join("out.npz")).expect("it reads");
+    let results = divvy::exec::npy::read(&folder.join("out.npz")).expect("it reads");
     assert_eq!(results[0].1.shape, [4, 1000]);
     // The same inputs divided over two devices.
     divide(&folder, &[&[(0, &[[0, 0], [3, 3]]), (1, &[[1, 2]])]]);
@@ -150,8 +150,8 @@ fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
 }
 
 fn difference(folder: &Path, one: &str, other: &str) -> f64 {
-    let read = |name: &str| divvy_exec::npy::read(&folder.join(name)).expect("it reads");
-    divvy_exec::compare::difference(&read(one)[0].1, &read(other)[0].1).expect("they can be compared")
+    let read = |name: &str| divvy::exec::npy::read(&folder.join(name)).expect("it reads");
+    divvy::exec::compare::difference(&read(one)[0].1, &read(other)[0].1).expect("they can be compared")
 }
 
 /// Some inputs on a device.
@@ -160,7 +160,7 @@ type Division<'a> = &'a [(u32, &'a [[u32; 2]])];
 /// Changes the plan of a folder: equal shares of its ops, one after another, have their inputs divided as listed.
 fn divide(folder: &Path, divisions: &[Division<'_>]) {
     let path = folder.join("plan.json");
-    let loaded = divvy_io::file::load(&path.to_string_lossy()).expect("it is there");
+    let loaded = divvy::io::file::load(&path.to_string_lossy()).expect("it is there");
     let mut file = PlanFile::read(&loaded).expect("it reads");
     let ops = file.problem.graph.order().to_vec();
     let mut plan = BatchPlan { batches: Vec::new(), order: vec![Vec::new(); 2] };
@@ -171,7 +171,7 @@ fn divide(folder: &Path, divisions: &[Division<'_>]) {
         }
     }
     file.plan = Plan::Batch(plan);
-    let score = divvy_core::check::check(&file.problem, &file.plan).expect("it is valid");
+    let score = divvy::core::check::check(&file.problem, &file.plan).expect("it is valid");
     file.claim = Claim { value_ps: score.value, starts_ps: score.starts };
     file.certificates.clear();
     file.history.clear();
@@ -215,9 +215,9 @@ fn inputs_are_put_together_anew_on_the_way() {
     let far = difference(&folder, "out.npz", "regrouped.npz");
     assert!(far < 1e-4, "{far}");
     // Inputs that changed places would show.
-    let all = &divvy_exec::npy::read(&folder.join("out.npz")).expect("it reads")[0].1;
+    let all = &divvy::exec::npy::read(&folder.join("out.npz")).expect("it reads")[0].1;
     let of = |input: usize| all.part(input, 4).expect("there are four");
-    let apart = divvy_exec::compare::difference(&of(0), &of(1)).expect("they can be compared");
+    let apart = divvy::exec::compare::difference(&of(0), &of(1)).expect("they can be compared");
     assert!(apart > 1e-3, "{apart}");
     succeeds(&folder, &["report", "plan.json", "--measured", "trace.json", "-o", "report.html"]);
 }
@@ -336,7 +336,7 @@ fn results_are_saved_and_come_out_the_same_for_the_same_inputs() {
     run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "one.npz"]);
     run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "two.npz"]);
     run_json(&folder, &["--repeat", "1", "--seed", "8", "-o", "other.npz"]);
-    let read = |name: &str| divvy_exec::npy::read(&folder.join(name)).expect("it reads");
+    let read = |name: &str| divvy::exec::npy::read(&folder.join(name)).expect("it reads");
     let one = read("one.npz");
     assert_eq!(one.len(), 1);
     assert_eq!(one[0].1.shape, [1, 1000]);
@@ -390,7 +390,7 @@ fn what_cannot_be_run_is_said() {
     let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);
     assert!(errors.contains("absent.npz"), "{errors}");
     let wrong = HostTensor { shape: vec![2], data: Data::F32(vec![0.0; 2]) };
-    divvy_exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)]).expect("it can be written");
+    divvy::exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)]).expect("it can be written");
     let errors = fails(&folder, &["run", "plan.json", "--input", "wrong.npz", "-o", "out.npz"]);
     assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--verify", "--tolerance=-1", "-o", "out.npz"]);
@@ -461,7 +461,7 @@ fn quicker_normalisations_compute_what_is_defined() {
         let (scale, alpha, bias) =
             ([1e-2, 1.0, 1e3][case % 3], [1e-4, 2.0][case % 2], [1.0, 0.5][case / 2 % 2]);
         let model = normalisation(shape, size, [("alpha", alpha), ("beta", 0.75), ("bias", bias)]);
-        let rewritten = quicker(model.clone());
+        let rewritten = rewrite_ops(model.clone());
         assert_ne!(model, rewritten);
         let values: Vec<f32> =
             (0..shape.iter().product()).map(|_| scale * (rng.unit() as f32 - 0.5)).collect();
@@ -487,7 +487,7 @@ fn quicker_normalisations_compute_what_is_defined() {
 fn other_normalisations_are_left_alone() {
     for (channels, beta) in [(8, 0.6), (1025, 0.75)] {
         let model = normalisation([1, channels, 3, 3], 5, [("alpha", 1e-4), ("beta", beta), ("bias", 1.0)]);
-        assert!(quicker(model.clone()) == model, "{channels} channels, beta {beta}");
+        assert!(rewrite_ops(model.clone()) == model, "{channels} channels, beta {beta}");
     }
 }
 

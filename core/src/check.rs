@@ -1,7 +1,9 @@
-//! The check that no planner can skip: a plan counts only if it passes, and for what it costs here.
+//! The check of a plan: every rule, and the score recomputed from the objective's definition.
 //!
-//! [`check()`] applies every rule below to a plan and recomputes its score from the objective's definition; the timeline of
-//! a schedule it goes over once more from first principles. It returns all violations, each with its rule:
+//! No planner can skip it: a plan counts only if it passes, and for the value computed here. [`check()`] dispatches to the
+//! file of the objective in [`crate::objectives`], which also verifies the timeline of a schedule once more, against the
+//! definition alone. It returns all violations. What one moved op would cost is computed by `relocate.rs`, followed by this
+//! check.
 //!
 //! | rule | what it asks |
 //! |---|---|
@@ -10,21 +12,21 @@
 //! | `op-once` | every op runs exactly once (for `batch`: every input of it) |
 //! | `device-allowed` | the device can run the op, and no pin or ban says otherwise |
 //! | `colocation` | ops that must stay together do |
-//! | `route` | devices that exchange have a way to |
-//! | `order` | the planned orders and the data dependences can all be met |
-//! | `transfers` | where links are used in turn, exactly the transfers that are needed are planned |
+//! | `route` | devices that exchange tensors have a route |
+//! | `order` | the planned orders and the data dependences have no cycle |
+//! | `transfers` | where links are used in turn, exactly the transfers that the placement needs are planned |
 //! | `memory` | no device holds more than its limit |
 //! | `batch-size` | a batch's size is supported, and an op has one batch per device |
 //! | `stage-count` | no more stages than allowed, none empty |
 //! | `stage-device` | every stage has devices of its own; those that share one are identical |
-//! | `stage-cycle` | stages depend on each other in one direction only |
+//! | `stage-cycle` | the quotient graph of the stages is acyclic |
 //! | `splits` | device changes along the canonical order are within the limits |
-//! | `weights` | every parameter reaches every device that reads it, by one way, over listed bus transfers |
+//! | `weights` | every parameter reaches every device that reads it, over one route and listed bus transfers |
 //! | `in-place` | ops that read in place can |
 //! | `duration`, `overlap`, `too-early` | the timeline itself obeys the definition |
-//! | `score`, `start` | what a file claims of value and times is what comes out here |
-//! | `bound`, `evidence` | a claimed bound follows from its evidence |
-//! | `problem`, `source` | the embedded problem is the one that the sources give |
+//! | `score`, `start` | the value and times that a file claims are those computed here |
+//! | `bound`, `evidence` | a claimed bound follows from its evidence (crate `divvy-proof`) |
+//! | `problem`, `source` | the embedded problem is that of the source files |
 
 use crate::objectives::{batch, cold_start, latency, pipeline, stream};
 use crate::plan::Plan;
@@ -32,7 +34,22 @@ use crate::problem::{Objective, Problem};
 use crate::score::Score;
 use crate::violation::{Rule, Violation};
 
-/// What `plan` costs, or everything that is wrong with it.
+/// What `plan` costs, or every rule that it breaks.
+///
+/// ```
+/// use divvy_core::generate::{RwnnOptions, rwnn};
+/// use divvy_core::{Problem, check::check, default_plan, graph::Graph, ids::DeviceId, problem::OwnHardware};
+///
+/// let spec = rwnn(&RwnnOptions { modules: 1, ..RwnnOptions::default() }).unwrap();
+/// let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("it comes with three devices") };
+/// let (graph, objective) = (Graph::new(spec.graph).unwrap(), spec.objective.unwrap());
+/// let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap();
+///
+/// // All ops on the first device, in the canonical order.
+/// let plan = default_plan::plan(&problem, &vec![DeviceId(0); problem.graph.op_count()]).unwrap();
+/// let score = check(&problem, &plan).unwrap();
+/// assert_eq!(score.value, score.device_busy[0]);
+/// ```
 pub fn check(problem: &Problem, plan: &Plan) -> Result<Score, Vec<Violation>> {
     match (problem.objective, plan) {
         (Objective::Latency { links }, Plan::Latency(plan)) => latency::check(problem, links, plan),
@@ -52,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_of_rules_is_whole_and_in_order() {
+    fn the_list_of_rules_is_complete_and_in_order() {
         for (i, rule) in Rule::ALL.iter().enumerate() {
             assert_eq!(*rule as usize, i);
         }

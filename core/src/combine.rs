@@ -1,8 +1,7 @@
-//! Several networks as one: each keeps its ops, tensors and parameters, under its own name, and nothing joins them.
+//! Several networks as one: each keeps its ops, tensors and parameters under its own name, and no edge joins two of them.
 //!
-//! A plan for the whole then serves all of them at once; its value is the finish of the last. Times of a class are kept
-//! for the batch sizes that all networks have times for. What the networks say of hardware and constraints must not
-//! contradict each other.
+//! A plan for the whole serves all networks at once; its value is the finish of the last. Times of a class are kept for the
+//! batch sizes that all networks have times for. Hardware and constraints of the networks must not contradict each other.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +34,7 @@ pub fn combine(specs: Vec<ProblemSpec>) -> Result<ProblemSpec, InputErrors> {
     errors.into_result(all)
 }
 
-/// Names that differ: a second network of the same name is numbered.
+/// Distinct names: a second network of the same name is numbered.
 fn names(specs: &[ProblemSpec]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for spec in specs {
@@ -47,7 +46,7 @@ fn names(specs: &[ProblemSpec]) -> Vec<String> {
     names
 }
 
-/// What the networks that say something all say; none if none does.
+/// The value on which all networks that have one agree; none if none has one.
 fn same<T: Clone + PartialEq>(
     specs: &[ProblemSpec],
     get: impl Fn(&ProblemSpec) -> &Option<T>,
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn both_networks_are_there_whole_and_apart() {
+    fn both_networks_are_complete_and_apart() {
         let one = Graph::new(small().graph).unwrap();
         let both = combine(vec![small(), small()]).unwrap();
         assert!(both.graph.name.contains(" + "));

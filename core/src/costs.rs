@@ -1,13 +1,13 @@
 //! Costs: how long an op takes on a class of devices at a batch size, and where that figure comes from.
 //!
-//! A [`Profile`] holds what was measured. [`resolve`] fills in the classes of the hardware at hand: profiled times
-//! are taken as they are; else times of a profiled class are carried over, launch' + (t − launch) × that op's
-//! roofline ratio, and labelled scaled; else the roofline itself is the estimate. Nothing is interpolated between
-//! batch sizes: one that was not measured is not supported.
+//! A [`Profile`] holds what was measured. [`resolve`] fills in the classes of the hardware at hand: profiled times are taken as
+//! they are; else times of a profiled class are carried over, launch' + (t − launch) · the op's roofline ratio, and labelled
+//! scaled; else the roofline itself is the estimate. Nothing is interpolated between batch sizes: one that was not measured is
+//! not supported.
 //!
-//! Times that were not measured are whole multiples of a thousandth of an average op's on that class. Digits beyond that
-//! are made up, and yet they would decide which of two plans is better, and keep the best one from being proved so. Classes
-//! that differ by a factor alone round in the same way, so that no op gains by where it runs.
+//! Times that were not measured are rounded to whole multiples of a thousandth of the class's average. Further digits are not
+//! known, yet they would decide which of two plans is better and keep bounds from being tight. Classes whose times differ by a
+//! factor round alike, so that no op gains by where it runs.
 
 use std::collections::HashSet;
 
@@ -72,7 +72,7 @@ pub struct Profile {
     pub whole_model: Vec<(String, u32, Time)>,
 }
 
-/// The share of a total time by origin, each between 0 and 1.
+/// The fraction of a total time by origin, each between 0 and 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CalibratedShare {
     /// Measured on the class at hand.
@@ -84,7 +84,7 @@ pub struct CalibratedShare {
 }
 
 impl CalibratedShare {
-    /// The shares in the sum of `costs`; all zero for an empty sum.
+    /// The fractions in the sum of `costs`; all 0 for an empty sum.
     pub fn of(costs: impl Iterator<Item = Cost>) -> CalibratedShare {
         let mut sums = [0u128; 3];
         for cost in costs {
@@ -147,7 +147,7 @@ pub fn resolve(
     let mut resolved = Vec::with_capacity(hardware.classes.len());
     let in_use: HashSet<&str> = hardware.devices.iter().map(|device| device.class.as_str()).collect();
     for class in &hardware.classes {
-        // A description may list any number of classes; times are kept for those that some device has.
+        // A description may list any number of classes; only those of some device get times.
         if !in_use.contains(class.name.as_str()) {
             resolved.push(ClassCosts { class: class.name.clone(), ..ClassCosts::default() });
             continue;
@@ -159,7 +159,7 @@ pub fn resolve(
                     Some((from, spec)) => scale(graph, class, from, spec),
                     None => estimate(graph, class, &sizes.to_estimate(class)),
                 };
-                derived.costs.iter_mut().for_each(|costs| drop_made_up_digits(costs, class.launch));
+                derived.costs.iter_mut().for_each(|costs| round_to_known_digits(costs, class.launch));
                 derived
             }
         };
@@ -197,7 +197,7 @@ pub fn resolve(
     errors.into_result(resolved)
 }
 
-/// Batch sizes in words.
+/// Batch sizes as text.
 pub(crate) fn show_sizes(sizes: &[u32]) -> String {
     let all: Vec<String> = sizes.iter().map(u32::to_string).collect();
     match all.split_last() {
@@ -247,6 +247,7 @@ fn scale_source<'a>(
     sources.iter().find(|(_, spec)| spec.kind == class.kind).or(sources.first()).copied()
 }
 
+/// Times carried over from another class.
 fn scale(graph: &Graph, class: &ClassSpec, from: &ClassCosts, from_spec: &ClassSpec) -> ClassCosts {
     let carry = |op: OpId, size: u32, cost: Cost| {
         if cost.time == Time::ZERO {
@@ -268,6 +269,7 @@ fn scale(graph: &Graph, class: &ClassSpec, from: &ClassCosts, from_spec: &ClassS
     ClassCosts { class: class.name.clone(), batch_sizes: from.batch_sizes.clone(), costs: costs.collect() }
 }
 
+/// Roofline estimates.
 fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
     let one = |op: OpId, size: u32| {
         let time = Time::from_us(class.launch.as_us() + roofline(graph, class, op, size)? * 1e6)?;
@@ -277,9 +279,9 @@ fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
     ClassCosts { class: class.name.clone(), batch_sizes: sizes.to_vec(), costs }
 }
 
-/// Makes times whole multiples of a thousandth of their average beyond the launch; none becomes zero. The launch is rounded by
+/// Rounds times to whole multiples of a thousandth of their average beyond the launch; none becomes 0. The launch is rounded by
 /// itself.
-fn drop_made_up_digits(costs: &mut [Option<Cost>], launch: Time) {
+fn round_to_known_digits(costs: &mut [Option<Cost>], launch: Time) {
     let beyond_launch = |cost: &Cost| u128::from(cost.time.0.saturating_sub(launch.0));
     let times = costs.iter().flatten().map(beyond_launch).filter(|&time| time > 0);
     let (sum, count) = times.fold((0, 0), |(sum, count), time| (sum + time, count + 1));
@@ -325,18 +327,18 @@ mod tests {
     fn rounded(times: &[u64], launch: u64) -> Vec<u64> {
         let cost = |&time| Some(Cost { time: Time(time), origin: Origin::Scaled });
         let mut costs: Vec<Option<Cost>> = times.iter().map(cost).chain([None]).collect();
-        drop_made_up_digits(&mut costs, Time(launch));
+        round_to_known_digits(&mut costs, Time(launch));
         costs.iter().flatten().map(|cost| cost.time.0).collect()
     }
 
     #[test]
     fn times_that_were_not_measured_are_multiples_of_a_thousandth_of_their_average() {
-        // The average of what takes time is 33 000: nothing that takes time becomes free, nothing stays nothing.
+        // The average of positive times is 33 000: no positive time becomes 0, and 0 stays 0.
         assert_eq!(rounded(&[98_980, 7, 0, 13, 0, 0, 0], 0), [98_967, 33, 0, 33, 0, 0, 0]);
         // An average of 20 000 beyond the launch, which is rounded by itself.
         assert_eq!(rounded(&[11_003, 30_997], 1_000), [11_000, 31_000]);
         assert_eq!(rounded(&[11_015, 31_009], 1_012), [11_020, 31_020]);
-        // Too short for any digit to be dropped, or nothing at all.
+        // Too short for any digit to be dropped, or empty.
         assert_eq!(rounded(&[101, 998], 0), [101, 998]);
         assert_eq!(rounded(&[0, 0], 0), [0, 0]);
         assert_eq!(rounded(&[], 0), [0_u64; 0]);

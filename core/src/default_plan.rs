@@ -1,8 +1,8 @@
-//! The plainest plan for a placement: one order everywhere, weights over each device's own bus.
+//! The default plan of a placement: one order of ops everywhere, weights over each device's own bus.
 //!
-//! Planners start from it, and tests draw random placements with it. It obeys one global order of ops, the canonical
-//! one unless another is given, each op's transfers right after it, so it never deadlocks; whether it is valid is
-//! for the check to say.
+//! Planners start from it, and tests draw random placements with it. All lists follow one global topological order, the
+//! canonical one unless another is given, each transfer directly after its producer, so the plan never deadlocks. Whether it
+//! is valid is for the check to say.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::problem::{LinkUse, Objective, Problem};
 use crate::violation::Violation;
 
-/// The plan that puts each op on the device given for it. Fails only where devices that must exchange cannot.
+/// The plan that puts each op on the device given for it. Fails only where two devices that must exchange have no route.
 pub fn plan(problem: &Problem, device_of: &[DeviceId]) -> Result<Plan, Vec<Violation>> {
     plan_in_order(problem, device_of, problem.graph.order())
 }
@@ -45,6 +45,7 @@ pub fn plan_in_order(
     })
 }
 
+/// The ops of each device in the order of `sequence`.
 fn by_device(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId]) -> Vec<Vec<OpId>> {
     let mut order = vec![Vec::new(); problem.hardware.device_count()];
     for &op in sequence {
@@ -53,6 +54,7 @@ fn by_device(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId]) -> Ve
     order
 }
 
+/// All transfers, each after its producer.
 fn transfers(
     problem: &Problem,
     device_of: &[DeviceId],
@@ -62,7 +64,7 @@ fn transfers(
     for (i, op) in sequence.iter().enumerate() {
         position[op.index()] = i;
     }
-    let mut transfers: Vec<_> = transfers::moves(problem, device_of)?.into_iter().map(|m| m.what).collect();
+    let mut transfers: Vec<_> = transfers::needed(problem, device_of)?.into_iter().map(|m| m.what).collect();
     // Inputs of the network go first, then each tensor as it is made.
     transfers.sort_by_key(|transfer| {
         (problem.graph.producer(transfer.tensor).map(|op| position[op.index()]), *transfer)
@@ -70,6 +72,7 @@ fn transfers(
     Ok(transfers)
 }
 
+/// One batch of all inputs for each op.
 fn whole_batches(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId], inputs: u32) -> BatchPlan {
     let mut plan =
         BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
@@ -81,8 +84,8 @@ fn whole_batches(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId], i
     plan
 }
 
-/// Weights land in the order of need, each on the device that reads it, or on the first peer that can forward it
-/// where the device has no bus of its own.
+/// Weights are loaded in the order in which ops need them, each to the device that reads it, or to the first peer that can
+/// forward it where the device has no bus of its own.
 fn cold_start(
     problem: &Problem,
     device_of: &[DeviceId],

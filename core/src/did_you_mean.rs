@@ -1,6 +1,8 @@
-//! The known name that a misspelt one most likely means.
+//! The known name that a misspelt one most likely means: edit distance (optimal string alignment), else a common prefix, else
+//! a substring.
 
-/// The name nearest to `name`: a few letters apart, else with the same beginning, else with `name` in it.
+/// The name nearest to `name`: within a third of its letters by edit distance, else with at least half of it as a common
+/// prefix, else with `name` in it.
 pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     let letters = |text: &str| text.to_lowercase().chars().collect::<Vec<char>>();
     let wanted = letters(name);
@@ -14,7 +16,7 @@ pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     }
     let shared = |other: &str| wanted.iter().zip(letters(other)).take_while(|(a, b)| **a == *b).count();
     let begun = known.iter().map(|&other| (shared(other), other)).filter(|(n, _)| 2 * n >= wanted.len());
-    // Of names that share as much, the shortest says least that was not said.
+    // Of names with equal prefixes, the shortest adds least.
     let longest = begun.max_by_key(|(n, other)| (*n, std::cmp::Reverse(other.len())));
     let lower = name.to_lowercase();
     longest
@@ -22,12 +24,12 @@ pub fn closest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
         .or_else(|| known.iter().copied().find(|other| other.to_lowercase().contains(&lower)))
 }
 
-/// Letters to insert, drop, replace or swap with their neighbour, if they are no more than `most`.
+/// The number of letters to insert, drop, replace or swap with their neighbour, if it is no more than `most`.
 fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;
     }
-    // Long names of one network mostly differ in a few letters in the middle.
+    // Long names of one network mostly differ in a few letters in the middle, so equal ends are cut off.
     let same_start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let (a, b) = (&a[same_start..], &b[same_start..]);
     let same_end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
@@ -58,7 +60,7 @@ mod tests {
     use super::closest;
 
     #[test]
-    fn typos_beginnings_and_parts_are_recognised() {
+    fn typos_prefixes_and_substrings_are_recognised() {
         let known = ["cpu-t4-a100", "dgx-v100", "dgx-v100-mixed", "h200-cpu", "edge-wifi"];
         let means = |name: &str| closest(name, &known);
         assert_eq!(means("h100-cpu"), Some("h200-cpu"));

@@ -1,11 +1,11 @@
 //! The network: ops, the tensors between them, the parameters they read.
 //!
-//! A [`Graph`] is an immutable directed acyclic graph. Every tensor has one producer (or none: then it is an input
-//! of the network) and any number of consumers; an op may produce several tensors. It is built from a [`GraphSpec`],
-//! which is plain data and may be wrong; [`Graph::new`] reports everything that is.
+//! A [`Graph`] is an immutable directed acyclic graph. Every tensor has one producer (or none: an input of the network) and any
+//! number of consumers; an op may produce several tensors. It is built from a [`GraphSpec`], plain data that may be wrong;
+//! [`Graph::new`] reports every fault.
 //!
-//! The *canonical order* is the file's own order of ops if that is topological, otherwise the topological order
-//! that takes the op with the lowest id first.
+//! The *canonical order* is the file's own order of ops if that is topological, else the topological order that takes the op
+//! with the lowest id first. Split points and default plans refer to it.
 
 use std::collections::HashMap;
 
@@ -72,16 +72,16 @@ pub struct ParamSpec {
     pub readers: Vec<u32>,
 }
 
-/// Lists of lists in two arrays.
+/// Adjacency of lists in two arrays (compressed rows).
 #[derive(Clone, Debug)]
-struct Lists<T> {
+struct Adjacency<T> {
     starts: Vec<u32>,
     items: Vec<T>,
 }
 
-impl<T: Copy> Lists<T> {
+impl<T: Copy> Adjacency<T> {
     /// Sorts `(list, item)` pairs into `count` lists, keeping the order of the pairs.
-    fn group(count: usize, pairs: &[(usize, T)]) -> Lists<T> {
+    fn group(count: usize, pairs: &[(usize, T)]) -> Adjacency<T> {
         let mut starts = vec![0u32; count + 1];
         for (list, _) in pairs {
             starts[list + 1] += 1;
@@ -95,9 +95,10 @@ impl<T: Copy> Lists<T> {
             items[next[*list] as usize] = Some(*item);
             next[*list] += 1;
         }
-        Lists { starts, items: items.into_iter().flatten().collect() }
+        Adjacency { starts, items: items.into_iter().flatten().collect() }
     }
 
+    /// The items of a list.
     fn get(&self, list: usize) -> &[T] {
         &self.items[self.starts[list] as usize..self.starts[list + 1] as usize]
     }
@@ -107,9 +108,9 @@ impl<T: Copy> Lists<T> {
 #[derive(Clone, Debug)]
 pub struct Graph {
     spec: GraphSpec,
-    op_inputs: Lists<TensorId>,
-    op_outputs: Lists<TensorId>,
-    op_params: Lists<ParamId>,
+    op_inputs: Adjacency<TensorId>,
+    op_outputs: Adjacency<TensorId>,
+    op_params: Adjacency<ParamId>,
     consumers: Vec<Vec<OpId>>,
     readers: Vec<Vec<OpId>>,
     order: Vec<OpId>,
@@ -117,7 +118,7 @@ pub struct Graph {
     by_name: HashMap<String, OpId>,
 }
 
-/// Bytes of a graph are summed in `u64` everywhere; this leaves room for the sums.
+/// Bytes of a graph are summed in `u64` everywhere; this keeps all sums in range.
 const MOST_BYTES: u64 = 1 << 55;
 
 impl Graph {
@@ -165,9 +166,9 @@ impl Graph {
             .collect();
         let by_name = spec.ops.iter().enumerate().map(|(i, op)| (op.name.clone(), OpId::new(i))).collect();
         let mut graph = Graph {
-            op_inputs: Lists::group(ops, &inputs),
-            op_outputs: Lists::group(ops, &outputs),
-            op_params: Lists::group(ops, &params),
+            op_inputs: Adjacency::group(ops, &inputs),
+            op_outputs: Adjacency::group(ops, &outputs),
+            op_params: Adjacency::group(ops, &params),
             consumers,
             readers,
             order: Vec::new(),
@@ -182,12 +183,13 @@ impl Graph {
         Ok(graph)
     }
 
+    /// The canonical order; an error if there is a cycle.
     fn topological_order(&self) -> Result<Vec<OpId>, InputErrors> {
         let mut waiting: Vec<u32> = vec![0; self.op_count()];
         for op in self.ops() {
             waiting[op.index()] = self.predecessors(op).count() as u32;
         }
-        // A heap on ids gives the file's own order whenever that is topological.
+        // A heap of ids gives the file's own order whenever that is topological.
         let mut ready: std::collections::BinaryHeap<std::cmp::Reverse<OpId>> =
             self.ops().filter(|op| waiting[op.index()] == 0).map(std::cmp::Reverse).collect();
         let mut order = Vec::with_capacity(self.op_count());
@@ -213,7 +215,7 @@ impl Graph {
         Err(errors)
     }
 
-    /// A cycle among the ops still `waiting`, written out.
+    /// A cycle among the ops still `waiting`, as text.
     fn some_cycle(&self, waiting: &[u32]) -> String {
         let first = self.ops().find(|op| waiting[op.index()] > 0).expect("some op waits");
         let mut seen_at = HashMap::new();
@@ -222,7 +224,7 @@ impl Graph {
         while !seen_at.contains_key(&op) {
             seen_at.insert(op, path.len() - 1);
             // Every op that waits has a predecessor that waits.
-            op = self.predecessors(op).find(|p| waiting[p.index()] > 0).expect("a cause to wait");
+            op = self.predecessors(op).find(|p| waiting[p.index()] > 0).expect("it waits for one");
             path.push(op);
         }
         let mut names: Vec<&str> = path[seen_at[&op]..].iter().rev().map(|&op| self.op_name(op)).collect();
@@ -277,7 +279,7 @@ impl Graph {
         &self.order
     }
 
-    /// Where an op stands in the canonical order.
+    /// The position of an op in the canonical order.
     pub fn position(&self, op: OpId) -> usize {
         self.position[op.index()] as usize
     }
@@ -377,12 +379,12 @@ impl Graph {
         self.params().map(|p| self.param_bytes(p)).sum()
     }
 
-    /// Ops on the longest chain.
+    /// The number of ops on the longest path.
     pub fn depth(&self) -> usize {
         self.levels().into_iter().max().map_or(0, |level| level as usize + 1)
     }
 
-    /// The most ops on one level, a level being the ops that are equally far from the inputs.
+    /// The most ops on one level: those whose longest path from an input has the same length.
     pub fn width(&self) -> usize {
         let mut counts = vec![0usize; self.depth()];
         for level in self.levels() {
@@ -391,6 +393,7 @@ impl Graph {
         counts.into_iter().max().unwrap_or(0)
     }
 
+    /// The length of the longest path from an input to each op.
     fn levels(&self) -> Vec<u32> {
         let mut levels = vec![0u32; self.op_count()];
         for &op in &self.order {
@@ -401,7 +404,7 @@ impl Graph {
     }
 }
 
-/// Reports a text that could pass itself off as something else on a terminal.
+/// Reports a text with control characters, which could forge output on a terminal.
 pub fn check_printable(place: &str, text: &str, errors: &mut InputErrors) {
     if text.contains(char::is_control) {
         let message = format!("{text:?} holds a control character");
@@ -429,6 +432,7 @@ pub(crate) fn check_names<'a>(place: &str, names: impl Iterator<Item = &'a str>,
     }
 }
 
+/// Reports sizes whose sums would not fit.
 fn check_bytes(spec: &GraphSpec, errors: &mut InputErrors) {
     let mut check = |what: &str, sum: u128| {
         if sum > u128::from(MOST_BYTES) {
@@ -445,6 +449,7 @@ fn check_bytes(spec: &GraphSpec, errors: &mut InputErrors) {
     check("params", spec.params.iter().map(|p| u128::from(p.bytes)).sum());
 }
 
+/// Reports an op that does not exist.
 fn dangling(place: String, op: u32, ops: usize, errors: &mut InputErrors) {
     errors.add(
         Code::Dangling,
@@ -454,7 +459,7 @@ fn dangling(place: String, op: u32, ops: usize, errors: &mut InputErrors) {
     );
 }
 
-/// Reports readers that do not exist, and keeps each of the others once, by id.
+/// Reports readers that do not exist; sorts them and removes duplicates.
 fn check_readers(place: String, readers: &mut Vec<u32>, ops: usize, errors: &mut InputErrors) {
     readers.sort_unstable();
     readers.dedup();

@@ -1,8 +1,8 @@
-//! TODO-DOC core/src/history.rs
+//! Value and bound over the time of a run.
 
 use crate::units::Time;
 
-/// Value and bound at one moment of a run.
+/// Value and bound at one time of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryPoint {
     /// Seconds since the start.
@@ -11,6 +11,6 @@ pub struct HistoryPoint {
     pub value: Option<Time>,
     /// The best lower bound so far.
     pub lower_bound: Option<Time>,
-    /// The planner that found this value, or the bound that was raised; none where a file does not say.
+    /// The planner that found the value, or the bound that was raised; none where a file does not say.
     pub by: Option<String>,
 }

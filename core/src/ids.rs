@@ -1,4 +1,4 @@
-//! Ids: `u32` newtypes, so that an op is never mistaken for a device and no bare `usize` crosses a module.
+//! Ids: `u32` newtypes for positions in a problem's lists, so that the compiler tells an op from a device.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ macro_rules! id {
                 $name(u32::try_from(index).expect("lists are shorter than 2^32, checked on input"))
             }
 
-            /// Where it stands in its list.
+            /// The position in its list.
             pub fn index(self) -> usize {
                 self.0 as usize
             }

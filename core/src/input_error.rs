@@ -1,4 +1,4 @@
-//! What is wrong with an input, and how to mend it.
+//! Faults of an input: what, where, and how to fix it.
 //!
 //! Whatever reads or validates input collects every [`InputError`] it finds before giving up. Each carries a
 //! [`Code`] that `docs/errors.md` explains; a test keeps that page complete.
@@ -25,7 +25,7 @@ pub enum Code {
     Dangling,
     /// Columns of one table differ in length.
     Length,
-    /// The ops depend on each other in a circle.
+    /// The dependences of the ops have a cycle.
     Cycle,
     /// The graph has no op.
     Empty,

@@ -1,13 +1,32 @@
-//! What divvy means: networks, hardware, costs, problems, plans, scores, checks and certificates.
+//! What divvy means: networks, hardware, costs, problems, plans, and what a plan costs.
 //!
-//! This crate knows no solver, no file format, no thread and no device. It holds the five objectives' definitions,
-//! and the check that every plan and every bound must pass; nothing that plans is imported here, so nothing that
-//! plans can be believed without it. The way of the data, and the reading order of the code:
+//! This crate knows no solver, no file format, no thread and no device. It defines the objectives and checks every plan
+//! against them; nothing that plans is imported here, so a plan counts for what [`check`](check::check()) says and no more.
+//! Lower bounds are in the crate `divvy-proof`. The reading order of the code:
 //!
 //! ```text
 //! graph + hardware + costs -> problem -> plan -> check -> score
-//!                                 └----> certificate -> verify
 //! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`graph`] | ops, tensors, parameters; the canonical order |
+//! | [`hardware`] | devices, links, buses, and one fixed route for each pair of devices |
+//! | [`costs`] | times of ops by class of devices and batch size: measured, scaled, estimated |
+//! | [`problem`] | all of these with an objective and constraints, validated once |
+//! | [`objectives`] | the definition of each objective, one file each |
+//! | [`plan`] | decisions only |
+//! | [`check`](mod@check) | every rule applied to a plan, and its score |
+//! | [`violation`] | the rules, and what breaks them |
+//! | [`score`] | what a plan costs, with its timeline |
+//! | [`default_plan`] | the plan of a placement that decides nothing else |
+//! | [`relocate`] | a plan with one op moved: what the present place of an op is worth |
+//! | [`coarsen`] | several ops become one |
+//! | [`combine`] | several networks become one |
+//! | [`generate`] | seeded problems of the kinds that the papers use |
+//! | [`history`] | value and bound over a run |
+//! | [`ids`], [`units`], [`rng`] | newtypes for ids; picoseconds and bandwidths; the seeded generator |
+//! | [`input_error`], [`did_you_mean`] | faults of an input, and names near a misspelt one |
 
 pub mod check;
 pub mod coarsen;

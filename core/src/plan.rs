@@ -1,6 +1,7 @@
-//! Plans: decisions only. No time is stored here; what a plan costs is recomputed by [`check`](crate::check::check).
+//! Plans: decisions only. No time is stored; what a plan costs is recomputed by [`check`](crate::check::check()).
 //!
-//! Ids are positions in the problem's lists of ops, devices, tensors and parameters.
+//! Ids are positions in the problem's lists of ops, devices, tensors and parameters. A plan may say anything; the check decides
+//! whether it is valid.
 
 use serde::{Deserialize, Serialize};
 
@@ -71,16 +72,16 @@ impl Batch {
         self.inputs.iter().map(|[first, last]| last - first + 1).sum()
     }
 
-    /// Its inputs in the fewest ranges: neighbours united.
-    pub fn united_inputs(&self) -> Vec<[u32; 2]> {
-        let mut united: Vec<[u32; 2]> = Vec::with_capacity(self.inputs.len());
+    /// Its inputs in the fewest ranges: adjacent ranges merged.
+    pub fn merged_inputs(&self) -> Vec<[u32; 2]> {
+        let mut merged: Vec<[u32; 2]> = Vec::with_capacity(self.inputs.len());
         for &[first, last] in &self.inputs {
-            match united.last_mut() {
+            match merged.last_mut() {
                 Some(range) if range[1] + 1 == first => range[1] = last,
-                _ => united.push([first, last]),
+                _ => merged.push([first, last]),
             }
         }
-        united
+        merged
     }
 
     /// How many inputs two batches share.
@@ -135,19 +136,19 @@ pub struct StreamPlan {
     pub device_of: Vec<DeviceId>,
 }
 
-/// What each device runs, how weights get there, and what each bus carries, in order.
+/// What each device runs, how weights reach it, and what each bus carries, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColdStartPlan {
     /// For each device, its ops in the order it runs them.
     pub order: Vec<Vec<OpId>>,
-    /// How each parameter reaches each device that reads it from its own memory.
+    /// The route of each parameter to each device that reads it from its own memory.
     pub landings: Vec<Landing>,
     /// What the buses carry, in the order each of them takes it; reads in place are listed here too.
     pub bus: Vec<BusItem>,
 }
 
-/// The way of one parameter to one device that reads it.
+/// The route of one parameter to one device that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Landing {
@@ -155,7 +156,7 @@ pub struct Landing {
     pub param: ParamId,
     /// The device that reads it.
     pub reader: DeviceId,
-    /// The device that it is sent to from host memory: the reader itself, or a peer that forwards it.
+    /// The device that it is loaded to from host memory: the reader itself, or a peer that forwards it.
     pub via: DeviceId,
 }
 
@@ -163,7 +164,7 @@ pub struct Landing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum BusItem {
-    /// A parameter on its way from host memory to a device.
+    /// The load of a parameter from host memory to a device.
     Load {
         /// The parameter.
         param: ParamId,

@@ -1,12 +1,12 @@
-//! A plan with one op moved to another device, and nothing else decided anew.
+//! A plan with one op moved to another device, and nothing else decided anew: why is this op where it is?
 //!
-//! What the move costs is for the check to say: it answers *why is this op where it is?* Orders are kept; the op takes
-//! the place in its new device's order that its present start gives it. Transfers and loads that are no longer needed
-//! go, those that become necessary come in where they are first needed. Of a batch plan all inputs of the op move; of
-//! a pipeline plan the op joins the stage of its new device, or makes one there.
+//! What the move costs follows from a check of the result. Orders are kept; the op takes the place in its new device's order
+//! that its present start gives it. Transfers and loads that are no longer needed are removed, those that become necessary are
+//! inserted where they are first needed. Of a `batch` plan all inputs of the op move; of a `pipeline` plan the op joins the
+//! stage of its new device, or forms one there.
 //!
-//! Whether the result is valid is for the check to say, too: memory, pins, stages in a circle. On ties of ops that
-//! take no time the order kept may contradict the data.
+//! The result may be invalid (memory, pins, a cycle of stages), which the check reports. Where ops take no time, ties may make
+//! the kept order contradict the data.
 
 use std::collections::{HashMap, HashSet};
 
@@ -21,11 +21,11 @@ use crate::score::Score;
 use crate::units::Time;
 use crate::violation::Violation;
 
-/// When an op has its turn: its start, and where that is the same its place in the canonical order.
+/// The key of an op in an order: its start, then its place in the canonical order.
 type PlaceInOrder = (Time, usize);
 
 /// The plan with `op` on `to`; none if it is there already. `plan` must have passed the check, which gave `score`.
-/// Fails only where devices that must exchange cannot.
+/// Fails only where two devices that must exchange have no route.
 pub fn relocate(
     problem: &Problem,
     plan: &Plan,
@@ -50,7 +50,7 @@ pub fn relocate(
 /// Each device's list with `op` moved; none if it is there already.
 fn reorder(
     order: &[Vec<OpId>],
-    turn: &dyn Fn(OpId) -> PlaceInOrder,
+    key_of: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Option<Vec<Vec<OpId>>> {
@@ -60,11 +60,12 @@ fn reorder(
     let mut order = order.to_vec();
     order.iter_mut().for_each(|list| list.retain(|&other| other != op));
     let list = &mut order[to.index()];
-    let at = list.iter().position(|&other| turn(other) > turn(op)).unwrap_or(list.len());
+    let at = list.iter().position(|&other| key_of(other) > key_of(op)).unwrap_or(list.len());
     list.insert(at, op);
     Some(order)
 }
 
+/// The device of each op.
 fn placement(ops: usize, order: &[Vec<OpId>]) -> Vec<DeviceId> {
     let mut device_of = vec![DeviceId(0); ops];
     for (device, list) in order.iter().enumerate() {
@@ -76,22 +77,22 @@ fn placement(ops: usize, order: &[Vec<OpId>]) -> Vec<DeviceId> {
 fn latency(
     problem: &Problem,
     plan: &LatencyPlan,
-    turn: &dyn Fn(OpId) -> PlaceInOrder,
+    key_of: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Result<Option<LatencyPlan>, Vec<Violation>> {
-    let Some(order) = reorder(&plan.order, turn, op, to) else { return Ok(None) };
+    let Some(order) = reorder(&plan.order, key_of, op, to) else { return Ok(None) };
     if !matches!(problem.objective, Objective::Latency { links: LinkUse::InTurn }) {
         return Ok(Some(LatencyPlan { order, transfers: Vec::new() }));
     }
-    let needed = transfers::moves(problem, &placement(problem.graph.op_count(), &order))?;
+    let needed = transfers::needed(problem, &placement(problem.graph.op_count(), &order))?;
     let needed: Vec<Transfer> = needed.into_iter().map(|m| m.what).collect();
     let wanted: HashSet<Transfer> = needed.iter().copied().collect();
     let mut transfers: Vec<Transfer> =
         plan.transfers.iter().copied().filter(|transfer| wanted.contains(transfer)).collect();
     let kept: HashSet<Transfer> = transfers.iter().copied().collect();
-    // Inputs of the network can leave before anything else.
-    let leaves = |transfer: &Transfer| problem.graph.producer(transfer.tensor).map(turn);
+    // Inputs of the network have no producer and come first.
+    let leaves = |transfer: &Transfer| problem.graph.producer(transfer.tensor).map(key_of);
     for transfer in needed.into_iter().filter(|transfer| !kept.contains(transfer)) {
         let later = transfers.iter().position(|other| leaves(other) > leaves(&transfer));
         transfers.insert(later.unwrap_or(transfers.len()), transfer);
@@ -104,9 +105,9 @@ fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: Devic
     if own.iter().all(|&i| plan.batches[i].device == to) {
         return None;
     }
-    let turn = |i: u32| (score.starts[i as usize], problem.graph.position(plan.batches[i as usize].op));
-    let first = own.iter().map(|&i| turn(i as u32)).min()?;
-    // The first of its batches takes all inputs; the others go, and what comes after them moves up.
+    let key_of = |i: u32| (score.starts[i as usize], problem.graph.position(plan.batches[i as usize].op));
+    let first = own.iter().map(|&i| key_of(i as u32)).min()?;
+    // The first of its batches takes all inputs; the others are removed, so later batches are renumbered.
     let renumber = |i: u32| i - own[1..].iter().filter(|&&gone| gone < i as usize).count() as u32;
     let inputs = vec![[0, problem.objective.inputs() - 1]];
     let mut batches = plan.batches.clone();
@@ -116,7 +117,7 @@ fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: Devic
     let others = |list: &Vec<u32>| list.iter().copied().filter(|&i| !own.contains(&(i as usize))).collect();
     let mut order: Vec<Vec<u32>> = plan.order.iter().map(others).collect();
     let list = &mut order[to.index()];
-    let at = list.iter().position(|&other| turn(other) > first).unwrap_or(list.len());
+    let at = list.iter().position(|&other| key_of(other) > first).unwrap_or(list.len());
     list.insert(at, own[0] as u32);
     order.iter_mut().flatten().for_each(|i| *i = renumber(*i));
     Some(BatchPlan { batches, order })
@@ -149,15 +150,15 @@ fn pipeline(problem: &Problem, plan: &PipelinePlan, op: OpId, to: DeviceId) -> O
 fn cold_start(
     problem: &Problem,
     plan: &ColdStartPlan,
-    turn: &dyn Fn(OpId) -> PlaceInOrder,
+    key_of: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
 ) -> Option<ColdStartPlan> {
-    let order = reorder(&plan.order, turn, op, to)?;
+    let order = reorder(&plan.order, key_of, op, to)?;
     let device_of = placement(problem.graph.op_count(), &order);
-    let way_of = |device: DeviceId| problem.hardware.host_route(device);
-    let in_host_memory = |device: DeviceId| way_of(device).is_some_and(|route| route.bandwidth.is_none());
-    let has_bus = |device: DeviceId| way_of(device).is_some_and(|route| route.bandwidth.is_some());
+    let route_to = |device: DeviceId| problem.hardware.host_route(device);
+    let in_host_memory = |device: DeviceId| route_to(device).is_some_and(|route| route.bandwidth.is_none());
+    let has_bus = |device: DeviceId| route_to(device).is_some_and(|route| route.bandwidth.is_some());
     let reads = |item: &BusItem| matches!(item, BusItem::Read { op } if has_bus(device_of[op.index()]));
     let mut bus: Vec<BusItem> = Vec::with_capacity(plan.bus.len());
     bus.extend(plan.bus.iter().filter(|item| reads(item) || matches!(item, BusItem::Load { .. })));
@@ -166,12 +167,12 @@ fn cold_start(
         .filter_map(|item| if let BusItem::Read { op } = item { Some(*op) } else { None })
         .collect();
     let must_land = |reader: OpId| !in_place.contains(&reader) && !in_host_memory(device_of[reader.index()]);
-    // When each parameter is first needed on each device that reads it.
+    // The first reader of each parameter on each device.
     let mut needed: HashMap<(ParamId, DeviceId), PlaceInOrder> = HashMap::new();
     for reader in problem.graph.ops().filter(|&reader| must_land(reader)) {
         for &param in problem.graph.params_of(reader) {
-            let first = needed.entry((param, device_of[reader.index()])).or_insert(turn(reader));
-            *first = turn(reader).min(*first);
+            let first = needed.entry((param, device_of[reader.index()])).or_insert(key_of(reader));
+            *first = key_of(reader).min(*first);
         }
     }
     let mut landings = plan.landings.clone();
@@ -197,7 +198,7 @@ fn cold_start(
     });
     let wanted_at = |item: &BusItem| match item {
         BusItem::Load { param, to } => loads[&(*param, *to)],
-        BusItem::Read { op } => turn(*op),
+        BusItem::Read { op } => key_of(*op),
     };
     for landing in landings.iter().filter(|landing| landing.reader == to) {
         let load = BusItem::Load { param: landing.param, to: landing.via };

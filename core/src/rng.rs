@@ -1,7 +1,7 @@
-//! The one seeded generator (xoshiro256++ of Blackman and Vigna, seeded by splitmix64).
+//! The seeded generator of pseudo-random numbers: xoshiro256++ of Blackman and Vigna, seeded by splitmix64.
 //!
-//! It is written out here, not taken from a library, because seeded instances must stay the same for ever, whatever
-//! a library's next version does.
+//! It is written out here so that a seed gives the same instance whatever a library's next version does. Invariant: the
+//! stream of a seed never changes.
 
 /// A stream of pseudo-random numbers fixed by its seed.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Scores: what a plan costs, recomputed from the definition of its objective, and the timeline that shows it.
+//! Scores: what a plan costs by the definition of its objective, and the timeline that shows it.
 
 use crate::ids::{DeviceId, LinkId, OpId, ParamId, TensorId};
 use crate::problem::Problem;
@@ -82,9 +82,9 @@ pub enum Lane {
 pub enum Activity {
     /// An op, for some number of inputs.
     Op(OpId, u32),
-    /// A tensor on its way to a device.
+    /// The transfer of a tensor to a device.
     Tensor(TensorId, DeviceId),
-    /// A parameter on its way to a device.
+    /// The load of a parameter to a device.
     Param(ParamId, DeviceId),
 }
 

@@ -1,8 +1,8 @@
-//! Units: picoseconds, bytes per second, and the one place where bytes become time.
+//! Units: picoseconds, bytes per second, and the only conversion of bytes to time.
 //!
-//! [`Time`] is a whole number of picoseconds, so that a score is exact and the same on every machine. Additions
-//! are checked: a [`Problem`](crate::Problem) is refused when its longest conceivable schedule would not fit, so an
-//! overflow here is a bug of ours and panics.
+//! [`Time`] is an integer number of picoseconds, so that a score is exact and the same on every machine. Additions are checked:
+//! a [`Problem`](crate::Problem) is refused if its longest conceivable schedule would not fit, so an overflow is a bug and
+//! panics.
 
 use std::fmt;
 use std::iter::Sum;
@@ -19,10 +19,10 @@ const PS_PER_US: f64 = 1e6;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 impl Time {
-    /// No time at all.
+    /// Zero.
     pub const ZERO: Time = Time(0);
 
-    /// The longest time a figure in an input may have: about 53 days. Leaves room to add thousands of them.
+    /// The longest time that a figure of an input may have: about 53 days.
     pub const LONGEST_INPUT: Time = Time(u64::MAX >> 2);
 
     /// The nearest picosecond to `us` microseconds; `None` for negative, infinite, NaN or absurd values.

@@ -1,11 +1,14 @@
-//! TODO-DOC core/src/violation.rs
+//! The rules that a plan, a certificate or a plan file can break, and what a broken one looks like.
+//!
+//! [`crate::check`] says what each rule asks; `docs/errors.md` explains it to users. A check collects all violations before it
+//! gives up.
 
 use std::fmt;
 
 /// A rule that a plan, a certificate or a plan file can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(usize)]
-#[expect(missing_docs, reason = "the module's table says what each asks")]
+#[expect(missing_docs, reason = "the table of `check.rs` says what each asks")]
 pub enum Rule {
     PlanKind,
     Ids,
@@ -103,7 +106,7 @@ pub struct Violation {
     pub rule: Rule,
     /// Where: an op, a device, a stage.
     pub place: String,
-    /// How.
+    /// What is wrong.
     pub message: String,
 }
 
@@ -118,11 +121,12 @@ impl fmt::Display for Violation {
 pub(crate) struct Violations(pub(crate) Vec<Violation>);
 
 impl Violations {
+    /// Adds one.
     pub(crate) fn add(&mut self, rule: Rule, place: impl Into<String>, message: impl Into<String>) {
         self.0.push(Violation { rule, place: place.into(), message: message.into() });
     }
 
-    /// The violations as an error, if there are any.
+    /// All violations as an error, if there are any.
     pub(crate) fn stop(&mut self) -> Result<(), Vec<Violation>> {
         if self.0.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.0)) }
     }

@@ -1,4 +1,5 @@
-//! An op moved alone: nothing else is decided anew, and what comes out is a whole plan.
+//! Claims that moving one op keeps everything else: the others stay where they are, and the result breaks only rules that a
+//! move can break.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use divvy_core::plan::Plan;
 use divvy_core::relocate::relocate;
 use divvy_core::violation::Rule;
 
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases::for_cases, describe::describe, plans};
 
 /// Rules that a sound plan can break once an op has moved. The others say that the plan itself was put together wrongly.
@@ -30,7 +31,7 @@ fn others(plan: &Plan, moved: OpId) -> BTreeSet<(OpId, DeviceId, u32)> {
     plan.placements().into_iter().filter(|(op, ..)| *op != moved).collect()
 }
 
-fn relocate_everything(kind: Kind, wanted: usize) {
+fn relocate_everything(kind: ProblemKind, wanted: usize) {
     let (mut moves, mut valid) = (0, 0);
     for_cases(kind, wanted, |case| {
         let (plans, _) = plans::every(&case.model, 40, case.seed);
@@ -68,14 +69,14 @@ fn relocate_everything(kind: Kind, wanted: usize) {
     assert!(5 * valid > moves, "{kind:?}: only {valid} of {moves} moves are valid");
 }
 
-/// Peers that cannot be reached leave weights without a way.
-fn sound(kind: Kind, rule: Rule) -> bool {
-    MAY_BREAK.contains(&rule) || (kind == Kind::ColdStart && matches!(rule, Rule::Weights))
+/// Whether a moved op may break a rule. Peers without a route leave weights that never land.
+fn sound(kind: ProblemKind, rule: Rule) -> bool {
+    MAY_BREAK.contains(&rule) || (kind == ProblemKind::ColdStart && matches!(rule, Rule::Weights))
 }
 
 #[test]
 fn everything_else_stays_where_it_is() {
-    for kind in Kind::ALL {
+    for kind in ProblemKind::ALL {
         relocate_everything(kind, 60);
     }
 }

@@ -16,7 +16,7 @@ use divvy_io::onnx::proto::{Graph, Model};
 const BLOCKED: &str = "_nchwc";
 
 /// Where kernels belong.
-pub(in crate::commands) struct Owners {
+pub(crate) struct Owners {
     of_node: Vec<Option<OpId>>,
     /// By the name of the node, or else of a value it makes.
     node_of_name: HashMap<String, usize>,
@@ -27,17 +27,17 @@ pub(in crate::commands) struct Owners {
 
 /// What the kernels of an op did in one run, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::commands) struct OpRun {
+pub(crate) struct OpRun {
     /// When the first began.
-    pub(in crate::commands) start: f64,
+    pub(crate) start: f64,
     /// When the last ended.
-    pub(in crate::commands) end: f64,
+    pub(crate) end: f64,
     /// How long they took.
-    pub(in crate::commands) busy: f64,
+    pub(crate) busy: f64,
 }
 
 impl Owners {
-    pub(in crate::commands) fn new(problem: &Problem, graph: &Graph) -> Owners {
+    pub(crate) fn new(problem: &Problem, graph: &Graph) -> Owners {
         let only_reader = |op: OpId| {
             let mut readers = problem.graph.successors(op);
             let first = readers.next()?;
@@ -55,7 +55,7 @@ impl Owners {
     }
 
     /// For each node of the model, its op.
-    pub(in crate::commands) fn of_nodes(&self) -> &[Option<OpId>] {
+    pub(crate) fn of_nodes(&self) -> &[Option<OpId>] {
         &self.of_node
     }
 
@@ -68,7 +68,7 @@ impl Owners {
     }
 
     /// What each op did in one run. A kernel that the runtime put in for itself counts for the next op.
-    pub(in crate::commands) fn by_op(&self, kernels: &[Kernel]) -> BTreeMap<OpId, OpRun> {
+    pub(crate) fn by_op(&self, kernels: &[Kernel]) -> BTreeMap<OpId, OpRun> {
         let mut owned: Vec<(OpId, &Kernel)> = Vec::with_capacity(kernels.len());
         let mut pending: Vec<&Kernel> = Vec::new();
         for kernel in kernels {
@@ -94,7 +94,7 @@ impl Owners {
     }
 
     /// The ops that kernels are named after.
-    pub(in crate::commands) fn with_kernels(&self, kernels: &[Kernel]) -> HashSet<OpId> {
+    pub(crate) fn with_kernels(&self, kernels: &[Kernel]) -> HashSet<OpId> {
         kernels.iter().filter_map(|kernel| self.owner(&kernel.node)).collect()
     }
 
@@ -113,7 +113,7 @@ impl Owners {
     }
 
     /// Ops that are run as one.
-    pub(in crate::commands) fn fused(&self, with_kernels: &HashSet<OpId>) -> Vec<Vec<OpId>> {
+    pub(crate) fn fused(&self, with_kernels: &HashSet<OpId>) -> Vec<Vec<OpId>> {
         let mut groups: BTreeMap<OpId, Vec<OpId>> = BTreeMap::new();
         for (op, host) in self.hosts(with_kernels) {
             groups.entry(host).or_insert_with(|| vec![host]).push(op);
@@ -135,12 +135,12 @@ impl Owners {
 }
 
 /// Every node named by its position.
-pub(in crate::commands) fn marked(model: Model) -> Model {
+pub(crate) fn marked(model: Model) -> Model {
     marked_as(model, Some)
 }
 
 /// Every node of a part of a model named by its position in the whole, where it has one.
-pub(super) fn marked_as(mut model: Model, position: impl Fn(usize) -> Option<usize>) -> Model {
+pub(crate) fn marked_as(mut model: Model, position: impl Fn(usize) -> Option<usize>) -> Model {
     let nodes = model.graph.iter_mut().flat_map(|graph| &mut graph.node).enumerate();
     nodes.for_each(|(i, node)| node.name = position(i).map(|position| format!("node<{position}>")));
     model

@@ -1,4 +1,4 @@
-//! `--learn`: op times that agree with what was measured, for planning again.
+//! Op times that agree with what was measured, as a profile for planning again.
 //!
 //! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
 //! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for cuts besides ops
@@ -8,56 +8,31 @@ use std::path::Path;
 
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::ids::OpId;
-use divvy_core::problem::{Problem, ProblemSpec};
+use divvy_core::problem::Problem;
+use divvy_core::problem::ProblemSpec;
 use divvy_core::units::Time;
 use divvy_exec::executor::Report;
 use divvy_exec::measure::Timings;
 use divvy_io::{file, problem_file};
 
-use super::expected::expected;
-use super::prepare::Prepared;
-use super::speed::Speed;
-use super::stages::Work;
-use crate::failure::Failure;
+use crate::error::DeployError;
+use crate::prepared::{Prepared, StageWork};
+use crate::run::prediction::predict;
 
 /// At least this share of a piece's time is put down to its ops, whatever cuts are thought to cost.
 const LEAST_SHARE: f64 = 0.1;
 
-pub(super) fn write(
+/// Writes the profile. `middle` is what a time is, of several measurements; `profiled_whole` is what the whole model takes
+/// at the speed that the times are of, where that is known.
+pub(crate) fn write(
     path: &Path,
     prepared: &Prepared,
     report: &Report,
     middle: fn(&Timings) -> f64,
-    speed: Option<&Speed>,
-) -> Result<String, Failure> {
-    let mut classes = known(&prepared.problem);
-    let shares = shares_of_ops(prepared);
-    let expected = expected(prepared);
-    for stage in 0..prepared.spec.stages.len() {
-        let device = prepared.devices[prepared.spec.stages[stage].device];
-        let class = prepared.problem.hardware.class_of(device).index();
-        let Work { ops, size, regroups_for } = &prepared.work[stage];
-        if regroups_for.is_some() {
-            continue;
-        }
-        let mut took = middle(&report.stages[stage]);
-        if !prepared.is_stream {
-            let waited = if stage > 0 { report.handover.undisturbed() } else { 0.0 };
-            took += waited + regrouping(prepared, report, stage, middle);
-        }
-        if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
-            let took = match &expected {
-                Some(expected) => (took - expected.cuts[stage]).max(LEAST_SHARE * took),
-                None => took * shares[prepared.spec.stages[stage].device],
-            };
-            stretch(&mut classes[class].costs[index], ops, took);
-        }
-    }
-    classes.retain(|class| !class.batch_sizes.is_empty());
+    profiled_whole: &[(String, u32, Time)],
+) -> Result<(), DeployError> {
     let problem = &prepared.problem;
-    // Times are of the speed at which these were measured.
-    let whole_model = speed.map_or(Vec::new(), |speed| speed.profiled.clone());
-    let profile = Profile { classes, whole_model };
+    let profile = Profile { classes: learnt(prepared, report, middle), whole_model: profiled_whole.to_vec() };
     let mut spec = ProblemSpec {
         graph: problem.graph.spec().clone(),
         profile,
@@ -68,8 +43,36 @@ pub(super) fn write(
     let name = |op: &OpId| problem.graph.op_name(*op).to_owned();
     let together = &problem.constraints.colocate;
     spec.constraints.colocate = together.iter().map(|group| group.iter().map(name).collect()).collect();
-    file::write(path, &format!("{}\n", problem_file::write(&spec)))?;
-    Ok(format!("op times as measured in {}; plan again with --profile", path.display()))
+    Ok(file::write(path, &format!("{}\n", problem_file::write(&spec)))?)
+}
+
+/// The times that the problem has, with those of ops that were run as measured.
+fn learnt(prepared: &Prepared, report: &Report, middle: fn(&Timings) -> f64) -> Vec<ClassCosts> {
+    let mut classes = known(&prepared.problem);
+    let shares = shares_of_ops(prepared);
+    let prediction = predict(prepared);
+    for stage in 0..prepared.spec.stages.len() {
+        let device = prepared.devices[prepared.spec.stages[stage].device];
+        let class = prepared.problem.hardware.class_of(device).index();
+        let StageWork { ops, size, regroups_for } = &prepared.work[stage];
+        if regroups_for.is_some() {
+            continue;
+        }
+        let mut took = middle(&report.stages[stage]);
+        if !prepared.is_stream {
+            let waited = if stage > 0 { report.handover.undisturbed() } else { 0.0 };
+            took += waited + regrouping(prepared, report, stage, middle);
+        }
+        if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
+            let took = match &prediction {
+                Some(prediction) => (took - prediction.cuts[stage]).max(LEAST_SHARE * took),
+                None => took * shares[prepared.spec.stages[stage].device],
+            };
+            stretch(&mut classes[class].costs[index], ops, took);
+        }
+    }
+    classes.retain(|class| !class.batch_sizes.is_empty());
+    classes
 }
 
 /// How long inputs were put together anew for a stage.
@@ -85,7 +88,7 @@ fn shares_of_ops(prepared: &Prepared) -> Vec<f64> {
     let mut ops = vec![0.0; prepared.devices.len()];
     for (stage, spec) in prepared.spec.stages.iter().enumerate() {
         let device = prepared.devices[spec.device];
-        let Work { ops: own, size, .. } = &prepared.work[stage];
+        let StageWork { ops: own, size, .. } = &prepared.work[stage];
         let times = own.iter().filter_map(|&op| prepared.problem.cost(op, device, *size));
         ops[spec.device] += times.map(|cost| cost.time.as_us()).sum::<f64>();
     }

@@ -1,4 +1,4 @@
-//! TODO-DOC exec/src/stage_error.rs
+//! Why a stage cannot be loaded or run.
 
 /// Why a stage cannot be loaded or run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,15 +4,15 @@
 
 use std::io::{Read, Write};
 
-use divvy_fuzz::{change_json, way};
+use divvy_fuzz::{change_json, round_trip};
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 fuzz_target!(|data: &[u8]| {
-    if let Some(loaded) = way::on_disk(data) {
-        way::file(&loaded.bytes);
+    if let Some(loaded) = round_trip::on_disk(data) {
+        round_trip::file(&loaded.bytes);
     }
 });
 

@@ -2,12 +2,12 @@
 
 #![no_main]
 
-use divvy_fuzz::{change_model, way};
+use divvy_fuzz::{change_model, round_trip};
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
 
 fuzz_target!(|data: &[u8]| {
     if let Some((seed, model)) = data.split_first_chunk() {
-        way::onnx_cut(u64::from_le_bytes(*seed), model);
+        round_trip::onnx_cut(u64::from_le_bytes(*seed), model);
     }
 });
 

@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use divvy_fuzz::way;
+use divvy_fuzz::round_trip;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| way::quantity(&String::from_utf8_lossy(data)));
+fuzz_target!(|data: &[u8]| round_trip::quantity(&String::from_utf8_lossy(data)));

@@ -8,7 +8,7 @@ pub mod change_model;
 pub mod memory;
 pub mod models;
 pub mod starts;
-pub mod way;
+pub mod round_trip;
 
 // The tests of bad files already know the whole way of a file, valid files of every format, and how to damage JSON.
 #[path = "../../io/tests/hostile/assess.rs"]

@@ -184,10 +184,7 @@ pub fn put_together(
 }
 
 /// The hardware that comes with the model.
-fn own_hardware(
-    asked: &ObjectiveOptions,
-    spec: &ProblemSpec,
-) -> Result<(Objective, HardwareSpec), Error> {
+fn own_hardware(asked: &ObjectiveOptions, spec: &ProblemSpec) -> Result<(Objective, HardwareSpec), Error> {
     match &spec.hardware {
         Some(OwnHardware::Given(hardware)) => {
             Ok((objective(asked, spec.objective, Some(hardware))?, (**hardware).clone()))
@@ -307,7 +304,7 @@ fn add_constraints(own: &mut ConstraintsSpec, added: &ConstraintsSpec) {
 /// The times in another file, matched to the model's ops by name.
 ///
 /// A file that holds nothing but times may say which ops are run as one; they stay together then.
-fn read_times(path: &str, graph: &GraphSpec) -> Result<Times, Error> {
+fn read_times(path: &str, graph: &GraphSpec) -> Result<TimesFile, Error> {
     let loaded = file::load(path)?;
     let other = import::import_problem(&loaded)?;
     let rows: HashMap<&str, usize> =
@@ -343,13 +340,70 @@ fn read_times(path: &str, graph: &GraphSpec) -> Result<Times, Error> {
     let source = Source { role: "profile".into(), path: path.to_owned(), sha256: Some(loaded.sha256) };
     let only_times = other.hardware.is_none() && other.objective.is_none();
     let together = if only_times { other.constraints.colocate } else { Vec::new() };
-    Ok(Times { profile, together, source })
+    Ok(TimesFile { profile, together, source })
 }
 
 /// What a file of times holds.
-struct Times {
+struct TimesFile {
     profile: Profile,
     /// Ops that are run as one.
     together: Vec<Vec<String>>,
     source: Source,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Objective; 5] = [
+        Objective::Latency { links: LinkUse::InTurn },
+        Objective::Batch { inputs: 3 },
+        Objective::Pipeline { stages: 2 },
+        Objective::Stream,
+        Objective::ColdStart { contention: Contention::Paper, resident: 10 },
+    ];
+
+    #[test]
+    fn an_objective_is_asked_for_whatever_the_file_says() {
+        for wanted in ALL {
+            for own in ALL.into_iter().map(Some).chain([None]) {
+                assert_eq!(objective(&wanted.into(), own, None).unwrap(), wanted, "{own:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_file_says_what_the_options_do_not() {
+        for own in ALL {
+            assert_eq!(objective(&ObjectiveOptions::default(), Some(own), None).unwrap(), own);
+        }
+        let inputs = ObjectiveOptions { inputs: Some(7), ..ObjectiveOptions::default() };
+        let batch = Objective::Batch { inputs: 7 };
+        assert_eq!(objective(&inputs, Some(Objective::Batch { inputs: 3 }), None).unwrap(), batch);
+        let misplaced = objective(&inputs, Some(Objective::Stream), None).unwrap_err().to_string();
+        assert!(misplaced.contains("--inputs") && misplaced.contains("belongs to batch"), "{misplaced}");
+    }
+
+    #[test]
+    fn added_constraints_win() {
+        let pin = |device: &str| [("a".to_owned(), device.to_owned())].into();
+        let forbid = |device: &str| [("b".to_owned(), vec![device.to_owned()])].into();
+        let mut own = ConstraintsSpec {
+            pin: pin("cpu"),
+            forbid: forbid("cpu"),
+            max_splits: Some(1),
+            input_at: Some("cpu".into()),
+            ..ConstraintsSpec::default()
+        };
+        let added = ConstraintsSpec {
+            pin: pin("gpu"),
+            forbid: forbid("gpu"),
+            max_splits: Some(2),
+            ..ConstraintsSpec::default()
+        };
+        add_constraints(&mut own, &added);
+        assert_eq!(own.pin["a"], "gpu");
+        assert_eq!(own.forbid["b"], ["cpu", "gpu"]);
+        assert_eq!((own.max_splits, own.input_at.as_deref()), (Some(2), Some("cpu")));
+    }
 }

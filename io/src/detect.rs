@@ -4,12 +4,12 @@
 //! [`ASSUMED`], or stands in a class's `source`; what nobody said is left out, and [`gaps`] lists it. Nothing here
 //! measures, and nothing fails for want of a file or a program: a machine that says nothing is one CPU.
 
+mod control_group;
 mod gpus;
-mod limits;
 mod machine;
 mod names;
+mod probe;
 mod processor;
-mod source;
 #[cfg(test)]
 mod tests;
 mod topo;
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::hardware_file;
 use gpus::Gpu;
-use source::Source;
+use probe::Probe;
 
 pub use write::{gaps, to_toml};
 
@@ -45,7 +45,7 @@ pub struct Detected {
 
 /// The machine that divvy runs on.
 pub fn this_machine() -> Detected {
-    machine::detect(&Source::system())
+    machine::detect(&Probe::system())
 }
 
 /// The GPUs of a saved `nvidia-smi topo -m`; lines of `nvidia-smi -L` before it give their names.

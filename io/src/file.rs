@@ -12,6 +12,10 @@ use sha2::{Digest, Sha256};
 
 use crate::Error;
 
+/// What divvy reads, for messages.
+pub const KNOWN_FORMATS: &str = "ONNX models, divvy problems and plans, torch, latency, pipeline and msr workloads (JSON), and \
+                                 hardware (TOML or JSON)";
+
 /// The most bytes of text that divvy reads, unpacked. A problem of 100 000 ops has some twenty million.
 pub const MOST_BYTES: u64 = 512 << 20;
 
@@ -141,7 +145,7 @@ impl Loaded {
                 Code::Format,
                 "file",
                 "it is not UTF-8 text",
-                format!("divvy reads {}", crate::import::KNOWN_FORMATS),
+                format!("divvy reads {KNOWN_FORMATS}"),
             )),
         })?;
         let text = text.trim_start_matches('\u{feff}');

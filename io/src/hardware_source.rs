@@ -1,6 +1,6 @@
-//! TODO-DOC io/src/hardware_source.rs
+//! Hardware as users name it: a built-in name, a hardware file, or a file of a measured machine.
 
-use crate::presets::{catalogue, hardware, names, parse};
+use crate::presets::{catalogue, hardware, names};
 use crate::reader::Item;
 use crate::{Error, file, hardware_file};
 use divvy_core::did_you_mean::closest;
@@ -27,8 +27,8 @@ pub fn find(name_or_path: &str) -> Result<(HardwareSpec, Option<String>), Error>
     let top = Item::top(&value, "", &errors);
     let spec = if hardware_file::is_hardware(&value) {
         hardware_file::read(&top, &catalogue())
-    } else if crate::import::machine::is_machine(&value) {
-        crate::import::machine::read(&top)
+    } else if crate::import::measured_machine::is_machine(&value) {
+        crate::import::measured_machine::read(&top)
     } else {
         top.fault(Code::Format, "this is not a hardware description", "it needs at least one [[device]]");
         HardwareSpec::default()

@@ -4,7 +4,7 @@
 //! reported all at once, with code, place and fix.
 
 pub mod assemble;
-mod critical;
+mod critical_path;
 pub mod detect;
 pub mod export;
 pub mod file;

@@ -19,8 +19,9 @@ use divvy_proof::verify;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::file::Loaded;
 use crate::assemble::put_together;
+use crate::file::Loaded;
+use crate::import::is_plan;
 use crate::problem_file::{check_version_from, typed};
 use crate::read_options::ReadOptions;
 use crate::reader::Item;
@@ -73,10 +74,6 @@ pub struct Verdict {
     pub lower_bound: Option<Time>,
     /// The best verified bound.
     pub verified_lower_bound: Option<Time>,
-}
-
-pub(crate) fn is_plan(value: &Value) -> bool {
-    value.get("divvy").and_then(Value::as_str) == Some("plan")
 }
 
 impl PlanFile {
@@ -279,7 +276,12 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
         "history",
         "problem",
     ]);
-    check_version_from(top, VERSION, VERSION, "bounds and their evidence have other names now: make the plan anew");
+    check_version_from(
+        top,
+        VERSION,
+        VERSION,
+        "bounds and their evidence have other names now: make the plan anew",
+    );
     let problem = top.required("problem").map(|item| problem_file::read(&item));
     let plan = top.required("plan").filter(Item::is_table).and_then(|item| typed(&item));
     let claim = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
@@ -308,7 +310,9 @@ fn embedded(mut spec: ProblemSpec) -> Result<Problem, divvy_core::input_error::I
         let place = format!("problem.{what}");
         InputError::new(Code::Missing, place, format!("a plan file states its {what}"), "make the plan anew")
     };
-    let Some(OwnHardware::Given(hardware)) = spec.hardware.take() else { return Err(missing("hardware").into()) };
+    let Some(OwnHardware::Given(hardware)) = spec.hardware.take() else {
+        return Err(missing("hardware").into());
+    };
     let objective = spec.objective.ok_or_else(|| missing("objective"))?;
     put_together(spec, *hardware, objective)
 }

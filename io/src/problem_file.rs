@@ -23,27 +23,30 @@ pub(crate) fn is_problem(value: &Value) -> bool {
     value.get("divvy").and_then(Value::as_str) == Some("problem")
 }
 
-/// Notes a version that is newer than this divvy.
 /// Notes a fault if a file's version is not known.
 pub(crate) fn check_version(item: &Item<'_, '_>) {
     check_version_from(item, 1, VERSION, "");
 }
 
-/// Notes a fault if a file's version is not one from `oldest` to `newest`; `dropped` says what versions before that are to
-/// their owner.
+/// Notes a fault if a file's version is not one from `oldest` to `newest`; `dropped` says what to do with a file of an
+/// older version.
 pub(crate) fn check_version_from(item: &Item<'_, '_>, oldest: u64, newest: u64, dropped: &str) {
     if let Some(version) = item.required("version") {
         match version.count() {
             None => {}
             Some(known) if (oldest..=newest).contains(&known) => {}
             Some(0) => {
-                version.fault(Code::Version, "versions count from 1", &format!("write \"version\": {newest}"));
+                version.fault(Code::Version, "versions count from 1", format!("write \"version\": {newest}"));
             }
             Some(old) if old < oldest => {
                 version.fault(Code::Version, format!("version {old} is no longer read"), dropped);
             }
             Some(other) => {
-                version.fault(Code::Version, format!("version {other} is not known"), "update divvy to read this file");
+                version.fault(
+                    Code::Version,
+                    format!("version {other} is not known"),
+                    "update divvy to read this file",
+                );
             }
         }
     }

@@ -41,3 +41,23 @@ mod granularity_name {
         known.map(Some).ok_or_else(|| Error::unknown_variant(&name, &["op", "fused", "block"]))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granularities_are_written_by_name_and_others_refused() {
+        for granularity in Granularity::ALL {
+            let options = ReadOptions { granularity: Some(granularity), ..ReadOptions::default() };
+            let text = format!(r#"{{"granularity":"{}"}}"#, granularity.name());
+            assert_eq!(serde_json::to_string(&options).unwrap(), text);
+            assert_eq!(serde_json::from_str::<ReadOptions>(&text).unwrap(), options);
+        }
+        for default in ["{}", r#"{"granularity":null}"#] {
+            assert_eq!(serde_json::from_str::<ReadOptions>(default).unwrap(), ReadOptions::default());
+        }
+        let refused = serde_json::from_str::<ReadOptions>(r#"{"granularity":"coarse"}"#).unwrap_err();
+        assert!(refused.to_string().contains("coarse"));
+    }
+}

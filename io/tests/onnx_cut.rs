@@ -14,19 +14,19 @@ use std::collections::BTreeMap;
 use divvy_io::onnx::cut::{CutPiece, Fault, Piece, annotate, cut};
 use divvy_io::onnx::facts::{Fact, Facts, declared};
 use divvy_io::onnx::proto::{Graph, Model, SparseTensor, TensorAnnotation, TypeValue};
-use divvy_io::onnx::symbolic::Outlines;
+use divvy_io::onnx::symbolic::SymbolicShapes;
 use prost::Message;
 
 use crate::build::{assert_sound, entry, graph, model, node, pieces, value, values, weight, with_body};
 
 fn cut_soundly(model: &Model, pieces: &[Piece]) -> Vec<CutPiece> {
-    let cut = cut(model, pieces, &Outlines::default()).unwrap();
+    let cut = cut(model, pieces, &SymbolicShapes::default()).unwrap();
     assert_sound(model, &cut);
     cut
 }
 
 fn faults(model: &Model, pieces: &[Piece]) -> Vec<Fault> {
-    cut(model, pieces, &Outlines::default()).unwrap_err().faults
+    cut(model, pieces, &SymbolicShapes::default()).unwrap_err().faults
 }
 
 fn graph_of(piece: &CutPiece) -> &Graph {
@@ -163,7 +163,7 @@ fn sparse_weights_and_quantization_come_along() {
         quant_parameter_tensor_names: vec![entry("SCALE_TENSOR", scale)],
     };
     whole.quantization_annotation = vec![quantized("b", "scale"), quantized("x", "y")];
-    let cut = cut(&model(whole), &pieces(&[&[0], &[1], &[2]]), &Outlines::default()).unwrap();
+    let cut = cut(&model(whole), &pieces(&[&[0], &[1], &[2]]), &SymbolicShapes::default()).unwrap();
     let counts = |piece: &CutPiece| {
         let graph = graph_of(piece);
         [graph.sparse_initializer.len(), graph.quantization_annotation.len(), graph.initializer.len()]
@@ -331,7 +331,7 @@ fn random_pieces_are_cut_soundly_or_refused_for_a_circle() {
     let (mut sound, mut refused) = (0, 0);
     for seed in 0..2000 {
         let (whole, pieces) = random(&mut Rng(seed));
-        match cut(&whole, &pieces, &Outlines::default()) {
+        match cut(&whole, &pieces, &SymbolicShapes::default()) {
             Ok(cut) => {
                 assert!(!has_circle(&whole, &pieces), "seed {seed}");
                 assert_sound(&whole, &cut);

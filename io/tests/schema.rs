@@ -19,11 +19,14 @@ use divvy_core::problem::{LinkUse, Objective, OwnHardware, Problem, ProblemSpec}
 use divvy_core::units::Time;
 use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import, import_problem};
-use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
+use divvy_io::plan_file::{Claim, PlanFile};
+use divvy_io::read_options::ReadOptions;
+use divvy_io::source::Source;
 use divvy_io::{presets, problem_file};
 use divvy_proof::certificate::Certificate;
 use divvy_proof::evidence::{
-    CaseTree, Evidence, PricedEdge, StageGroup, RowMultiple, CaseRegion, ProofStep, IntervalRow, ChainStage, DevicePair, ForcedPair, WorkWindow,
+    CaseRegion, CaseTree, ChainStage, DevicePair, Evidence, ForcedPair, IntervalRow, PricedEdge, ProofStep,
+    RowMultiple, StageGroup, WorkWindow,
 };
 use serde_json::{Value, json};
 
@@ -115,7 +118,7 @@ fn plan_file(problem: &Problem) -> PlanFile {
         plan,
         planner: "auto".to_owned(),
         found_by: Some("plainest".to_owned()),
-        reading: ReadingOptions::default(),
+        reading: ReadOptions::default(),
         sources: vec![
             Source { role: "model".into(), path: "model.json".into(), sha256: Some("0f".repeat(32)) },
             Source { role: "hardware".into(), path: "h200-cpu".into(), sha256: None },
@@ -498,7 +501,8 @@ fn wrong_plan_files_are_refused_by_schema_and_reader() {
     }
     let wrong = [
         ("/divvy", json!("problem")),
-        ("/version", json!(2)),
+        ("/version", json!(1)),
+        ("/version", json!(3)),
         ("/claim/value_ps", json!(-1)),
         ("/claim/value_ps", json!(0.5)),
         ("/claim/starts_ps", json!([null])),

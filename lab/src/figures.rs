@@ -1,9 +1,8 @@
-//! TODO-DOC lab/src/figures.rs
+//! What came of a cell: value, bound, times, and the course of the search.
 
 use divvy_core::costs::CalibratedShare;
 use divvy_core::problem::Problem;
-use divvy_search::cpu_time::processor_seconds;
-use divvy_search::outcome::Outcome;
+use divvy_search::Outcome;
 use serde::{Deserialize, Serialize};
 
 /// Value and bound at one moment of a run.
@@ -75,11 +74,13 @@ pub struct LaneUse {
 }
 
 impl Figures {
-    fn without(reason: String) -> Figures {
+    /// No value and no bound, and why.
+    pub(crate) fn without(reason: String) -> Figures {
         Figures { reason: Some(reason), ..Figures::default() }
     }
 
-    fn of(problem: &Problem, outcome: &Outcome) -> Figures {
+    /// What a run found. The times and the memory are the caller's to fill in.
+    pub(crate) fn of(problem: &Problem, outcome: &Outcome) -> Figures {
         let share = match &outcome.best {
             Some((plan, _)) => CalibratedShare::of(
                 plan.placements().into_iter().filter_map(|(op, device, size)| problem.cost(op, device, size)),

@@ -1,18 +1,18 @@
 //! An instance: what a cell plans, read from a file or generated.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::generate::{
     RegalOptions, RwnnOptions, TransformerOptions, Yolov2Options, gpt, llama, regal, rwnn, yolov2,
 };
-use divvy_core::graph::Graph;
 use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::input_error::InputErrors;
 use divvy_core::problem::{
-    ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
+    Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
 };
-use divvy_io::{file, import, onnx, presets};
+use divvy_io::assemble::{put_together, read_model};
+use divvy_io::read_options::ReadOptions;
+use divvy_io::{hardware_source, presets};
 
 use crate::edge::unlike_networks::UnlikeDevices;
 
@@ -98,7 +98,7 @@ impl ClusterNetwork {
 
     /// So many copies of the first server of `gpt3-6-nodes`, on one network.
     fn hardware(&self) -> Result<HardwareSpec, String> {
-        let preset = presets::find("gpt3-6-nodes").map_err(|error| error.to_string())?.0;
+        let preset = built_in("gpt3-6-nodes")?;
         if self.nodes as usize == preset.nodes.len() && !self.gpus_only {
             return Ok(preset);
         }
@@ -258,90 +258,91 @@ impl Instance {
 
     /// Reads or generates it.
     pub fn problem(&self) -> Result<Problem, String> {
-        let plain = |errors: InputErrors| errors.to_string();
-        if let Instance::Batch(instance, inputs) = self {
-            return instance.in_batches(*inputs);
-        }
-        if let Instance::Cluster(network) = self {
-            let spec = network.spec().map_err(plain)?;
-            let objective = Objective::Latency { links: LinkUse::Delay };
-            return assemble(spec, network.hardware()?, objective);
-        }
-        if let Instance::Unlike { path, network, .. } = self {
-            return assemble(read(path)?, network.hardware(&presets::catalogue()), Objective::Stream);
-        }
-        let (spec, hardware) = match self {
-            Instance::Rwnn(options) => (rwnn(options).map_err(plain)?, None),
-            Instance::File { path, hardware, .. } | Instance::ColdStart { path, hardware, .. } => {
-                (read(path)?, Some(*hardware))
-            }
-            Instance::Gpt(name, hardware) => (gpt(&published(name)).map_err(plain)?, Some(*hardware)),
-            Instance::Llama(name, hardware) => (llama(&published(name)).map_err(plain)?, Some(*hardware)),
-            Instance::Regal(options, _) => (regal(options).map_err(plain)?, None),
-            Instance::Edge(_) => {
+        let (spec, objective) = (self.spec()?, self.objective());
+        let hardware = self.hardware(&spec, objective)?;
+        put_together(spec, hardware, objective).map_err(|errors| errors.to_string())
+    }
+
+    fn spec(&self) -> Result<ProblemSpec, String> {
+        let generated = match self {
+            Instance::File { path, .. }
+            | Instance::ColdStart { path, .. }
+            | Instance::Unlike { path, .. }
+            | Instance::Staged { path, .. } => return read(path),
+            Instance::Batch(instance, _) => return instance.spec_for_batches(),
+            Instance::Rwnn(options) => rwnn(options),
+            Instance::Gpt(name, _) => gpt(&published(name)),
+            Instance::Llama(name, _) => llama(&published(name)),
+            Instance::Regal(options, _) => regal(options),
+            Instance::Cluster(network) => network.spec(),
+            Instance::Edge(network) => {
                 let options = Yolov2Options { paper_scale: true, ..Yolov2Options::default() };
-                (yolov2(&options).map_err(plain)?, None)
-            }
-            Instance::Staged { path, .. } => (read(path)?, None),
-            Instance::Cluster(_) | Instance::Batch(..) | Instance::Unlike { .. } => {
-                unreachable!("they are put together above")
+                yolov2(&options).map(|mut spec| {
+                    spec.constraints.max_splits = network.max_splits;
+                    spec
+                })
             }
         };
-        let objective = match self {
+        generated.map_err(|errors| errors.to_string())
+    }
+
+    /// The network with times for several inputs at once.
+    fn spec_for_batches(&self) -> Result<ProblemSpec, String> {
+        match self {
+            Instance::Rwnn(options) => {
+                let options = RwnnOptions { batches: true, ..options.clone() };
+                rwnn(&options).map_err(|errors| errors.to_string())
+            }
+            Instance::File { .. } | Instance::Cluster(_) => self.spec(),
+            _ => Err("it is not planned for several inputs at once".to_owned()),
+        }
+    }
+
+    fn objective(&self) -> Objective {
+        match self {
             &Instance::Regal(_, stages) | &Instance::Staged { stages, .. } => Objective::Pipeline { stages },
-            Instance::Edge(_) => Objective::Stream,
+            Instance::Edge(_) | Instance::Unlike { .. } => Objective::Stream,
             &Instance::ColdStart { resident, .. } => {
                 Objective::ColdStart { contention: Contention::Bus, resident }
             }
-            _ => Objective::Latency { links: LinkUse::Delay },
-        };
-        if let Instance::Edge(network) = self {
-            let constraints = ConstraintsSpec { max_splits: network.max_splits, ..spec.constraints };
-            let graph = Graph::new(spec.graph).map_err(plain)?;
-            return Problem::new(graph, &spec.profile, network.hardware(), &[], objective, &constraints)
-                .map_err(plain);
+            &Instance::Batch(_, inputs) => Objective::Batch { inputs },
+            Instance::Rwnn(_)
+            | Instance::File { .. }
+            | Instance::Gpt(..)
+            | Instance::Llama(..)
+            | Instance::Cluster(_) => Objective::Latency { links: LinkUse::Delay },
         }
-        let hardware = match (hardware, &spec.hardware, &objective) {
-            (Some(name), ..) => presets::find(name).map_err(|error| error.to_string())?.0,
-            (None, Some(OwnHardware::Given(own)), _) => (**own).clone(),
-            (None, None, &Objective::Pipeline { stages }) => {
-                presets::uniform_devices(stages, STAGE_BANDWIDTH)
-            }
-            (None, Some(OwnHardware::UniformPerStage { bandwidth }), &Objective::Pipeline { stages }) => {
-                uniform_hardware(stages, *bandwidth, ClassSpec::default())
-            }
-            (None, ..) => return Err("the network does not say what it runs on".to_owned()),
-        };
-        assemble(spec, hardware, objective)
     }
 
-    /// The same network and hardware, for so many inputs at once.
-    fn in_batches(&self, inputs: u32) -> Result<Problem, String> {
-        let objective = Objective::Batch { inputs };
-        let plain = |errors: InputErrors| errors.to_string();
-        let preset = |name: &str| presets::find(name).map(|found| found.0).map_err(|error| error.to_string());
+    /// The hardware: the instance's, else what comes with the network.
+    fn hardware(&self, spec: &ProblemSpec, objective: Objective) -> Result<HardwareSpec, String> {
         match self {
-            Instance::Rwnn(options) => {
-                let spec = rwnn(&RwnnOptions { batches: true, ..options.clone() }).map_err(plain)?;
-                let Some(OwnHardware::Given(hardware)) = spec.hardware.clone() else {
-                    return Err("the network does not say what it runs on".to_owned());
-                };
-                assemble(spec, *hardware, objective)
+            Instance::File { hardware, .. }
+            | Instance::ColdStart { hardware, .. }
+            | Instance::Gpt(_, hardware)
+            | Instance::Llama(_, hardware) => built_in(hardware),
+            Instance::Edge(network) => Ok(network.hardware()),
+            Instance::Unlike { network, .. } => Ok(network.hardware(&presets::catalogue())),
+            Instance::Cluster(network) => network.hardware(),
+            Instance::Batch(instance, _) => instance.hardware(spec, objective),
+            Instance::Rwnn(_) | Instance::Regal(..) | Instance::Staged { .. } => {
+                match (&spec.hardware, objective) {
+                    (Some(OwnHardware::Given(own)), _) => Ok((**own).clone()),
+                    (None, Objective::Pipeline { stages }) => {
+                        Ok(presets::uniform_devices(stages, STAGE_BANDWIDTH))
+                    }
+                    (&Some(OwnHardware::UniformPerStage { bandwidth }), Objective::Pipeline { stages }) => {
+                        Ok(uniform_hardware(stages, bandwidth, ClassSpec::default()))
+                    }
+                    _ => Err("the network does not say what it runs on".to_owned()),
+                }
             }
-            Instance::File { path, hardware, .. } => assemble(read(path)?, preset(hardware)?, objective),
-            Instance::Cluster(network) => {
-                assemble(network.spec().map_err(plain)?, network.hardware()?, objective)
-            }
-            _ => Err("it is not planned for several inputs at once".to_owned()),
         }
     }
 }
 
-fn assemble(spec: ProblemSpec, hardware: HardwareSpec, objective: Objective) -> Result<Problem, String> {
-    let plain = |errors: InputErrors| errors.to_string();
-    let graph = Graph::new(spec.graph).map_err(plain)?;
-    Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
-        .map_err(plain)
+fn built_in(name: &str) -> Result<HardwareSpec, String> {
+    hardware_source::find(name).map(|(hardware, _)| hardware).map_err(|error| error.to_string())
 }
 
 fn published(name: &str) -> TransformerOptions {
@@ -349,12 +350,7 @@ fn published(name: &str) -> TransformerOptions {
 }
 
 /// A model as `divvy plan` reads it: ONNX models with fused ops, others op by op.
-fn read(path: &std::path::Path) -> Result<ProblemSpec, String> {
-    let plain = |error: divvy_io::Error| error.to_string();
-    let loaded = file::load(&path.display().to_string()).map_err(plain)?;
-    let spec = import::import_problem(&loaded).map_err(plain)?;
-    if onnx::load::looks_like_onnx(&loaded.bytes) {
-        return coarsen(&spec, Granularity::Fused).map_err(|errors| errors.to_string());
-    }
-    Ok(spec)
+fn read(path: &Path) -> Result<ProblemSpec, String> {
+    let model = read_model(&path.display().to_string(), &ReadOptions::default());
+    model.map(|model| model.spec).map_err(|error| error.to_string())
 }

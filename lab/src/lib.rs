@@ -17,19 +17,19 @@ mod models;
 mod mtpp;
 mod pipeline_growth;
 mod real_models;
-mod run;
+mod reproduce;
 mod sortinghat;
 mod store;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use crate::edge::unlike_networks::{Joined, UnlikeDevices};
+pub use crate::edge::unlike_networks::{Interconnect, UnlikeDevices};
 pub use crate::figures::{Figures, LaneUse, Moment};
 pub use cells::{Cell, Work};
 pub use instances::{ClusterNetwork, EdgeNetwork, Instance};
 pub use markdown::{Page, Picture, Table};
-pub use run::{Environment, Event, Report, Stopped, reproduce, results_index};
+pub use reproduce::{Environment, Event, Report, Stopped, reproduce, results_index};
 pub use store::Results;
 
 use models::Model;

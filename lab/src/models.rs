@@ -14,7 +14,7 @@ use crate::instances::Instance;
 
 /// What a model is, as far as experiments choose by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ModelFamily {
     /// A vision network with measured times.
     Vision,
     /// A language model, op by op, with measured times.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Model {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) family: ModelFamily,
     path: PathBuf,
     sha256: String,
 }
@@ -54,7 +54,7 @@ impl Model {
     }
 }
 
-/// The models of both folders, by kind and name.
+/// The models of both folders, by family and name.
 pub(crate) fn models(bundled: &Path, workloads: Option<&Path>) -> Vec<Model> {
     let mut models: Vec<Model> = Vec::new();
     for path in files(bundled).into_iter().chain(workloads.into_iter().flat_map(files)) {
@@ -64,7 +64,7 @@ pub(crate) fn models(bundled: &Path, workloads: Option<&Path>) -> Vec<Model> {
             models.push(model);
         }
     }
-    models.sort_by(|a, b| (a.kind as u8, &a.name).cmp(&(b.kind as u8, &b.name)));
+    models.sort_by(|a, b| (a.family as u8, &a.name).cmp(&(b.family as u8, &b.name)));
     models
 }
 
@@ -89,19 +89,19 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn model(path: &Path) -> Option<Model> {
     let loaded = file::load(&path.display().to_string()).ok()?;
     let stem = path.file_name()?.to_string_lossy().split('.').next()?.to_owned();
-    let (name, kind) = if looks_like_onnx(&loaded.bytes) {
-        (format!("{stem} (ONNX)"), Kind::Onnx)
+    let (name, family) = if looks_like_onnx(&loaded.bytes) {
+        (format!("{stem} (ONNX)"), ModelFamily::Onnx)
     } else {
         match import(&loaded).ok()? {
             Imported::Problem { format: "torch workload", spec, .. } => {
                 // The language models among the workloads are the ones in half precision.
                 let language = spec.graph.precision.as_deref() == Some("fp16");
-                (stem, if language { Kind::Language } else { Kind::Vision })
+                (stem, if language { ModelFamily::Language } else { ModelFamily::Vision })
             }
             _ => return None,
         }
     };
-    Some(Model { name, kind, path: path.to_owned(), sha256: loaded.sha256 })
+    Some(Model { name, family, path: path.to_owned(), sha256: loaded.sha256 })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::cells::{Cell, Work};
 use crate::figures::{Figures, Moment};
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
-use crate::models::Kind;
+use crate::models::ModelFamily;
 use crate::{Experiment, Mode, Results, Settings};
 use divvy_io::svg::{Axis, BarChart, LineChart, Series};
 
@@ -35,10 +35,10 @@ struct Row {
 fn rows(settings: &Settings) -> Vec<Row> {
     let mut rows = Vec::new();
     for model in &settings.models {
-        let (group, hardware): (_, &[&'static str]) = match model.kind {
-            Kind::Vision => ("vision", &["h200-cpu", "cpu-t4-a100"]),
-            Kind::Language => ("language", &["dgx-v100"]),
-            Kind::Onnx => ("ONNX, roofline", &["h200-cpu", "cpu-t4-a100"]),
+        let (group, hardware): (_, &[&'static str]) = match model.family {
+            ModelFamily::Vision => ("vision", &["h200-cpu", "cpu-t4-a100"]),
+            ModelFamily::Language => ("language", &["dgx-v100"]),
+            ModelFamily::Onnx => ("ONNX, roofline", &["h200-cpu", "cpu-t4-a100"]),
         };
         for &hardware in hardware {
             rows.push(Row { group, name: model.name.clone(), hardware, instance: model.on(hardware) });

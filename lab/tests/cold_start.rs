@@ -5,12 +5,12 @@ use std::time::Duration;
 use divvy_core::ProblemSpec;
 use divvy_core::check::check;
 use divvy_core::generate::{TransformerOptions, llama};
-use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
 use divvy_core::plan::{ColdStartPlan, Landing, Plan};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::score::Score;
-use divvy_io::{file, import, presets};
+use divvy_io::assemble::put_together;
+use divvy_io::{file, hardware_source, import};
 use divvy_search::{Budget, Request, solve};
 
 fn problem(hardware: &str, objective: Objective) -> Problem {
@@ -20,10 +20,8 @@ fn problem(hardware: &str, objective: Objective) -> Problem {
 }
 
 fn on(hardware: &str, spec: ProblemSpec, objective: Objective) -> Problem {
-    let graph = Graph::new(spec.graph).expect("it is sound");
-    let (hardware, _) = presets::find(hardware).expect("built-in hardware");
-    let catalogue = presets::catalogue();
-    Problem::new(graph, &spec.profile, hardware, &catalogue, objective, &spec.constraints).expect("a problem")
+    let (hardware, _) = hardware_source::find(hardware).expect("built-in hardware");
+    put_together(spec, hardware, objective).expect("a problem")
 }
 
 /// The plan of a planner, with so many hundreds of evaluations and no clock.

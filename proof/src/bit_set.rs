@@ -1,4 +1,4 @@
-//! Sets of small numbers as bits.
+//! Sets of numbers below a fixed size, as words of bits. Binary operations need two sets of the same size.
 
 /// A set of numbers below a fixed size.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ impl Bits {
         self.0.iter().enumerate().flat_map(|(i, &word)| Ones(word).map(move |bit| i * 64 + bit))
     }
 
-    /// The numbers of a combination of two sets, word by word.
+    /// The numbers of a combination of two sets, where `combine` maps a word of each to a word of the result.
     #[inline]
     pub fn both<'a>(
         &'a self,

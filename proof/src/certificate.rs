@@ -1,16 +1,18 @@
-//! TODO-DOC proof/src/certificate.rs
+//! A lower bound as it is stored: the claim, the name of the bound, the evidence.
+//!
+//! Invariant: none. A certificate is data; [`crate::verify`] decides what it is worth.
 
 use crate::evidence::Evidence;
 use divvy_core::units::Time;
 use serde::{Deserialize, Serialize};
 
-/// A lower bound on the value of every plan.
+/// The claim that no plan of a problem has a value below `value_ps`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// Name of the bound.
+    /// Name of the bound that found it.
     pub bound: String,
-    /// The value claimed, in picoseconds.
+    /// The lower bound in picoseconds.
     pub value_ps: Time,
     /// Why it holds.
     pub evidence: Evidence,

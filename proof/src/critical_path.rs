@@ -1,24 +1,25 @@
-//! Chains: a request passes through every op of a chain, one after the other.
+//! Critical path: the length of a path of ops under the best devices for it.
 //!
-//! For a chain of ops the cheapest choice of devices is found by dynamic programming over (op, device): the op's
-//! time, plus the transfer of what the op before made wherever the device changes. That no plan is faster holds
+//! For a path o₁ → o₂ → … the minimum over devices of Σ time(oᵢ, dᵢ) + Σ transfer(oᵢ → oᵢ₊₁, dᵢ, dᵢ₊₁) is found by dynamic
+//! programming over (op, device), in O(ops · devices²). It bounds
 //!
-//! * for `latency`, with links as delays or in turn, by definition;
-//! * for `batch`, because any one input passes through some batch of every op, and shares at least itself with the
-//!   batch before;
-//! * for `cold-start`, because whichever op pays for the copy to a device, every reader there ends after it; and an op
-//!   either reads in place or starts after its parameters have landed somewhere.
+//! * `latency`, with links as delays or used in turn, by definition;
+//! * `batch`, because any one input is part of some batch of every op, and two successive batches share at least that input;
+//! * `cold-start`, because whichever op pays for a copy to a device, every reader there ends after it; and an op either reads
+//!   in place or starts after its parameters have landed somewhere.
 //!
-//! `input_at` and `output_at` add the way in and out. With many devices the cheapest pair stands for all pairs.
+//! `input_at` and `output_at` add the transfers at the two ends. With more than `EXACT_PAIRS` devices every transfer is
+//! bounded by the least latency and the largest bandwidth of any pair.
 
 use crate::latency_tables::{way_in, way_out};
 use divvy_core::ids::{DeviceId, OpId, TensorId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
-/// Past this many devices a transfer between two of them is counted at the cheapest of any two.
+/// With more devices than this, transfers are bounded over all pairs instead of being minimised pair by pair.
 const EXACT_PAIRS: usize = 64;
 
+/// The length of a path under the best devices; an error if the ops are no path.
 pub(super) fn proven(problem: &Problem, ops: &[OpId]) -> Result<Time, String> {
     if problem.objective.is_period() {
         return Err("a chain bounds a finish, not a period".to_owned());
@@ -27,7 +28,7 @@ pub(super) fn proven(problem: &Problem, ops: &[OpId]) -> Result<Time, String> {
     if ops.iter().any(|op| op.index() >= problem.graph.op_count()) {
         return Err("the chain names an op that does not exist".to_owned());
     }
-    let pairs = Pairs::new(problem);
+    let pairs = TransferBounds::new(problem);
     let mut ends: Vec<Option<Time>> = (problem.hardware.devices())
         .map(|device| end(problem, first, device, way_in(problem, first, device)))
         .collect();
@@ -86,20 +87,21 @@ fn landed(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
     Some(latest)
 }
 
+/// The tensors that one op makes and another reads.
 fn joining(problem: &Problem, from: OpId, to: OpId) -> Vec<TensorId> {
     let read = problem.graph.inputs(to).iter().copied();
     read.filter(|&tensor| problem.graph.producer(tensor) == Some(from)).collect()
 }
 
-/// Transfers between devices.
-struct Pairs<'a> {
+/// Lower bounds on transfers between devices.
+struct TransferBounds<'a> {
     problem: &'a Problem,
-    /// Where pairs are not told apart: the least latency and the greatest bandwidth of any pair.
+    /// With too many devices for all pairs: the least latency and the largest bandwidth of any pair.
     cheapest: Option<(Time, Option<u64>)>,
 }
 
-impl<'a> Pairs<'a> {
-    fn new(problem: &'a Problem) -> Pairs<'a> {
+impl<'a> TransferBounds<'a> {
+    fn new(problem: &'a Problem) -> TransferBounds<'a> {
         let hardware = &problem.hardware;
         let cheapest = (hardware.device_count() > EXACT_PAIRS).then(|| {
             let routes = || {
@@ -111,10 +113,10 @@ impl<'a> Pairs<'a> {
             let widest = routes().filter_map(|route| route.bandwidth).map(|b| b.0).max();
             (latency, widest.filter(|_| !free))
         });
-        Pairs { problem, cheapest }
+        TransferBounds { problem, cheapest }
     }
 
-    /// When data made at `ends` can be on a device.
+    /// The earliest that data can be on a device, if the op that makes it can end on each device at `ends`.
     fn arrival(&self, ends: &[Option<Time>], device: DeviceId, bytes: u64) -> Option<Time> {
         let stay = ends[device.index()];
         let come = match self.cheapest {

@@ -1,246 +1,253 @@
-//! TODO-DOC proof/src/evidence.rs
+//! Evidence: the payload of every kind of proof, as it is stored in plan files.
+//!
+//! Each variant of [`Evidence`] names the method, and the file that checks it states the inequality behind it. Evidence is
+//! data without invariants: a file may say anything, and the check refuses what proves nothing.
+//!
+//! Words: a *weight* multiplies the load of a device, link or bus; a *price* is a dual value of an op, edge or byte; `times`
+//! is the multiplier of an inequality in a linear combination. A *threshold* T is refuted: the bound is T + 1.
 
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::units::Time;
 use serde::{Deserialize, Serialize};
 
-/// Why a bound holds.
+/// Why a bound holds. The crate's front page says where each kind is checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Evidence {
-    /// A chain of ops, each of which reads what the one before makes: makespan objectives.
+    /// A path of the graph, longest under the best devices for it: makespan objectives.
     CriticalPath {
-        /// The chain.
+        /// The path: each op reads a tensor of the one before.
         ops: Vec<OpId>,
     },
-    /// One op that some device must run: period objectives.
+    /// One op, whose shortest time some device spends: period objectives.
     Op {
         /// The op.
         op: OpId,
     },
-    /// Weights for the devices: the busiest is at least as busy as the weighted average.
+    /// A convex combination of device loads: the busiest device is at least as busy as the weighted average.
     Area {
         /// One weight per device.
         weights: Vec<u64>,
     },
-    /// What must run on one device, since it may run nowhere else.
+    /// The load of one device by the ops that may run nowhere else.
     DeviceLoad {
         /// The device.
         device: DeviceId,
     },
-    /// What must cross one link or bus, since both ends may be nowhere else.
+    /// The load of one link or bus by tensors whose two ends may each be on one device only.
     LinkLoad {
         /// The link or bus.
         link: LinkId,
     },
-    /// Weights for links and buses: parameters must be loaded or read in place over some of them (`cold-start`).
+    /// A convex combination of bus loads: every parameter is loaded or read in place over some bus (`cold-start`).
     BusBytes {
         /// One weight per link or bus.
         weights: Vec<u64>,
     },
-    /// As `Bus`, for the parameters that must have landed by the time when so much is left to do (`cold-start`).
+    /// As `BusBytes`, for the parameters whose readers have a tail of at least `left_ps` (`cold-start`).
     LastLoads {
         /// One weight per link or bus.
         weights: Vec<u64>,
-        /// How long before the end.
+        /// τ: loads that count end at least this long before the schedule does.
         left_ps: Time,
-        /// Weights for the devices, by which work is divided in searches.
+        /// Device weights of the area estimates within the searches.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         shares: Vec<Vec<u64>>,
-        /// Searches that say how much is behind each op, in this order.
+        /// Frontier searches that raise tails, in this order.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         steps: Vec<ProofStep>,
     },
-    /// Prices for links and kernels, and a chain of ops between which the network is searched (`cold-start`).
+    /// Lagrange multipliers of bus time and compute time; between the ops of a chain every segment is minimised by itself
+    /// (`cold-start`).
     SegmentPrices {
         /// One price per link or bus.
         links: Vec<u64>,
-        /// The price of kernels.
+        /// The price of compute time along the chain.
         kernels: u64,
-        /// The chain.
+        /// The chain: each op is an ancestor of the next.
         chain: Vec<OpId>,
     },
-    /// Searches of partial schedules, to be followed again: `latency`.
+    /// A dynamic program with dominance over partial schedules, to be run again: `latency`.
     FrontierSearch {
-        /// Weights for the devices, by which work is divided in estimates.
+        /// Device weights of the area estimates.
         weights: Vec<Vec<u64>>,
         /// What to search, in this order.
         steps: Vec<ProofStep>,
     },
-    /// Rows of the interval program, each so many times: a dual solution of it (`latency`).
+    /// A dual solution of the interval LP: a linear combination of its rows (`latency`).
     IntervalLp {
-        /// Weights for the devices, by which work is divided in tails.
+        /// Device weights of the area estimates in tails.
         weights: Vec<Vec<u64>>,
-        /// Searches that raise tails, in this order.
+        /// Frontier searches that raise tails, in this order.
         steps: Vec<ProofStep>,
-        /// The rows.
+        /// The rows and their multipliers.
         rows: Vec<RowMultiple>,
     },
-    /// Weights for devices, flows along edges, work within windows and memory, which price every batch: `batch`, and with one
-    /// input `latency`; without flows and windows `stream`.
+    /// A dual solution of the division LP, which prices every batch: `batch`, with one input `latency`, and without flows and
+    /// windows `stream`.
     DivisionLp {
         /// One weight per device.
         weights: Vec<u64>,
-        /// The edges that inputs pass.
+        /// Multipliers of the precedence rows.
         flows: Vec<PricedEdge>,
-        /// The work of devices between two ops.
+        /// Multipliers of the rows on work between two ops.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<WorkWindow>,
-        /// The price of a byte of each device's memory, or nothing at all.
+        /// The price of a byte of each device's memory; empty: all 0.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         memory: Vec<u64>,
     },
-    /// As `Divisions`, with parts of the network where cases are told apart: `batch`.
+    /// As `DivisionLp`, with further rows for regions of the graph, which depend on a case distinction there: `batch`.
     DivisionCases {
         /// One weight per device.
         weights: Vec<u64>,
-        /// The edges that inputs pass in all cases.
+        /// Multipliers of the precedence rows that hold in all cases.
         flows: Vec<PricedEdge>,
-        /// The work of devices between two ops in all cases.
+        /// Multipliers of the window rows that hold in all cases.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<WorkWindow>,
-        /// The parts and their cases.
+        /// The regions and their case trees.
         parts: Vec<CaseRegion>,
     },
-    /// A chain of ops with branches between them: when inputs can pass them, however devices share them (`batch`).
+    /// A dynamic program along a chain of ops over the divisions of their inputs, to be run again (`batch`).
     ChainDp {
-        /// The chain.
+        /// The chain, with the branches between its ops.
         stages: Vec<ChainStage>,
-        /// What ends no earlier is dropped.
+        /// Labels that end no earlier are dropped, so no more than this is proved.
         limit_ps: Time,
-        /// How many lists of moments are kept.
+        /// The most labels kept for a division.
         width: u32,
-        /// How much the work of each device counts along the whole chain.
+        /// Device weights of the work along the whole chain; empty: work is not counted.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         shares: Vec<u64>,
     },
-    /// Prices of ops, and what sets of ops that fit a stage can have of them: `pipeline`.
+    /// A dual solution of the set cover LP of stages: prices of units, and how much of them a stage can hold (`pipeline`).
     SetCover {
-        /// Whether units that may as well share a stage are one.
+        /// Whether units are contracted by kernelisation first.
         merged: bool,
-        /// No plan takes this or less.
+        /// No plan has this period or a smaller one.
         threshold_ps: Time,
         /// A price for each unit.
         prices: Vec<u64>,
-        /// What sets for one stage, or some consecutive ones, hold at most; with unlike devices, one for each kind.
+        /// The most price that one stage, or some consecutive stages, can hold; with unlike devices, one for each kind.
         groups: Vec<StageGroup>,
     },
-    /// Ways to divide the network between the first stages and the others, all too dear: `pipeline`.
+    /// No down-set of the units fits the first stages while its complement fits the others: `pipeline`.
     TwoWayCut {
-        /// Whether units that may as well share a stage are one.
+        /// Whether units are contracted by kernelisation first.
         merged: bool,
-        /// No plan takes this or less.
+        /// No plan has this period or a smaller one.
         threshold_ps: Time,
-        /// How many stages are the first.
+        /// How many stages hold the down-set.
         first: u32,
-        /// Branchings on units and cuts, in the order of a walk.
+        /// A branch-and-bound tree in preorder.
         tree: Vec<u32>,
     },
-    /// All beginnings of the network, between which stages within the threshold do not reach its end: `pipeline`.
+    /// No chain of down-sets, one step for each stage within the threshold, reaches the whole network: `pipeline`.
     DownSets {
-        /// Whether units that may as well share a stage are one.
+        /// Whether units are contracted by kernelisation first.
         merged: bool,
-        /// No plan takes this or less.
+        /// No plan has this period or a smaller one.
         threshold_ps: Time,
     },
-    /// Ops that no links can keep apart, which together are too much for the devices: `stream`.
+    /// Clusters of ops that must share a device, which together exceed the capacity of the devices: `stream`.
     Colocation {
-        /// No plan takes this or less.
+        /// No plan has this period or a smaller one.
         threshold_ps: Time,
         /// Pairs that must share a device, each given those before it.
         unions: Vec<ForcedPair>,
-        /// Weights for the devices.
+        /// Device weights.
         weights: Vec<u64>,
-        /// How times are rounded before they are added up; 0: not at all.
+        /// k of the dual feasible function that rounds times before they are added up; 0: the identity.
         rounding: u32,
     },
-    /// Prices of ops: what devices must be sent for what they take is more than the links carry: `stream`.
+    /// Lagrange multipliers: what devices must receive for the ops they run exceeds what the links carry (`stream`).
     LinkPrices {
-        /// No plan takes this or less.
+        /// No plan has this period or a smaller one.
         threshold_ps: Time,
         /// One weight per link or bus.
         weights: Vec<u64>,
         /// A price for each op, in weighted bytes.
         prices: Vec<i64>,
     },
-    /// A search vouches for it; nothing here can check that.
+    /// A search vouches for the value; nothing here checks it.
     Attested {
-        /// Which search.
+        /// The name of the search.
         by: String,
     },
 }
 
-/// One step of a proof.
+/// One frontier search of a proof.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum ProofStep {
-    /// Search what follows each op, from the last one on.
+    /// Raise the tail of each op, in reverse topological order, by a search of the ops that follow it.
     Tails {
-        /// How many ops, the op itself and the next that depend on it.
+        /// Ops per search: the op itself and the next ones that depend on it.
         window: u32,
-        /// How many rows to keep.
+        /// The most states kept per level.
         width: u32,
         /// Tails are not raised beyond this.
         limit_ps: Time,
-        /// For how many ops, from the last one on.
+        /// How many ops, from the last one on.
         ops: u32,
     },
     /// Search the whole network.
     Whole {
-        /// How many rows to keep.
+        /// The most states kept per level.
         width: u32,
         /// The bound is not raised beyond this.
         limit_ps: Time,
-        /// After how many ops to end.
+        /// How many levels to search, one op each.
         levels: u32,
     },
 }
 
-/// Ops whose prices depend on how they are divided.
+/// A region of the graph whose rows depend on how its ops are divided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseRegion {
     /// The ops.
     pub ops: Vec<OpId>,
-    /// The tree of cases in the order of a walk: behind a branching first all where it holds, then all where it does not.
+    /// The case tree in preorder: behind a branching first the subtree where it holds, then the one where it does not.
     pub walk: Vec<CaseTree>,
 }
 
-/// A branching, or the rows of a case.
+/// A node of a case tree: a branching, or a leaf with the rows of its case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum CaseTree {
-    /// Whether the devices of a class take at least so many inputs of an op.
+    /// Branching: whether the devices of a class take at least `least` inputs of an op.
     Split {
         /// The op.
         op: OpId,
         /// The class, by its place in the costs.
         class: usize,
-        /// How many inputs.
+        /// The number of inputs.
         least: u32,
     },
-    /// Which of two ops that are single batches of one device is the first.
+    /// Branching: which of two ops, each a single batch of the same device, runs first (a disjunctive arc).
     Order {
-        /// The first, where it holds; else the second.
+        /// The earlier op where it holds, the later one where it does not.
         first: OpId,
         /// The other.
         second: OpId,
     },
-    /// What holds beside the rows of all cases.
+    /// Leaf: the rows of this case, beside those of all cases.
     Priced {
-        /// Edges within the part.
+        /// Multipliers of precedence rows within the region.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         flows: Vec<PricedEdge>,
-        /// Windows within the part.
+        /// Multipliers of window rows within the region.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         windows: Vec<WorkWindow>,
-        /// Ops that take turns.
+        /// Multipliers of the order of two ops on one device.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         turns: Vec<DevicePair>,
     },
 }
 
-/// An edge that inputs pass, so many times, and how its delay is shared.
+/// The multiplier of a precedence row, and how the delay is divided between producer and consumer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PricedEdge {
@@ -248,28 +255,28 @@ pub struct PricedEdge {
     pub from: OpId,
     /// The consumer.
     pub to: OpId,
-    /// How many times.
+    /// The multiplier.
     pub times: u64,
     /// What the producer's batch pays for each input, in picoseconds: one price for each size of each class, in their order.
-    /// None at all: all 0.
+    /// Empty: all 0.
     pub prices: Vec<i64>,
 }
 
-/// Two ops, or one and an end of the schedule, and the work of a device between them, so many times.
+/// The multiplier of a row on the work of a device between two ops, or between an op and an end of the schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkWindow {
-    /// The op behind whose batch it begins; none: it begins with the schedule.
+    /// The window begins at the end of this op's batch; none: with the schedule.
     pub from: Option<OpId>,
-    /// The op before whose batch it ends; none: it ends with the schedule.
+    /// The window ends at the start of this op's batch; none: with the schedule.
     pub to: Option<OpId>,
     /// The device.
     pub device: DeviceId,
-    /// How many times.
+    /// The multiplier.
     pub times: u64,
 }
 
-/// Two ops that one device runs one after the other, so many times.
+/// The multiplier of the row that one op of a device starts after another one ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DevicePair {
@@ -277,122 +284,122 @@ pub struct DevicePair {
     pub from: OpId,
     /// The second.
     pub to: OpId,
-    /// How many times.
+    /// The multiplier.
     pub times: u64,
 }
 
-/// A row of the program.
+/// A row of the interval LP; [`crate::latency::interval_lp`] states each.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum IntervalRow {
-    /// What must come before an op.
+    /// An op starts no earlier than its head.
     Head {
         /// The op.
         op: OpId,
     },
-    /// An op and what must come after it.
+    /// The schedule ends no earlier than an op's start plus its tail.
     Tail {
         /// The op.
         op: OpId,
     },
-    /// Work of one device between two ops, one of which leads to the other.
+    /// The work of one device between two ops, one of which is an ancestor of the other.
     Between {
-        /// The earlier op; none is the beginning.
+        /// The earlier op; none: the beginning of the schedule.
         from: Option<OpId>,
-        /// The later op; none is the end.
+        /// The later op; none: the end of the schedule.
         to: Option<OpId>,
         /// The device.
         device: DeviceId,
     },
-    /// Time between the starts of two ops, one of which leads to the other.
+    /// The time between the starts of two ops, one of which is an ancestor of the other.
     Gap {
         /// The earlier op.
         from: OpId,
         /// The later op.
         to: OpId,
-        /// In picoseconds, one for each device; what stands where the earlier op may not run is not read.
+        /// In picoseconds, one for each device; ignored where the earlier op may not run.
         prices: Vec<u64>,
     },
 }
 
-/// A row and how many times it is added.
+/// A row of the interval LP and its multiplier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RowMultiple {
-    /// How many times.
+    /// The multiplier.
     pub times: u64,
     /// The row.
     pub row: IntervalRow,
 }
 
-/// An op that all inputs pass, and what lies between the one before and it.
+/// An op of the chain, and the branches between the op before and it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainStage {
     /// The op.
     pub op: OpId,
-    /// Chains of ops, each of which reads from the one before; an empty one stands for what the op itself reads from the op
-    /// of the stage before. None at all: as one that is empty.
+    /// Paths of ops strictly between the two; an empty path stands for what the op itself reads from the op of the stage
+    /// before. No branch at all: as one empty path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Vec<OpId>>,
-    /// How much the work of each device in branches counts.
+    /// Device weights of the work in branches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares: Vec<u64>,
-    /// In place of shares, one list or a few of them: work is then counted for each part of what the two ops have.
+    /// In place of `shares`, one list of device weights or a few: work is then bounded for each pair of batches of the two ops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<Vec<u64>>,
 }
 
 impl ChainStage {
-    /// The lists of shares, of which there is at least one.
-    pub(crate) fn lists(&self) -> &[Vec<u64>] {
+    /// The lists of device weights, of which there is at least one.
+    pub(crate) fn weight_lists(&self) -> &[Vec<u64>] {
         if self.weights.is_empty() { std::slice::from_ref(&self.shares) } else { &self.weights }
     }
 }
 
-/// The stages, and how they are followed.
+/// The payload of [`Evidence::ChainDp`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChainProof {
     /// In the order of the chain.
     pub stages: Vec<ChainStage>,
-    /// What ends no earlier is dropped.
+    /// Labels that end no earlier are dropped.
     pub limit_ps: Time,
-    /// The most lists of moments that are kept for a sharing; in branches a quarter of it, and one for estimates.
+    /// The most labels kept for a division; within branches a quarter of it, and one for estimates.
     pub width: u32,
-    /// How much the work of each device counts from one stage to the next and on; empty: not at all.
+    /// Device weights of the work along the whole chain; empty: work is not counted.
     pub shares: Vec<u64>,
 }
 
 impl ChainProof {
-    /// The course as evidence.
-    pub fn evidence(self) -> Evidence {
+    /// The payload as evidence.
+    pub fn into_evidence(self) -> Evidence {
         let ChainProof { stages, limit_ps, width, shares } = self;
         Evidence::ChainDp { stages, limit_ps, width, shares }
     }
 }
 
-/// Sets that fit so many consecutive stages, and what the prices of one can add up to.
+/// A limit on the price of any convex set that fits some consecutive stages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageGroup {
-    /// How many stages.
+    /// How many consecutive stages form a group.
     pub stages: u32,
-    /// How many groups of so many stages there are.
+    /// How many groups of this size there are.
     pub count: u32,
     /// The most that prices of a set add up to.
     pub limit: u64,
-    /// Why: branchings on units and cuts, in the order of a walk.
+    /// Why: a branch-and-bound tree in preorder.
     pub tree: Vec<u32>,
 }
 
-/// Two ops that must share a device.
+/// Two ops whose clusters must share a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForcedPair {
-    /// The one.
+    /// One op.
     pub one: OpId,
     /// The other.
     pub other: OpId,
-    /// Whether a minimum cut shows it, and not the bytes between the two.
+    /// Whether a minimum cut proves it, rather than the bytes between the two clusters.
     pub by_cut: bool,
 }

@@ -1,8 +1,10 @@
-//! A `latency` problem in dense numbers: what planners and relaxations that look at it millions of times read.
+//! A one-request problem as tables tables of plain numbers, which searches read millions of times.
 //!
-//! Ops and devices are plain indices, times are picoseconds. Between two ops there is one edge, however many tensors
-//! join them: all must arrive, so the largest decides. Links are delays here; what queues on them is left to the
-//! score. Memory and colocation are left to whoever plans.
+//! Ops and devices are indices, times are picoseconds. Two ops are joined by at most one edge, with the bytes of the largest
+//! tensor between them: all must arrive, so the largest decides. Links are delays here; queueing on links is left to the
+//! score, memory and colocation to whoever plans. Delays are stored by size and kind of route, not by pair of devices.
+//!
+//! Invariant: the sum of all longest times and delays is below [`NEVER`], so sums of a few table entries do not overflow.
 
 use std::collections::HashMap;
 
@@ -13,7 +15,7 @@ use divvy_core::units::Time;
 /// A time that is never reached: what cannot run, what cannot be sent. A few of them add up without overflow.
 pub const NEVER: u64 = 1 << 61;
 
-/// One op that another waits for, and the size of what is sent between them.
+/// One end of an edge between two ops, and the size of its tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The op at the other end.
@@ -31,7 +33,7 @@ pub struct LatencyTables {
     inputs: Vec<Vec<Edge>>,
     outputs: Vec<Vec<Edge>>,
     order: Vec<u32>,
-    /// For each pair of devices, which kind of route; 0 is none at all, 1 is staying in the same memory.
+    /// For each ordered pair of devices, its kind of route (latency and bandwidth); kind 0 is no route.
     kinds: Vec<u32>,
     kind_count: usize,
     delays: Vec<u64>,
@@ -45,12 +47,13 @@ impl LatencyTables {
         let Objective::Latency { .. } = problem.objective else {
             return Err(format!("it works on `latency`, not on `{}`", problem.objective.name()));
         };
-        LatencyTables::of_kernels(problem)
+        LatencyTables::with_resident_weights(problem)
     }
 
-    /// The tables as if all weights were resident and links mere delays: a relaxation of `cold-start` too, where copies
-    /// are part of the time of the first op that needs them, and so end no later before it than they would as delays.
-    pub fn of_kernels(problem: &Problem) -> Result<LatencyTables, String> {
+    /// The tables with all weights resident and links as delays: a relaxation of `cold-start` too. There a copy is part of the
+    /// time of the first op that needs it, so every reader still ends no earlier than the copy as a
+    /// delay would allow.
+    pub fn with_resident_weights(problem: &Problem) -> Result<LatencyTables, String> {
         if !matches!(problem.objective, Objective::Latency { .. } | Objective::ColdStart { .. }) {
             return Err(format!("it works on one request, not on `{}`", problem.objective.name()));
         }
@@ -94,7 +97,7 @@ impl LatencyTables {
         let (release, way_out) =
             graph.ops().flat_map(|op| problem.hardware.devices().map(move |d| ends(op, d))).unzip();
         let order = graph.order().iter().map(|op| op.0).collect();
-        let dense = LatencyTables {
+        let tables = LatencyTables {
             devices,
             times,
             allowed,
@@ -107,13 +110,13 @@ impl LatencyTables {
             release,
             way_out,
         };
-        match dense.horizon() {
-            Some(horizon) if horizon < NEVER => Ok(dense),
+        match tables.horizon() {
+            Some(horizon) if horizon < NEVER => Ok(tables),
             _ => Err("its times add up to more than a month".to_owned()),
         }
     }
 
-    /// An upper bound on the value of every schedule that never waits for nothing.
+    /// An upper bound on the finish of every schedule without needless idle time.
     pub(crate) fn horizon(&self) -> Option<u64> {
         let real = |&time: &u64| (time < NEVER).then_some(time);
         let mut sum: u64 = 0;
@@ -130,12 +133,12 @@ impl LatencyTables {
         Some(sum)
     }
 
-    /// What weights of the devices may add up to, so that weighted times stay in range.
+    /// The largest sum of device weights for which weighted times stay in range.
     pub fn heaviest_weights(&self) -> u64 {
         NEVER / self.horizon().unwrap_or(NEVER).max(1)
     }
 
-    /// The same problem with time running backward: what an op waits for waits for it.
+    /// The same problem with time reversed: predecessors become successors.
     pub fn reversed(&self) -> LatencyTables {
         let devices = self.devices;
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| to * devices + from));
@@ -175,12 +178,12 @@ impl LatencyTables {
         &self.times[op * self.devices..(op + 1) * self.devices]
     }
 
-    /// The ops that an op waits for.
+    /// The predecessors of an op.
     pub fn inputs(&self, op: usize) -> &[Edge] {
         &self.inputs[op]
     }
 
-    /// The ops that wait for an op.
+    /// The successors of an op.
     pub fn outputs(&self, op: usize) -> &[Edge] {
         &self.outputs[op]
     }
@@ -190,12 +193,12 @@ impl LatencyTables {
         &self.order
     }
 
-    /// How long something of a size takes from a device to another; 0 on the same, [`NEVER`] without a route.
+    /// The delay of a size from one device to another; 0 on the same one, [`NEVER`] without a route.
     pub fn delay(&self, size: u32, from: usize, to: usize) -> u64 {
         self.delays[size as usize * self.kind_count + self.kinds[from * self.devices + to] as usize]
     }
 
-    /// For each size, the delays over all ordered pairs of unlike devices that can exchange: their sum, and how many.
+    /// For each size, the delays over all ordered pairs of distinct devices with a route: their sum and their number.
     pub fn delays_over_pairs(&self) -> Vec<(u128, u64)> {
         if self.delays.is_empty() {
             return Vec::new();
@@ -205,14 +208,14 @@ impl LatencyTables {
             pairs[kind as usize] += u64::from(pair / self.devices != pair % self.devices);
         }
         let total = |delays: &[u64]| {
-            let with_way = || delays.iter().zip(&pairs).filter(|(delay, _)| **delay < NEVER);
-            let sum = with_way().map(|(&delay, &count)| u128::from(delay) * u128::from(count)).sum();
-            (sum, with_way().map(|(_, &count)| count).sum())
+            let connected = || delays.iter().zip(&pairs).filter(|(delay, _)| **delay < NEVER);
+            let sum = connected().map(|(&delay, &count)| u128::from(delay) * u128::from(count)).sum();
+            (sum, connected().map(|(_, &count)| count).sum())
         };
         self.delays.chunks(self.kind_count).map(total).collect()
     }
 
-    /// When the network's inputs that an op reads can be on a device.
+    /// The earliest that the network's inputs that an op reads can be on a device.
     pub fn release(&self, op: usize, device: usize) -> u64 {
         self.release[op * self.devices + device]
     }
@@ -223,6 +226,7 @@ impl LatencyTables {
     }
 }
 
+/// Numbers for distinct sizes.
 #[derive(Default)]
 struct TensorSizes {
     bytes: Vec<u64>,
@@ -270,7 +274,7 @@ fn delays(problem: &Problem, sizes: &[u64]) -> (Vec<u32>, Vec<u64>) {
     (kinds, delays)
 }
 
-/// When the network's inputs that an op reads can be on a device; none if they cannot get there.
+/// The earliest that the network's inputs that an op reads can be on a device; none without a route.
 pub(crate) fn way_in(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
     let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else {
         return Some(Time::ZERO);
@@ -283,7 +287,7 @@ pub(crate) fn way_in(problem: &Problem, op: OpId, device: DeviceId) -> Option<Ti
     Some(latest)
 }
 
-/// The time from an op's end on a device to the arrival of the network's outputs that it makes.
+/// The time from an op's end on a device to the arrival of the network's outputs that it makes; none without a route.
 pub(crate) fn way_out(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
     let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { return Some(Time::ZERO) };
     let mut longest = Time::ZERO;

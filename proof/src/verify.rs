@@ -1,7 +1,11 @@
-//! Certificates: lower bounds with evidence that is checked here, exactly, in integers.
+//! From evidence to the value it proves: the verifier of certificates.
 //!
-//! A [`Certificate`] claims that no plan has a smaller value. [`verify`] works out what its evidence really proves.
-//! A bound that only a search vouches for is [`Evidence::Attested`] and never counts as verified.
+//! [`proven`] dispatches on the kind of evidence to the file that states and checks its inequality; [`verify`] compares the
+//! result with the claim. The invariant of [`Proven`] is that its value follows from its evidence, so that a search which
+//! evaluates an argument of this crate need not evaluate it once more.
+//!
+//! Attestations are never verified. Where several devices may share a stage (`replicate`), only `area` evidence is
+//! accepted: the other arguments assume one device for each op.
 
 use crate::batch::chain_dp::ChainDp;
 use crate::batch::{chain_dp, division_cases};
@@ -14,32 +18,32 @@ use crate::evidence::{ChainProof, Evidence, RowMultiple};
 use crate::frontier_search::recipe;
 use crate::frontier_search::recipe::FrontierProof;
 use crate::latency::interval_lp;
-use crate::latency::interval_lp::Interval;
+use crate::latency::interval_lp::IntervalRows;
 use crate::loads::{forced, weighted_average};
-use crate::pipeline::set_cover;
+use crate::pipeline::{down_sets, set_cover, two_way_cut};
 use crate::stream::{colocation, link_prices};
 use crate::{critical_path, division_lp};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_core::violation::{Rule, Violation};
 
-/// A certificate whose evidence was worked out by `core` itself, so that it need not be checked once more.
+/// A certificate whose value was derived from its evidence by this crate, so that it is verified by construction.
 #[derive(Clone, Debug)]
 pub struct Proven(Certificate);
 
 impl Proven {
-    /// What a prover has proved so far.
-    pub fn by_searches(bound: &str, prover: &FrontierProof) -> Proven {
-        Proven(Certificate { bound: bound.to_owned(), value_ps: prover.lower(), evidence: prover.evidence() })
+    /// The best bound of a frontier proof so far.
+    pub fn by_frontier_search(bound: &str, proof: &FrontierProof) -> Proven {
+        Proven(Certificate { bound: bound.to_owned(), value_ps: proof.lower(), evidence: proof.evidence() })
     }
 
-    /// What rows of the interval program prove; none if they prove nothing.
-    pub fn by_rows(bound: &str, interval: &Interval, rows: Vec<RowMultiple>) -> Option<Proven> {
+    /// The bound of a combination of rows of the interval LP; none if they prove nothing.
+    pub fn by_interval_lp(bound: &str, interval: &IntervalRows, rows: Vec<RowMultiple>) -> Option<Proven> {
         let value_ps = interval.proven(&rows).ok()?;
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: interval.evidence(rows) }))
     }
 
-    /// What an argument about last loads proves; it must be the one that the evidence describes.
+    /// The bound of bus weights at the time `left_ps` before the end; none if they prove nothing.
     pub fn by_last_loads(
         bound: &str,
         argument: &LastLoadArgument<'_>,
@@ -51,26 +55,26 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
-    /// What prices prove of segments; none if they prove nothing.
-    pub fn by_segments(bound: &str, segments: &SegmentArgument<'_>, prices: &SegmentPrices) -> Option<Proven> {
+    /// The bound of Lagrange multipliers over segments; none if they prove nothing.
+    pub fn by_segment_prices(bound: &str, segments: &SegmentArgument<'_>, prices: &SegmentPrices) -> Option<Proven> {
         let value_ps = segments.proven(prices).ok()?;
         let (links, kernels) = (prices.links.clone(), prices.kernels);
         let evidence = Evidence::SegmentPrices { links, kernels, chain: segments.chain().to_vec() };
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
-    /// What a course proves; none if that is nothing, or `stop` ends it.
-    pub fn by_passages(
+    /// The bound of the chain DP; none if it proves nothing, or `stop` ends it.
+    pub fn by_chain_dp(
         bound: &str,
-        passages: &ChainDp<'_>,
-        course: &ChainProof,
+        dp: &ChainDp<'_>,
+        proof: &ChainProof,
         stop: &mut dyn FnMut() -> bool,
     ) -> Option<Proven> {
-        let value_ps = passages.proven(course, stop).ok()?;
-        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: course.clone().evidence() }))
+        let value_ps = dp.proven(proof, stop).ok()?;
+        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: proof.clone().into_evidence() }))
     }
 
-    /// All that `evidence` proves; none if it is not evidence, or an attestation.
+    /// The bound of any evidence; none if it proves nothing, or is an attestation.
     pub fn by(problem: &Problem, bound: &str, evidence: Evidence) -> Option<Proven> {
         let value_ps = proven(problem, &evidence).ok().flatten()?;
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
@@ -87,7 +91,7 @@ impl Proven {
     }
 }
 
-/// What `evidence` proves of a problem; `None` for an attestation.
+/// The lower bound that `evidence` proves; `None` for an attestation, an error if it proves nothing.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
     let replicates = problem.constraints.replicate;
     let proven = match evidence {
@@ -119,17 +123,16 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         }
         Evidence::ChainDp { stages, limit_ps, width, shares } => {
             let (stages, shares) = (stages.clone(), shares.clone());
-            let course = ChainProof { stages, limit_ps: *limit_ps, width: *width, shares };
-            chain_dp::proven(problem, &course)
+            chain_dp::proven(problem, &ChainProof { stages, limit_ps: *limit_ps, width: *width, shares })
         }
         Evidence::SetCover { merged, threshold_ps, prices, groups } => {
             set_cover::proven(problem, *merged, *threshold_ps, prices, groups)
         }
         Evidence::TwoWayCut { merged, threshold_ps, first, tree } => {
-            set_cover::halves_proven(problem, *merged, *threshold_ps, *first, tree)
+            two_way_cut::proven(problem, *merged, *threshold_ps, *first, tree)
         }
         Evidence::DownSets { merged, threshold_ps } => {
-            set_cover::beginnings_proven(problem, *merged, *threshold_ps)
+            down_sets::proven(problem, *merged, *threshold_ps)
         }
         Evidence::Colocation { threshold_ps, unions, weights, rounding } => {
             colocation::proven(problem, *threshold_ps, unions, weights, *rounding)
@@ -145,7 +148,26 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
     })
 }
 
-/// Whether a certificate's evidence proves what it claims.
+/// Whether a certificate's evidence proves what it claims: the standing, or the rule that it breaks.
+///
+/// ```
+/// use divvy_core::generate::{RwnnOptions, rwnn};
+/// use divvy_core::{Problem, graph::Graph, ids::OpId, problem::OwnHardware};
+/// use divvy_proof::certificate::{Certificate, Standing};
+/// use divvy_proof::{evidence::Evidence, verify::proven};
+///
+/// let spec = rwnn(&RwnnOptions { modules: 1, nodes: 4, ..RwnnOptions::default() }).unwrap();
+/// let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("it comes with three devices") };
+/// let (graph, objective) = (Graph::new(spec.graph).unwrap(), spec.objective.unwrap());
+/// let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap();
+///
+/// let evidence = Evidence::CriticalPath { ops: vec![OpId(0)] };
+/// let value_ps = proven(&problem, &evidence).unwrap().unwrap();
+/// let mut certificate = Certificate { bound: "by-hand".into(), value_ps, evidence };
+/// assert_eq!(certificate.verify(&problem), Ok(Standing::Verified));
+/// certificate.value_ps.0 += 1;
+/// assert_eq!(certificate.verify(&problem).unwrap_err().rule.as_str(), "bound");
+/// ```
 pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<Standing, Violation> {
     let named = |violation: Violation| Violation { place: certificate.bound.clone(), ..violation };
     match proven(problem, &certificate.evidence).map_err(named)? {
@@ -159,5 +181,12 @@ pub fn verify(problem: &Problem, certificate: &Certificate) -> Result<Standing, 
                 certificate.value_ps.0, value.0
             ),
         }),
+    }
+}
+
+impl Certificate {
+    /// As [`verify()`].
+    pub fn verify(&self, problem: &Problem) -> Result<Standing, Violation> {
+        verify(problem, self)
     }
 }

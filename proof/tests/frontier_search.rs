@@ -1,5 +1,5 @@
-//! Frontier searches against exhaustive search on small random problems: the optimum when nothing is dropped, a lower
-//! bound and a real schedule when much is.
+//! Claims about frontier search on small random problems, compared with an enumeration of all schedules: without dropped states
+//! it is exact; with few states it still gives a valid bound and a valid schedule.
 
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, TensorSpec};
@@ -7,7 +7,7 @@ use divvy_core::hardware::{ClassSpec, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, Problem};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_proof::frontier_search::levels::{SearchWidth, search};
+use divvy_proof::frontier_search::levels::{FrontierSettings, search};
 use divvy_proof::frontier_search::subproblem::Subproblem;
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
@@ -71,38 +71,38 @@ fn random_problem(rng: &mut Rng) -> Option<Problem> {
 }
 
 /// The best finish over every sequence of ops and every choice of devices, each op as early as it can be.
-fn exhaustive(dense: &LatencyTables) -> u64 {
-    fn deeper(dense: &LatencyTables, ends: &mut Vec<Option<(u64, usize)>>, free: &[u64], value: u64, best: &mut u64) {
+fn exhaustive(tables: &LatencyTables) -> u64 {
+    fn deeper(tables: &LatencyTables, ends: &mut Vec<Option<(u64, usize)>>, free: &[u64], value: u64, best: &mut u64) {
         if ends.iter().all(Option::is_some) {
             *best = value.min(*best);
             return;
         }
-        for op in (0..dense.op_count()).filter(|&op| ends[op].is_none()).collect::<Vec<_>>() {
-            if dense.inputs(op).iter().any(|edge| ends[edge.op as usize].is_none()) {
+        for op in (0..tables.op_count()).filter(|&op| ends[op].is_none()).collect::<Vec<_>>() {
+            if tables.inputs(op).iter().any(|edge| ends[edge.op as usize].is_none()) {
                 continue;
             }
-            for &device in dense.allowed(op) {
+            for &device in tables.allowed(op) {
                 let device = device as usize;
-                let mut start = free[device].max(dense.release(op, device));
-                for edge in dense.inputs(op) {
+                let mut start = free[device].max(tables.release(op, device));
+                for edge in tables.inputs(op) {
                     let (end, from) = ends[edge.op as usize].expect("it was just looked for");
-                    start = start.max(end + dense.delay(edge.size, from, device));
+                    start = start.max(end + tables.delay(edge.size, from, device));
                 }
-                let end = start + dense.time(op, device);
-                let finish = end + dense.way_out(op, device);
+                let end = start + tables.time(op, device);
+                let finish = end + tables.way_out(op, device);
                 if start >= NEVER || finish >= NEVER {
                     continue;
                 }
                 let mut later = free.to_vec();
                 later[device] = end;
                 ends[op] = Some((end, device));
-                deeper(dense, ends, &later, value.max(finish), best);
+                deeper(tables, ends, &later, value.max(finish), best);
                 ends[op] = None;
             }
         }
     }
     let mut best = NEVER;
-    deeper(dense, &mut vec![None; dense.op_count()], &vec![0; dense.device_count()], 0, &mut best);
+    deeper(tables, &mut vec![None; tables.op_count()], &vec![0; tables.device_count()], 0, &mut best);
     best
 }
 
@@ -111,28 +111,28 @@ fn for_problems(count: u64, mut test: impl FnMut(&LatencyTables, &[Vec<u64>], u6
     for seed in 0..count * times {
         let mut rng = Rng::new(seed);
         let Some(problem) = random_problem(&mut rng) else { continue };
-        let dense = LatencyTables::new(&problem).expect("it is a latency problem");
-        let mut weights = || (0..dense.device_count()).map(|_| rng.between(0, 9)).collect::<Vec<u64>>();
+        let tables = LatencyTables::new(&problem).expect("it is a latency problem");
+        let mut weights = || (0..tables.device_count()).map(|_| rng.between(0, 9)).collect::<Vec<u64>>();
         let weights = [weights(), weights()];
-        test(&dense, &weights, exhaustive(&dense), seed);
+        test(&tables, &weights, exhaustive(&tables), seed);
     }
 }
 
 #[test]
 fn a_search_that_drops_nothing_is_exact() {
     let mut solved = 0;
-    for_problems(1500, |dense, weights, optimum, seed| {
-        let tails = Tails::new(dense, weights);
-        let part = Subproblem::new(dense, &tails, dense.order().to_vec());
-        let settings = SearchWidth { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
-        let found = search(&part, &settings, &mut || false);
+    for_problems(1500, |tables, weights, optimum, seed| {
+        let tails = Tails::new(tables, weights);
+        let subproblem = Subproblem::new(tables, &tails, tables.order().to_vec());
+        let settings = FrontierSettings { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
+        let found = search(&subproblem, &settings, &mut || false);
         assert!(found.exact);
         assert_eq!(found.lower, optimum, "seed {seed}");
         if optimum < NEVER {
             solved += 1;
             assert_eq!(found.best.unwrap().0, optimum, "seed {seed}");
         }
-        let none = search(&part, &SearchWidth { limit: optimum, ..settings }, &mut || false);
+        let none = search(&subproblem, &FrontierSettings { limit: optimum, ..settings }, &mut || false);
         assert!(none.best.is_none() && none.lower == optimum, "seed {seed}");
     });
     assert!(solved > 1000, "only {solved} problems had a solution");
@@ -140,31 +140,31 @@ fn a_search_that_drops_nothing_is_exact() {
 
 #[test]
 fn a_narrow_search_gives_a_bound_and_a_schedule() {
-    for_problems(1500, |dense, weights, optimum, seed| {
-        let mut tails = Tails::new(dense, weights);
+    for_problems(1500, |tables, weights, optimum, seed| {
+        let mut tails = Tails::new(tables, weights);
         for width in [1, 2, 5] {
             // Tails raised by searches of what follows an op stay valid, and so does what is built on them.
-            for &op in dense.order().iter().rev() {
-                tails.refresh(dense, op as usize);
+            for &op in tables.order().iter().rev() {
+                tails.refresh(tables, op as usize);
                 let mut ops = vec![op];
-                for &next in dense.order() {
-                    if dense.inputs(next as usize).iter().any(|edge| ops.contains(&edge.op)) && ops.len() < 4
+                for &next in tables.order() {
+                    if tables.inputs(next as usize).iter().any(|edge| ops.contains(&edge.op)) && ops.len() < 4
                     {
                         ops.push(next);
                     }
                 }
-                for &device in dense.allowed(op as usize) {
-                    let mut part = Subproblem::new(dense, &tails, ops.clone());
-                    part.set_releases(|_, _| 0);
-                    part.pin(0, device);
-                    let settings = SearchWidth { width, limit: NEVER, weights, levels: usize::MAX };
-                    let found = search(&part, &settings, &mut || false);
+                for &device in tables.allowed(op as usize) {
+                    let mut subproblem = Subproblem::new(tables, &tails, ops.clone());
+                    subproblem.set_releases(|_, _| 0);
+                    subproblem.pin(0, device);
+                    let settings = FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX };
+                    let found = search(&subproblem, &settings, &mut || false);
                     tails.raise(op as usize, device as usize, found.lower);
                 }
             }
-            let part = Subproblem::new(dense, &tails, dense.order().to_vec());
+            let subproblem = Subproblem::new(tables, &tails, tables.order().to_vec());
             let found =
-                search(&part, &SearchWidth { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
+                search(&subproblem, &FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
             assert!(found.lower <= optimum, "seed {seed}, width {width}: {} above {optimum}", found.lower);
             if let Some((value, _)) = found.best {
                 assert!(value >= optimum, "seed {seed}");

@@ -1,4 +1,5 @@
-//! What a share can be worth, against all sets of ops of small random problems.
+//! Claims that the knapsack of link prices is an upper bound on the profit of every set of ops of small random problems, and
+//! exact where times are smaller than the number of slots.
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
@@ -6,9 +7,9 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::stream::link_prices::DeviceKnapsack;
 use divvy_testing::cases;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 
-/// What a byte weighs at least on its way to a device.
+/// The least weight of a byte sent to a device.
 fn weight_to(problem: &Problem, weights: &[u64], to: DeviceId) -> i64 {
     let others = problem.hardware.devices().filter(|&from| from != to);
     let routes = others.filter_map(|from| problem.hardware.route(from, to));
@@ -18,8 +19,8 @@ fn weight_to(problem: &Problem, weights: &[u64], to: DeviceId) -> i64 {
         as i64
 }
 
-/// What a set of ops is worth to a device; none if it takes too long or may not run there.
-fn worth(
+/// The profit of a set of ops on a device; none if it takes too long or may not run there.
+fn profit(
     problem: &Problem,
     (device, per_byte): (DeviceId, i64),
     threshold: Time,
@@ -44,16 +45,16 @@ fn worth(
 }
 
 #[test]
-fn the_best_share_is_worth_as_much_as_the_best_of_all_sets() {
+fn the_knapsack_of_a_device_bounds_the_profit_of_every_set() {
     let (mut exact, mut valuable) = (0, 0);
-    cases::for_cases(Kind::Stream, 1500, |case| {
+    cases::for_cases(ProblemKind::Stream, 1500, |case| {
         let (problem, mut rng) = (&case.problem, Rng::new(case.seed));
         let ops: Vec<OpId> = problem.graph.ops().collect();
         if ops.len() > 8 {
             return;
         }
         let weights: Vec<u64> = problem.hardware.links().iter().map(|_| rng.between(0, 2)).collect();
-        let Ok(shares) = DeviceKnapsack::new(problem, &weights) else {
+        let Ok(knapsack) = DeviceKnapsack::new(problem, &weights) else {
             panic!("few tensors are alive in small problems")
         };
         let most = *rng.pick(&[10, 300]);
@@ -61,18 +62,18 @@ fn the_best_share_is_worth_as_much_as_the_best_of_all_sets() {
         let is_open: Vec<bool> = ops.iter().map(|_| rng.chance(0.9)).collect();
         let threshold = Time(rng.between(0, 200));
         for device in problem.hardware.devices() {
-            let best = shares.best(device, threshold, &prices, &is_open);
+            let best = knapsack.best(device, threshold, &prices, &is_open);
             let per_byte = weight_to(problem, &weights, device);
             let sets = (0..1u32 << ops.len())
                 .map(|bits| ops.iter().copied().filter(|op| bits >> op.index() & 1 == 1).collect::<Vec<_>>());
             let sets = sets.filter(|set| set.iter().all(|op| is_open[op.index()]));
-            let all = sets.filter_map(|set| worth(problem, (device, per_byte), threshold, &prices, &set));
+            let all = sets.filter_map(|set| profit(problem, (device, per_byte), threshold, &prices, &set));
             let most = all.max().expect("the empty set is one");
-            assert!(best.worth >= most, "{} instead of {most}, seed {}", best.worth, case.seed);
-            // Times below the number of slots are told apart, and then the set is worth what it says.
+            assert!(best.profit >= most, "{} instead of {most}, seed {}", best.profit, case.seed);
+            // Times below the number of slots have slots of their own, so the bound is exact.
             if threshold.0 < 128 {
-                assert_eq!(best.worth, most, "seed {}", case.seed);
-                let set = worth(problem, (device, per_byte), threshold, &prices, &best.ops);
+                assert_eq!(best.profit, most, "seed {}", case.seed);
+                let set = profit(problem, (device, per_byte), threshold, &prices, &best.ops);
                 assert_eq!(set, Some(most), "{:?}, seed {}", best.ops, case.seed);
                 exact += 1;
                 valuable += u32::from(most > 0 && per_byte > 0);

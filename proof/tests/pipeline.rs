@@ -1,5 +1,5 @@
-//! Proofs about pipeline stages against brute force: no tree proves what is false, what is true has a tree, and uniting
-//! units does not change what the best plan costs.
+//! Claims about bounds on pipeline stages, compared with an enumeration of all plans: no tree refutes a threshold that a plan
+//! meets, every other threshold has a tree, kernelisation keeps the optimum, and down-sets decide it.
 
 use divvy_core::check;
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
@@ -13,18 +13,18 @@ use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::branching_tree::{Branching, verify};
-use divvy_proof::pipeline::convex_sets::{ONE, Sets};
+use divvy_proof::pipeline::convex_sets::{COST_FACTOR, ConvexSets};
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::two_way_cut::{TwoWayCut, WHOLE};
+use divvy_proof::pipeline::two_way_cut::{TwoWayCut, FACTOR_SUM};
 use divvy_proof::verify::proven;
 
 use divvy_testing::describe::describe;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases, oracle, plans};
 
-/// A tree that proves a space empty, branching at random; none if some part of it has something in it.
+/// A tree that proves a space empty, branching at random; none if the space is not empty.
 fn tree<B: Branching>(space: &mut B, multipliers: &[u32], rng: &mut Rng) -> Option<Vec<u32>> {
-    let mut open: Vec<(B::State, Vec<usize>)> =
+    let mut open: Vec<(B::Node, Vec<usize>)> =
         space.root().map(|state| (state, (0..space.units()).collect())).into_iter().collect();
     let mut numbers = Vec::new();
     while let Some((state, mut units)) = open.pop() {
@@ -67,7 +67,7 @@ fn plain(rng: &mut Rng, ops: usize, stages: u32) -> Problem {
     let profile = Profile { classes: vec![class], whole_model: Vec::new() };
     let hardware = uniform_hardware(stages, 1_000_000_000_000, ClassSpec::default());
     let objective = Objective::Pipeline { stages };
-    let graph = Graph::new(graph).expect("it has no circle");
+    let graph = Graph::new(graph).expect("it is acyclic");
     Problem::new(graph, &profile, hardware, &[], objective, &ConstraintsSpec::default())
         .expect("a sound problem")
 }
@@ -129,8 +129,8 @@ fn optimum_of_units(relaxed: &PipelineRelaxation) -> u64 {
 }
 
 #[test]
-fn uniting_units_does_not_change_the_best_plan() {
-    let (mut united, mut much) = (0, 0);
+fn kernelisation_keeps_the_optimum() {
+    let (mut contracted, mut much) = (0, 0);
     for seed in 0..3000 {
         let rng = &mut Rng::new(seed);
         let stages = 2 + rng.below(2) as u32;
@@ -141,14 +141,14 @@ fn uniting_units_does_not_change_the_best_plan() {
         let merged = PipelineRelaxation::merged(&problem).expect("it is a pipeline");
         assert_eq!(optimum_of_units(&relaxed), best, "seed {seed}");
         assert_eq!(optimum_of_units(&merged), best, "seed {seed}");
-        united += usize::from(merged.units() < relaxed.units());
+        contracted += usize::from(merged.units() < relaxed.units());
         much += usize::from(merged.units() + 3 < relaxed.units());
     }
-    assert!(united > 1000 && much > 300, "{united} {much}");
+    assert!(contracted > 1000 && much > 300, "{contracted} {much}");
 }
 
 #[test]
-fn two_stages_are_solved_by_beginnings() {
+fn two_way_cuts_decide_two_stages() {
     for seed in 0..600 {
         let rng = &mut Rng::new(seed);
         let ops = 2 + rng.below(6);
@@ -157,7 +157,7 @@ fn two_stages_are_solved_by_beginnings() {
         let relaxed = PipelineRelaxation::merged(&problem).expect("it is a pipeline");
         for threshold in [best.saturating_sub(1), best].into_iter().filter(|&t| t < best || best > 0) {
             let budgets = [1, 1].map(|stages| relaxed.budget(stages, threshold));
-            let multipliers = [0, WHOLE / 4, WHOLE / 2, WHOLE * 3 / 4, WHOLE];
+            let multipliers = [0, FACTOR_SUM / 4, FACTOR_SUM / 2, FACTOR_SUM * 3 / 4, FACTOR_SUM];
             let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng);
             assert_eq!(tree.is_some(), threshold < best, "seed {seed}: {threshold} of {best}");
             let Some(tree) = tree else { continue };
@@ -167,9 +167,9 @@ fn two_stages_are_solved_by_beginnings() {
     }
 }
 
-/// On identical devices the beginnings decide the problem.
+/// On identical devices the bound by down-sets is exact.
 #[test]
-fn beginnings_decide() {
+fn down_sets_decide() {
     for seed in 0..400 {
         let rng = &mut Rng::new(seed);
         let stages = 2 + rng.below(2) as u32;
@@ -197,17 +197,17 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
     if stages > 1 && rng.below(2) == 0 {
         let first = 1 + rng.below(stages as usize - 1) as u32;
         let budgets = [first, stages - first].map(|stages| relaxed.budget(stages, threshold));
-        let multipliers = [0, rng.below(WHOLE as usize) as u32, WHOLE / 2, WHOLE];
+        let multipliers = [0, rng.below(FACTOR_SUM as usize) as u32, FACTOR_SUM / 2, FACTOR_SUM];
         let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng)?;
         return Some(Evidence::TwoWayCut { merged, threshold_ps: Time(threshold), first, tree });
     }
     let prices: Vec<u64> = (0..relaxed.units()).map(|_| rng.below(20) as u64).collect();
     let total: u64 = prices.iter().sum();
     let most = total.saturating_sub(1) / u64::from(stages);
-    let multipliers = [0, 64, ONE as u32 / 4, ONE as u32, 3 * ONE as u32];
+    let multipliers = [0, 64, COST_FACTOR as u32 / 4, COST_FACTOR as u32, 3 * COST_FACTOR as u32];
     let group = |stages: u32, count: u32, limit: u64, kind: &_, rng: &mut Rng| {
         let budget = relaxed.budget(stages, threshold);
-        let mut sets = Sets::new(&relaxed, kind, budget, &prices, limit);
+        let mut sets = ConvexSets::new(&relaxed, kind, budget, &prices, limit);
         let tree = tree(&mut sets, &multipliers, rng)?;
         Some(StageGroup { stages, count, limit, tree })
     };
@@ -227,7 +227,7 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
 #[test]
 fn no_tree_proves_what_a_plan_refutes() {
     let (mut proofs, mut tight) = (0, 0);
-    cases::for_cases(Kind::Pipeline, 3000, |case| {
+    cases::for_cases(ProblemKind::Pipeline, 3000, |case| {
         let rng = &mut Rng::new(case.seed);
         let (plans, _) = plans::every(&case.model, 3000, case.seed);
         let best = plans.iter().filter_map(|plan| oracle::score(&case.model, plan)).min();
@@ -254,7 +254,7 @@ fn no_tree_proves_what_a_plan_refutes() {
 #[test]
 fn spoiled_proofs_prove_nothing_false() {
     let (mut kept, mut refused) = (0, 0);
-    cases::for_cases(Kind::Pipeline, 2000, |case| {
+    cases::for_cases(ProblemKind::Pipeline, 2000, |case| {
         let rng = &mut Rng::new(case.seed);
         let (plans, _) = plans::every(&case.model, 3000, case.seed);
         let Some(best) = plans.iter().filter_map(|plan| oracle::score(&case.model, plan)).min() else {
@@ -319,7 +319,7 @@ fn hostile_proofs_are_refused() {
         prices,
         groups,
     };
-    let halves = |first, tree: &[u32]| Evidence::TwoWayCut {
+    let two_way_cut = |first, tree: &[u32]| Evidence::TwoWayCut {
         merged: false,
         threshold_ps: Time(1_000_000),
         first,
@@ -332,18 +332,18 @@ fn hostile_proofs_are_refused() {
         cover(vec![1; 5], vec![group(1, 2, 0, &[1])]),
         cover(vec![1; 5], vec![group(1, 3, u64::MAX, &[1])]),
         cover(vec![1; 5], vec![group(u32::MAX, u32::MAX, 0, &[1])]),
-        // A limit that counts for nothing may be anything.
+        // A limit of no stages may be anything.
         cover(vec![1; 5], vec![group(1, 0, i64::MAX as u64, &[8193]), group(1, 3, 0, &[1])]),
         cover(vec![1; 5], vec![group(1, 0, u64::MAX, &[8193]), group(1, 3, 0, &[1])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[100])]),
         cover(vec![1; 5], vec![group(1, 3, 0, &[u32::MAX])]),
         cover(vec![1; 5], vec![group(1, 3, 1, &[0; 50])]),
-        halves(0, &[1]),
-        halves(3, &[1]),
-        halves(1, &[]),
-        halves(1, &[u32::MAX - 1]),
-        halves(1, &[u32::MAX]),
+        two_way_cut(0, &[1]),
+        two_way_cut(3, &[1]),
+        two_way_cut(1, &[]),
+        two_way_cut(1, &[u32::MAX - 1]),
+        two_way_cut(1, &[u32::MAX]),
     ];
     for evidence in all {
         assert!(proven(&problem, &evidence).is_err(), "{evidence:?}");
@@ -385,7 +385,7 @@ fn kahn(graph: &Graph, priority: &dyn Fn(OpId) -> usize) -> Vec<OpId> {
     while order.len() < graph.op_count() {
         let ready = |op: &OpId| !order.contains(op) && graph.predecessors(*op).all(|p| order.contains(&p));
         let next = graph.ops().filter(ready).max_by_key(|&op| priority(op));
-        order.push(next.expect("a graph without circles has one"));
+        order.push(next.expect("an acyclic graph has one"));
     }
     order
 }

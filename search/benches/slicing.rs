@@ -13,7 +13,7 @@ use divvy_core::graph::Graph;
 use divvy_core::hardware::ClassSpec;
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware};
 use divvy_core::rng::Rng;
-use divvy_search::pipeline::{PipelineTables, StageNetwork, Slicer};
+use divvy_search::pipeline::{PipelineTables, Slicer, StageNetwork};
 
 const SIZES: [u32; 3] = [200, 1000, 5000];
 const STAGES: u32 = 16;
@@ -34,19 +34,19 @@ fn problem(nodes: u32) -> Problem {
     Problem::new(graph, &spec.profile, hardware, &[], objective, &ConstraintsSpec::default()).expect("sound")
 }
 
-fn orders(net: &StageNetwork<'_>) -> Vec<Vec<u32>> {
+fn orders(network: &StageNetwork<'_>) -> Vec<Vec<u32>> {
     let mut rng = Rng::new(7);
-    (0..ORDERS).map(|_| net.sorted_by(&(0..net.len()).map(|_| rng.unit()).collect::<Vec<_>>())).collect()
+    (0..ORDERS).map(|_| network.sorted_by(&(0..network.len()).map(|_| rng.unit()).collect::<Vec<_>>())).collect()
 }
 
 /// The best value of every order.
 #[divan::bench(args = SIZES, sample_count = 40)]
 fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
-    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
-    let net = StageNetwork::new(&dense);
-    let orders = orders(&net);
-    let mut slicer = Slicer::new(&net);
+    let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+    let network = StageNetwork::new(&tables);
+    let orders = orders(&network);
+    let mut slicer = Slicer::new(&network);
     bencher.counter(ORDERS).bench_local(|| {
         for order in &orders {
             slicer.load(black_box(order));
@@ -59,10 +59,10 @@ fn exact(bencher: Bencher<'_, '_>, nodes: u32) {
 #[divan::bench(args = SIZES, sample_count = 40)]
 fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
     let problem = problem(nodes);
-    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
-    let net = StageNetwork::new(&dense);
-    let orders = orders(&net);
-    let mut slicer = Slicer::new(&net);
+    let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+    let network = StageNetwork::new(&tables);
+    let orders = orders(&network);
+    let mut slicer = Slicer::new(&network);
     let mut values = Vec::new();
     for order in &orders {
         slicer.load(order);
@@ -71,7 +71,7 @@ fn decision(bencher: Bencher<'_, '_>, nodes: u32) {
     bencher.counter(ORDERS).bench_local(|| {
         for (order, value) in orders.iter().zip(&values) {
             slicer.load(black_box(order));
-            black_box(slicer.can_keep(value - value / 100));
+            black_box(slicer.is_feasible(value - value / 100));
         }
     });
 }
@@ -90,12 +90,12 @@ fn fenwick(bencher: Bencher<'_, '_>, nodes: u32) {
 
 fn published_with(bencher: Bencher<'_, '_>, nodes: u32, table: fn(&PipelineTables, &[u32]) -> Vec<Vec<u64>>) {
     let problem = problem(nodes);
-    let dense = PipelineTables::new(&problem).expect("a pipeline problem");
-    let net = StageNetwork::new(&dense);
-    let orders: Vec<Vec<u32>> = orders(&net).iter().map(|order| net.ops_in(order)).collect();
+    let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+    let network = StageNetwork::new(&tables);
+    let orders: Vec<Vec<u32>> = orders(&network).iter().map(|order| network.ops_in(order)).collect();
     bencher.counter(ORDERS).bench_local(|| {
         for order in &orders {
-            black_box(published::dynamic_program(&table(&dense, black_box(order)), STAGES as usize));
+            black_box(published::dynamic_program(&table(&tables, black_box(order)), STAGES as usize));
         }
     });
 }

@@ -48,4 +48,4 @@ pub use planner::Planner;
 pub use registry::{bounds, every_bound, every_planner, planners};
 pub use run::Run;
 pub use request::{Refused, Request, SYMMETRIES};
-pub use solve::{Solved, solve};
+pub use solve::{Solved, solve, solve_with};

@@ -1,4 +1,4 @@
-//! What a planner is given and what it gives back.
+//! The outcome of a run: the best plan, the certificates, and how the run ended.
 
 use crate::budget::{Budget, StopReason};
 use divvy_core::check;
@@ -12,23 +12,23 @@ use divvy_proof::certificate::{Certificate, Standing};
 use divvy_proof::verify;
 use divvy_proof::verify::Proven;
 
-/// How a run ended, in a word. `Optimal` is derived from value and bound, never claimed.
+/// The result of a run in a word, derived from its value, bounds and stop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The value equals the bound to the picosecond.
+    /// The best value equals the best lower bound to the picosecond.
     Optimal,
-    /// There is a plan.
+    /// There is a plan, not known to be optimal.
     Feasible,
-    /// No plan can exist.
+    /// No plan exists.
     Infeasible,
-    /// None was found.
+    /// No plan was found.
     NoPlan,
-    /// The run was stopped early; the best plan so far, if any, is kept.
+    /// The run was cancelled before it found a plan that is known to be optimal; the best plan so far, if any, is kept.
     Cancelled,
 }
 
 impl Status {
-    /// As JSON has it.
+    /// The word in JSON output.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Optimal => "optimal",
@@ -40,28 +40,34 @@ impl Status {
     }
 }
 
-/// What a run found.
+/// What a run has found so far.
+///
+/// Planners and bounds do not write to it: plans come in by [`Outcome::offer`], which checks and scores them, and bounds by
+/// [`Outcome::accept`], which verifies their evidence, or as [`Proven`] values. Each change of value or bound adds a
+/// point to the history.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The best plan and what it costs.
+    /// The best plan and its score.
     pub best: Option<(Plan, Score)>,
     /// The planner that found the best plan.
     pub found_by: Option<String>,
-    /// The bounds found, the strongest of each name.
+    /// The strongest certificate of each bound by name.
     pub certificates: Vec<Certificate>,
     verified: Option<Time>,
-    /// Why no plan can exist, where that was shown.
+    verified_by: Option<String>,
+    /// The reasons why no plan exists, if that is known.
     pub infeasible: Vec<String>,
     /// Why the run ended.
     pub stop: StopReason,
-    /// Value and bound over time.
+    /// Value and lower bound over time.
     pub history: Vec<HistoryPoint>,
-    /// Placements and contradictions that searches looked at, where they count them.
+    /// The number of search nodes, of planners and bounds that count them.
     pub nodes: u64,
 }
 
 impl Outcome {
-    /// Checks a plan of the planner `by` and keeps it if it is valid and better than what there is.
+    /// Checks and scores a plan of the planner `by`, and keeps it if it is valid and better than the best one so far. An error
+    /// lists the rules that it breaks.
     pub fn offer(
         &mut self,
         problem: &Problem,
@@ -78,21 +84,21 @@ impl Outcome {
         Ok(())
     }
 
-    /// Verifies a certificate and keeps it if it is the strongest of its name.
+    /// Verifies a certificate, and keeps it if it is the strongest of its bound.
     pub fn accept(&mut self, problem: &Problem, new: Certificate, budget: &Budget) -> Result<(), Violation> {
         let standing = verify::verify(problem, &new)?;
         self.keep(new, standing, budget);
         Ok(())
     }
 
-    /// Keeps what `core` itself has proved, if it is the strongest of its name.
+    /// Keeps a bound that `divvy_proof` computed from its evidence, if it is the strongest of its name.
     pub fn accept_proven(&mut self, new: Proven, budget: &Budget) {
         self.keep(new.into_certificate(), Standing::Verified, budget);
     }
 
     fn keep(&mut self, new: Certificate, standing: Standing, budget: &Budget) {
-        if standing == Standing::Verified {
-            self.verified = self.verified.max(Some(new.value_ps));
+        if standing == Standing::Verified && Some(new.value_ps) > self.verified {
+            (self.verified, self.verified_by) = (Some(new.value_ps), Some(new.bound.clone()));
         }
         let (bound, before) = (new.bound.clone(), self.lower_bound());
         match self.certificates.iter_mut().find(|old| old.bound == new.bound) {
@@ -129,7 +135,12 @@ impl Outcome {
         self.verified
     }
 
-    /// (value − lower bound) / lower bound; none without both, or with a bound of zero below the value.
+    /// The bound that proved [`Outcome::verified_lower_bound`]; of several with the same value the first.
+    pub fn verified_by(&self) -> Option<&str> {
+        self.verified_by.as_deref()
+    }
+
+    /// (value − lower bound) / lower bound; none without both, or if the bound is zero and the value is not.
     pub fn gap(&self) -> Option<f64> {
         let (value, bound) = (self.value()?, self.lower_bound()?);
         if value == bound {
@@ -138,7 +149,7 @@ impl Outcome {
         (bound > Time::ZERO).then(|| (value.0 as f64 - bound.0 as f64) / bound.0 as f64)
     }
 
-    /// How the run ended.
+    /// The result in a word.
     pub fn status(&self) -> Status {
         match self.value() {
             Some(value) if self.lower_bound() == Some(value) => Status::Optimal,

@@ -75,7 +75,7 @@ const BATCH_PLANNERS: &[&dyn Planner] = &[
     &batch::baselines::one_plus_one_ea::OnePlusOneEa,
     // By name only: they work towards a proof, or from module to module.
     &batch::baselines::milp::Milp,
-    &batch::baselines::milp::MilpSplit,
+    &batch::baselines::milp_split::MilpSplit,
 ];
 
 /// Bounds of `batch`, the cheapest first.

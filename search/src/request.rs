@@ -40,10 +40,10 @@ pub struct Refused {
     pub exists: bool,
 }
 
-/// Planners, each with the number that its name was given.
-pub(crate) type ChosenPlanners = Vec<(&'static dyn Planner, Option<u64>)>;
+/// A planner, with the number that its name was given.
+pub(crate) type ChosenPlanner<'a> = (&'a dyn Planner, Option<u64>);
 
-pub(crate) fn choose_planners(problem: &Problem, request: &Request) -> Result<ChosenPlanners, Refused> {
+pub(crate) fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<ChosenPlanner<'static>>, Refused> {
     let all = planners(problem);
     match request.planner.as_deref() {
         None | Some("auto") => {

@@ -1,4 +1,4 @@
-//! What a planner or bound works with while it runs.
+//! The access of a planner or bound to the run that it is part of.
 
 use crate::budget::Budget;
 use crate::outcome::Outcome;
@@ -13,14 +13,18 @@ use divvy_proof::verify;
 use divvy_proof::verify::Proven;
 
 
-/// A whole planning run of a `latency` problem.
+/// A function that plans a `latency` problem by a run of its own.
 type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
 
-/// A run in progress: the problem, what is left of the budget, and the best found so far.
+/// A run in progress, as planners and bounds see it: the problem, the budget, the outcome so far, and the user's options.
+///
+/// Plans are handed in by [`Run::offer`], bounds by [`Run::prove`] or [`Run::attest`]. All of them are checked; the caller of
+/// the run hears of every improvement. To test a planner by itself, make a run with [`Run::new`] and call
+/// [`Planner::plan`](crate::Planner::plan).
 pub struct Run<'a> {
     /// The problem.
     pub problem: &'a Problem,
-    /// How long and how hard to try.
+    /// The limits of this turn of the run.
     pub budget: &'a Budget,
     planner: String,
     number: Option<u64>,
@@ -36,7 +40,7 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run that collects into `outcome` and tells `watch` of every improvement.
+    /// A run that collects results in `outcome` and calls `watch` at every improvement, with default options.
     pub fn new(
         problem: &'a Problem,
         budget: &'a Budget,
@@ -60,7 +64,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Names the planner whose plans are offered from now on, for whoever asks later where a plan came from.
+    /// Sets the planner to which plans offered from now on are attributed.
     pub fn set_planner(&mut self, name: &str) {
         name.clone_into(&mut self.planner);
     }
@@ -75,40 +79,40 @@ impl<'a> Run<'a> {
         self.number
     }
 
-    /// The same run, with parts of the problem solved by the solver of that name.
+    /// The same run, with subproblems solved by the solver of that name.
     #[must_use]
     pub fn with_inner(self, inner: Option<&'a str>) -> Run<'a> {
         Run { inner, ..self }
     }
 
-    /// The same run, in which a bound may offer the plans that it comes upon.
+    /// The same run, in which a bound may offer the plans that it finds, or not.
     #[must_use]
     pub fn taking_plans(self, takes_plans: bool) -> Run<'a> {
         Run { takes_plans, ..self }
     }
 
-    /// Whether a bound may offer plans: not beside a planner asked for by name, which must find its own.
+    /// Whether a bound may offer the plans that it finds. It may not beside a planner run by name, whose result is to be its own.
     pub fn takes_plans(&self) -> bool {
         self.takes_plans
     }
 
-    /// The same run of a bound, with a planner that is to go on afterwards where `yes`.
+    /// The same run of a bound, after which a planner continues if `yes`.
     #[must_use]
     pub fn with_planner_waiting(self, yes: bool) -> Run<'a> {
         Run { has_planner_waiting: yes, ..self }
     }
 
-    /// Whether a planner goes on when the bound at hand ends, and has the time that it leaves.
+    /// Whether a planner has the time that the present bound leaves.
     pub fn has_planner_waiting(&self) -> bool {
         self.has_planner_waiting
     }
 
-    /// Which solver is to solve parts of the problem, where the user says so.
+    /// The solver of subproblems, if the user chose one.
     pub fn inner(&self) -> Option<&str> {
         self.inner
     }
 
-    /// The same run, with the edge paper's own bound where `yes`.
+    /// The same run, in which `branch-and-bound` prunes as its paper does if `yes`.
     #[must_use]
     pub fn with_paper_bound(self, yes: bool) -> Run<'a> {
         Run { paper_bound: yes, ..self }
@@ -119,28 +123,29 @@ impl<'a> Run<'a> {
         self.paper_bound
     }
 
-    /// The same run, with devices that can be exchanged told apart by the criterion of that name.
+    /// The same run, with symmetry among interchangeable devices broken by the criterion of that name.
     #[must_use]
     pub fn with_symmetry(self, symmetry: Option<&'a str>) -> Run<'a> {
         Run { symmetry, ..self }
     }
 
-    /// By what `milp` and `milp-split` are to tell devices apart that can be exchanged, where the user says so.
+    /// The criterion by which `milp` and `milp-split` break the symmetry of interchangeable devices, if the user chose one.
     pub fn symmetry(&self) -> Option<&str> {
         self.symmetry
     }
 
-    /// The best found so far.
+    /// The best plan, the certificates and the history so far.
     pub fn outcome(&self) -> &Outcome {
         self.outcome
     }
 
-    /// Counts placements or contradictions that a search looked at.
+    /// Adds to the number of search nodes of the outcome.
     pub fn count(&mut self, nodes: u64) {
         self.outcome.nodes += nodes;
     }
 
-    /// Offers a plan. It is checked, and kept if it is the best; what it costs does not depend on who made it.
+    /// Offers a plan. It is checked and scored by `divvy_core`, and kept if it is the best so far. An error lists the rules that
+    /// it breaks.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
         self.outcome.offer(self.problem, plan, &self.planner, self.budget)?;
@@ -150,14 +155,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Claims all that `evidence` proves under the name of a bound. Evidence that proves nothing is passed over.
+    /// Claims the value that `evidence` proves, as a certificate of a bound. Evidence that proves nothing is ignored.
     pub fn prove(&mut self, bound: &str, evidence: Evidence) {
         if let Some(proven) = Proven::by(self.problem, bound, evidence) {
             self.take(proven);
         }
     }
 
-    /// Takes what `core` has proved.
+    /// Claims a value that `divvy_proof` has computed from its evidence.
     pub fn take(&mut self, proven: Proven) {
         if proven.value() == Time::ZERO {
             return;
@@ -169,13 +174,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the best plan is known to be the best there is.
+    /// Whether the best plan is known to be optimal.
     pub fn is_solved(&self) -> bool {
         self.outcome.value().is_some() && self.outcome.value() <= self.outcome.lower_bound()
     }
 
-    /// Claims a bound that only a search vouches for. A claim above the value of a plan at hand is false: it is a bug of
-    /// that search, and not kept.
+    /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan is false,
+    /// hence a bug of its author, and not kept.
     pub fn attest(&mut self, bound: &str, value: Time, by: String) {
         let is_false = self.outcome.value().is_some_and(|best| value > best);
         debug_assert!(!is_false, "{by} claims a bound above the value of a plan");
@@ -192,28 +197,28 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Says of the bound at hand that it has proved all it ever will, so that its time is better spent otherwise.
+    /// Declares that the present bound would prove no more in this run. It is not called again.
     pub fn exhaust(&mut self) {
         self.is_exhausted = true;
     }
 
-    /// Whether the bound at hand says that it has proved all it ever will.
+    /// Whether the present bound has declared that it would prove no more.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.is_exhausted
     }
 
-    /// The same run, in which planners can ask for plans of `latency` problems.
+    /// The same run, in which planners can have `latency` problems planned.
     #[must_use]
     pub(crate) fn with_latency_planner(self, plan_latency: LatencyPlanner) -> Run<'a> {
         Run { plan_latency: Some(plan_latency), ..self }
     }
 
-    /// The best plan of a `latency` problem within a budget, where the run knows how to find one.
+    /// The best plan of a `latency` problem within a budget, found by a run of its own.
     pub(crate) fn plan_latency(&self, problem: &Problem, budget: &Budget) -> Option<(Plan, Score)> {
         (self.plan_latency?)(problem, budget)
     }
 
-    /// What `evidence` would prove.
+    /// The value that `evidence` proves; none if it does not apply.
     pub fn proven(&self, evidence: &Evidence) -> Option<Time> {
         verify::proven(self.problem, evidence).ok().flatten()
     }

@@ -10,7 +10,7 @@ use crate::one_device::baseline::{Baseline, baseline};
 use crate::outcome::Outcome;
 use crate::planner::Planner;
 use crate::request::{
-    ChosenPlanners, Refused, Request, check_paper_bound, check_symmetry, choose_bounds, choose_inner, choose_planners,
+    ChosenPlanner, Refused, Request, check_paper_bound, check_symmetry, choose_bounds, choose_inner, choose_planners,
 };
 use crate::run::Run;
 
@@ -90,19 +90,51 @@ pub fn solve(
     let inner = choose_inner(request)?;
     check_paper_bound(problem, request)?;
     check_symmetry(problem, request)?;
+    let keeps_plans = request.planner.as_deref().is_none_or(|name| name == "auto") && !request.bound_only;
+    Ok(run_all(problem, request, inner, keeps_plans, &planners, bounds, budget, watch))
+}
+
+/// As [`solve()`], with the caller's own planners and bounds in place of the registered ones: planners in the order given, each
+/// until it has no better plan. Those that do not support the problem are left out. No plan is offered but theirs.
+pub fn solve_with(
+    problem: &Problem,
+    planners: &[&dyn Planner],
+    bounds: &[&dyn Bound],
+    budget: &Budget,
+    watch: &mut dyn FnMut(&Outcome),
+) -> Solved {
+    let supported = planners.iter().filter(|planner| planner.supports(problem).is_ok());
+    let planners: Vec<_> = supported.map(|&planner| (planner, None)).collect();
+    let bounds = bounds.iter().copied().filter(|bound| bound.supports(problem).is_ok()).collect();
+    let names: Vec<&str> = planners.iter().map(|(planner, _)| planner.name()).collect();
+    let request = Request { planner: Some(names.join(", ")), ..Request::default() };
+    run_all(problem, &request, None, false, &planners, bounds, budget, watch)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the two ways in share it, and nothing else calls it")]
+fn run_all(
+    problem: &Problem,
+    request: &Request,
+    inner: Option<&str>,
+    keeps_plans: bool,
+    planners: &[ChosenPlanner<'_>],
+    bounds: Vec<&dyn Bound>,
+    budget: &Budget,
+    watch: &mut dyn FnMut(&Outcome),
+) -> Solved {
     let (baseline, baseline_plan) = baseline(problem, budget);
     let mut outcome = Outcome::default();
     outcome.infeasible = problem.infeasibilities();
     if outcome.infeasible.is_empty() {
         let is_last = |bound: &&dyn Bound| bound.runs() == When::Last;
         let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = bounds.into_iter().partition(is_last);
-        let mut session = Session { problem, request, inner, budget, outcome: &mut outcome, watch };
+        let mut session = Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);
-        let stop = session.plan_and_prove(&planners, &last_bounds);
+        let stop = session.plan_and_prove(planners, &last_bounds);
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
     let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
-    Ok(Solved { outcome, baseline, planner })
+    Solved { outcome, baseline, planner }
 }
 
 /// What all runs of planners and bounds have in common.
@@ -110,6 +142,8 @@ struct Session<'a> {
     problem: &'a Problem,
     request: &'a Request,
     inner: Option<&'a str>,
+    /// Whether plans of others than the planner count: a planner asked for by name must find its own.
+    keeps_plans: bool,
     budget: &'a Budget,
     outcome: &'a mut Outcome,
     watch: &'a mut dyn FnMut(&Outcome),
@@ -124,14 +158,9 @@ impl Session<'_> {
             .with_latency_planner(plan_latency)
     }
 
-    /// Whether plans of others than the planner count: a planner asked for by name must find its own.
-    fn keeps_plans(&self) -> bool {
-        self.request.planner.as_deref().is_none_or(|name| name == "auto") && !self.request.bound_only
-    }
-
     /// The bounds that come before any planner. Whatever happens next, there is a plan to keep.
     fn prove_first(&mut self, bounds: &[&dyn Bound], baseline_plan: Option<Plan>) {
-        let keeps_plans = self.keeps_plans();
+        let keeps_plans = self.keeps_plans;
         let budget = TimePlan::first_bounds(self.budget, self.request.bound_only);
         let mut run = self.run(&budget);
         if let Some(plan) = baseline_plan.filter(|_| keeps_plans) {
@@ -147,9 +176,9 @@ impl Session<'_> {
     }
 
     /// Planners and the last bounds in turn, until one is through or the budget is spent.
-    fn plan_and_prove(&mut self, planners: &ChosenPlanners, bounds: &[&dyn Bound]) -> StopReason {
+    fn plan_and_prove(&mut self, planners: &[ChosenPlanner<'_>], bounds: &[&dyn Bound]) -> StopReason {
         let time_plan = TimePlan::new(!bounds.is_empty());
-        let mut planners = planners.as_slice();
+        let mut planners = planners;
         let mut stop = StopReason::Finished;
         let mut exhausted = vec![false; bounds.len()];
         // Whether all that is left to prove was given its time.
@@ -167,12 +196,12 @@ impl Session<'_> {
                 // Where a better plan helps no bound that is left, all have their time at once, so that planners go on
                 // undisturbed.
                 let left = bounds.iter().zip(&exhausted).filter(|(_, is_exhausted)| !**is_exhausted);
-                let shares: Option<Vec<f64>> = left.map(|(bound, _)| bound.ahead()).collect();
+                let shares: Option<Vec<f64>> = left.map(|(bound, _)| bound.deadline_share()).collect();
                 let ahead = shares.filter(|_| !self.request.bound_only);
                 are_through = ahead.is_some();
                 let until = ahead.into_iter().flatten().fold(bound_until, f64::max);
                 let bounding = time_plan.budget(self.budget, turn, until);
-                let keeps_plans = self.keeps_plans();
+                let keeps_plans = self.keeps_plans;
                 let mut run = self.run(&bounding).taking_plans(keeps_plans).with_planner_waiting(are_through);
                 if !exhausted[number] && !run.budget.is_spent() && !run.is_solved() {
                     bounds[number].bound(&mut run);
@@ -190,7 +219,7 @@ impl Session<'_> {
     /// Planners one after the other; those that finish are dropped from the list. Why the last of them stopped, if any ran.
     fn plan(
         &mut self,
-        planners: &mut &[(&'static dyn Planner, Option<u64>)],
+        planners: &mut &[ChosenPlanner<'_>],
         budget: &Budget,
     ) -> Option<StopReason> {
         let mut run = self.run(budget);

@@ -1,16 +1,17 @@
-//! Nodes that lead to each other in a circle (Tarjan's strongly connected components).
+//! Strongly connected components (Tarjan 1972), with an explicit stack: graphs may be deep. O(nodes + edges).
 
-/// For each of `count` nodes one of those that it leads to and that lead back to it, the same for all of them.
-pub(crate) fn circles<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Vec<u32> {
+/// For each of `count` nodes a representative of its strongly connected component, the same node for all its members. `next` gives
+/// the successors of a node.
+pub(crate) fn components<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Vec<u32> {
     const UNSEEN: u32 = u32::MAX;
     let (mut index, mut low) = (vec![UNSEEN; count], vec![0u32; count]);
-    let mut circle = vec![UNSEEN; count];
+    let mut component_of = vec![UNSEEN; count];
     let (mut seen, mut stack) = (0, Vec::new());
     for start in 0..count {
         if index[start] != UNSEEN {
             continue;
         }
-        // Each frame: a node, and how many of its successors have been looked at.
+        // Each frame: a node, and the number of its successors visited.
         let mut frames = vec![(start, 0usize)];
         while let Some(&mut (node, ref mut done)) = frames.last_mut() {
             if *done == 0 {
@@ -23,7 +24,7 @@ pub(crate) fn circles<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Ve
                 let to = to as usize;
                 if index[to] == UNSEEN {
                     frames.push((to, 0));
-                } else if circle[to] == UNSEEN {
+                } else if component_of[to] == UNSEEN {
                     low[node] = low[node].min(index[to]);
                 }
                 continue;
@@ -34,7 +35,7 @@ pub(crate) fn circles<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Ve
             }
             if low[node] == index[node] {
                 while let Some(member) = stack.pop() {
-                    circle[member] = node as u32;
+                    component_of[member] = node as u32;
                     if member == node {
                         break;
                     }
@@ -42,7 +43,7 @@ pub(crate) fn circles<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Ve
             }
         }
     }
-    circle
+    component_of
 }
 
 #[cfg(test)]
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_of_a_circle_reach_each_other_and_no_others() {
+    fn members_of_a_component_reach_each_other_and_no_others() {
         let mut rng = divvy_core::rng::Rng::new(3);
         for round in 0..300 {
             let count = 2 + round % 7;
@@ -68,10 +69,10 @@ mod tests {
                     }
                 }
             }
-            let circle = circles(count, |node| &next[node]);
+            let component_of = components(count, |node| &next[node]);
             for a in 0..count {
                 for b in 0..count {
-                    assert_eq!(circle[a] == circle[b], reaches[a][b] && reaches[b][a], "{next:?}: {a}, {b}");
+                    assert_eq!(component_of[a] == component_of[b], reaches[a][b] && reaches[b][a], "{next:?}: {a}, {b}");
                 }
             }
         }

@@ -13,7 +13,7 @@ use divvy_proof::evidence::Evidence;
 use divvy_proof::verify::verify;
 use divvy_search::{Budget, Request, SYMMETRIES, solve};
 use divvy_testing::cases::Case;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases, oracle, plans};
 
 fn budget(nodes: u64) -> Budget {
@@ -31,7 +31,7 @@ fn no_planner_claims_too_much() {
     let planners = ["b-met", "b-greedy", "b-heft", "ea", "annealing", "divisions", "milp", "milp-split"];
     let mut planned = vec![0; planners.len()];
     let mut solvable = 0;
-    cases::for_cases(Kind::Batch, 250, |case| {
+    cases::for_cases(ProblemKind::Batch, 250, |case| {
         let Some(best) = best(case) else { return };
         solvable += 1;
         for (number, name) in planners.iter().enumerate() {
@@ -54,7 +54,7 @@ fn no_planner_claims_too_much() {
 #[test]
 fn passages_hold_and_are_often_reached() {
     let (mut proved, mut reached) = (0, 0);
-    cases::for_cases(Kind::Batch, 600, |case| {
+    cases::for_cases(ProblemKind::Batch, 600, |case| {
         let Some(best) = best(case) else { return };
         let request = Request {
             planner: Some("divisions".to_owned()),
@@ -76,7 +76,7 @@ fn passages_hold_and_are_often_reached() {
 #[test]
 fn criteria_of_symmetry_go_by_name() {
     let mut improved = 0;
-    cases::for_cases(Kind::Batch, 40, |case| {
+    cases::for_cases(ProblemKind::Batch, 40, |case| {
         for name in SYMMETRIES {
             let planner = Some("milp-split".to_owned());
             let request = Request { planner, symmetry: Some(name.to_owned()), ..Request::default() };
@@ -222,7 +222,7 @@ fn cases_prove_more() {
 #[test]
 fn cases_hold() {
     let mut proved = 0;
-    cases::for_cases(Kind::Batch, 400, |case| {
+    cases::for_cases(ProblemKind::Batch, 400, |case| {
         let Some(best) = best(case) else { return };
         let bounds = ["division-lp", "division-cases"].map(str::to_owned).to_vec();
         let request =

@@ -11,7 +11,7 @@ use divvy_core::ids::DeviceId;
 use divvy_core::plan::Plan;
 use divvy_core::rng::Rng;
 use divvy_search::{Budget, Outcome, Request, planners, solve};
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases, oracle, plans};
 use plain::Plain;
 
@@ -151,7 +151,7 @@ fn random_searches_mostly_find_the_best_string() {
 
 #[test]
 fn random_searches_never_end_worse_than_they_start_and_repeat_themselves() {
-    for kind in [Kind::Latency, Kind::LatencyInTurn] {
+    for kind in [ProblemKind::Latency, ProblemKind::LatencyInTurn] {
         cases::for_cases(kind, 300, |case| {
             for planner in ["ea", "annealing"] {
                 let start = outcome(&case.problem, planner, 0, 1);
@@ -169,7 +169,7 @@ fn random_searches_never_end_worse_than_they_start_and_repeat_themselves() {
 /// With pins, bans, colocation, missing links and little memory: valid plans, and nearly always one where there is one.
 #[test]
 fn constraints_are_respected_and_seldom_in_the_way() {
-    for kind in [Kind::Latency, Kind::LatencyInTurn] {
+    for kind in [ProblemKind::Latency, ProblemKind::LatencyInTurn] {
         let mut feasible = 0;
         let mut found = [0; BASELINES.len()];
         cases::for_cases(kind, 1500, |case| {
@@ -223,13 +223,13 @@ fn memory_greedy_fills_graphics_processors_in_order_and_the_host_last() {
 #[test]
 fn baselines_refuse_what_is_not_latency_and_auto_leaves_most_of_them_out() {
     // Groups of inputs have methods of the same names of their own.
-    cases::for_cases(Kind::ColdStart, 3, |case| {
+    cases::for_cases(ProblemKind::ColdStart, 3, |case| {
         for planner in planners(&case.problem).iter().filter(|p| BASELINES.contains(&p.name())) {
             let reason = planner.supports(&case.problem).expect_err("it is not latency");
             assert!(reason.contains("`latency`"), "{reason}");
         }
     });
-    cases::for_cases(Kind::Latency, 1, |case| {
+    cases::for_cases(ProblemKind::Latency, 1, |case| {
         let known: Vec<&str> = planners(&case.problem).iter().map(|p| p.name()).collect();
         assert!(BASELINES.iter().all(|name| known.contains(name)), "{known:?}");
         let used = planners(&case.problem).iter().filter(|p| p.in_auto() && BASELINES.contains(&p.name()));

@@ -9,7 +9,7 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_search::{Budget, Request, Solved, Status, solve};
 use divvy_testing::cases::Case;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases, oracle, plans, random_hardware, random_problems as random};
 
 /// More than enough: what is asserted must not depend on the clock.
@@ -47,7 +47,7 @@ fn check_milp(case: &Case, most: usize) -> bool {
 #[test]
 fn milp_equals_brute_force_on_tiny_problems() {
     let mut solved = 0;
-    cases::for_cases(Kind::Latency, 400, |case| solved += usize::from(check_milp(case, 3000)));
+    cases::for_cases(ProblemKind::Latency, 400, |case| solved += usize::from(check_milp(case, 3000)));
     assert!(solved > 250, "{solved}");
 }
 
@@ -56,8 +56,8 @@ fn milp_equals_brute_force_on_six_ops() {
     let mut solved = 0;
     for seed in 0..120 {
         let mut rng = Rng::new(seed);
-        let hardware = random_hardware::draw(&mut rng, Kind::Latency);
-        let draw = random::draw_on(Kind::Latency, &mut rng, 6, hardware);
+        let hardware = random_hardware::draw(&mut rng, ProblemKind::Latency);
+        let draw = random::draw_on(ProblemKind::Latency, &mut rng, 6, hardware);
         if let Some(case) = Case::from_draw(seed, draw) {
             solved += usize::from(check_milp(&case, 21_000));
         }
@@ -68,7 +68,7 @@ fn milp_equals_brute_force_on_six_ops() {
 /// Where links take turns the program is a relaxation: its bound holds, its plans are valid.
 #[test]
 fn with_links_in_turn_the_bound_holds() {
-    cases::for_cases(Kind::LatencyInTurn, 150, |case| {
+    cases::for_cases(ProblemKind::LatencyInTurn, 150, |case| {
         let (best, whole) = brute_force(case, 3000);
         if !case.problem.infeasibilities().is_empty() {
             return;
@@ -108,7 +108,7 @@ fn milp_split_is_exact_on_one_channel() {
 /// Splitting gives valid plans, and a bound that does not pass the optimum, on tiny problems of all sorts.
 #[test]
 fn milp_split_never_beats_brute_force() {
-    cases::for_cases(Kind::Latency, 150, |case| {
+    cases::for_cases(ProblemKind::Latency, 150, |case| {
         let (best, whole) = brute_force(case, 3000);
         if !whole || !case.problem.infeasibilities().is_empty() {
             return;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use divvy_core::units::Time;
 use divvy_search::{Budget, Planner, Request, Status, every_planner, solve};
 use divvy_testing::cases::Case;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{cases, oracle, plans};
 
 /// The best value of all plans; outer none where there are too many to list.
@@ -23,7 +23,7 @@ fn registered(name: &str) -> &'static dyn Planner {
 
 fn always_finds_the_optimum(planner: &str) {
     let mut solved_cases = 0;
-    cases::for_cases(Kind::Stream, 4000, |case| {
+    cases::for_cases(ProblemKind::Stream, 4000, |case| {
         if registered(planner).supports(&case.problem).is_err() {
             return;
         }
@@ -59,7 +59,7 @@ fn branch_and_bound_always_finds_the_optimum() {
 
 #[test]
 fn the_papers_bound_is_refused_elsewhere() {
-    cases::for_cases(Kind::Stream, 1, |case| {
+    cases::for_cases(ProblemKind::Stream, 1, |case| {
         let request = Request { paper_bound: true, ..Request::default() };
         let refused = solve(&case.problem, &request, &Budget::new(Duration::ZERO), &mut |_| {}).unwrap_err();
         assert!(refused.fix.contains("branch-and-bound"), "{}", refused.fix);

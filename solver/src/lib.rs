@@ -10,7 +10,7 @@ mod program;
 mod watched;
 
 pub use highs::{BasisStatus, Solver, version};
-pub use program::{Column, Program};
+pub use program::{Column, Program, Terms};
 pub use watched::{Event, solve_watched};
 
 use std::time::Duration;

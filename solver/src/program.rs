@@ -11,6 +11,9 @@ impl Column {
     }
 }
 
+/// A linear expression: each column with its coefficient.
+pub type Terms = Vec<(Column, f64)>;
+
 /// Minimise the columns' costs, within their ranges and those of the rows.
 #[derive(Clone, Debug, Default)]
 pub struct Program {

@@ -6,7 +6,8 @@ use divvy_core::input_error::InputErrors;
 use divvy_core::rng::Rng;
 
 use crate::oracle::model::Model;
-use crate::random_problems::{self as random, Draw, Kind};
+use crate::problem_kind::ProblemKind;
+use crate::random_problems::{self as random, Draw};
 
 /// A usable random problem, as the crate sees it and as the oracle does.
 pub struct Case {
@@ -18,7 +19,7 @@ pub struct Case {
 
 impl Case {
     /// The problem of a seed; none if it is an input error.
-    pub fn new(kind: Kind, seed: u64) -> Option<Case> {
+    pub fn new(kind: ProblemKind, seed: u64) -> Option<Case> {
         Case::from_draw(seed, random::draw(kind, &mut Rng::new(seed)))
     }
 
@@ -35,17 +36,21 @@ pub fn build(draw: Draw) -> Result<Problem, InputErrors> {
 }
 
 /// The first `wanted` usable problems of a kind (times `DIVVY_CASES`, where that is set), each handed to `visit`.
-/// At least three draws in ten must be usable.
-pub fn for_cases(kind: Kind, wanted: usize, mut visit: impl FnMut(&Case)) {
+pub fn for_cases(kind: ProblemKind, wanted: usize, visit: impl FnMut(&Case)) {
+    for_draws(wanted, |rng| random::draw(kind, rng), visit);
+}
+
+/// As [`for_cases`], for problems drawn otherwise. At least one draw in ten must be usable.
+pub fn for_draws(wanted: usize, draw: impl Fn(&mut Rng) -> Draw, mut visit: impl FnMut(&Case)) {
     let factor = std::env::var("DIVVY_CASES").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
     let wanted = ((wanted as f64 * factor) as usize).max(1);
     let (mut seed, mut usable) = (0u64, 0usize);
     while usable < wanted {
-        if let Some(case) = Case::new(kind, seed) {
+        if let Some(case) = Case::from_draw(seed, draw(&mut Rng::new(seed))) {
             usable += 1;
             visit(&case);
         }
         seed += 1;
-        assert!(seed < 50 || usable as f64 >= 0.3 * seed as f64, "{kind:?}: {usable} of {seed} draws usable");
+        assert!(seed < 50 || usable as f64 >= 0.1 * seed as f64, "{usable} of {seed} draws usable");
     }
 }

@@ -4,18 +4,25 @@
 //! |---|---|
 //! | [`oracle`] | the value of a plan, by the definitions alone |
 //! | [`cases`] | a problem of a seed, and a walk over many |
-//! | [`random_problems`], [`random_hardware`] | how problems are drawn |
+//! | [`problem_kind`], [`random_problems`], [`random_hardware`], [`random_modules`], [`stretched`] | how problems are drawn |
+//! | [`features`] | what the problems drawn have in them |
 //! | [`plans`] | every plan of a problem, or a sample of them |
 //! | [`mutants`] | plans spoiled in one place, and the rules that this breaks |
 //! | [`describe`] | a problem as text, for the message of a failed test |
+//! | [`skipped`] | tests that need what is not there say so |
 
 #![allow(missing_docs, reason = "a tool of tests: names say what fields are")]
 
 pub mod cases;
 pub mod choices;
 pub mod describe;
+pub mod features;
 pub mod mutants;
 pub mod oracle;
 pub mod plans;
+pub mod problem_kind;
 pub mod random_hardware;
+pub mod random_modules;
 pub mod random_problems;
+pub mod skipped;
+pub mod stretched;

@@ -17,6 +17,28 @@ pub fn every(model: &Model, limit: usize, seed: u64) -> (Vec<Plan>, bool) {
     choices::every(limit, seed, |choices| build(model, choices))
 }
 
+/// Every valid plan for `latency` where links are delays, some more than once, and true; or that many random ones, and false.
+/// Ops are listed one by one where they may be, each behind what it reads: far fewer plans than [`every`] has.
+pub fn every_in_sequence(model: &Model, limit: usize, seed: u64) -> (Vec<Plan>, bool) {
+    choices::every(limit, seed, |choices| Plan::Latency(in_sequence(model, choices)))
+}
+
+fn in_sequence(model: &Model, choices: &mut Choices) -> LatencyPlan {
+    let mut order = vec![Vec::new(); model.devices];
+    let mut left: Vec<usize> = (0..model.ops).collect();
+    while !left.is_empty() {
+        let waits = |op: usize| {
+            let mut read = model.tensors.iter().filter(|tensor| tensor.readers.contains(&op));
+            read.any(|tensor| tensor.maker.is_some_and(|maker| left.contains(&maker)))
+        };
+        let ready: Vec<usize> = (0..left.len()).filter(|&place| !waits(left[place])).collect();
+        let op = left.remove(*choices.pick(&ready));
+        let devices: Vec<usize> = (0..model.devices).filter(|&d| model.allowed(op, d)).collect();
+        order[*choices.pick(&devices)].push(OpId::new(op));
+    }
+    LatencyPlan { order, transfers: Vec::new() }
+}
+
 fn build(model: &Model, choices: &mut Choices) -> Plan {
     match model.objective {
         Objective::Latency { links } => Plan::Latency(latency(model, links, choices)),

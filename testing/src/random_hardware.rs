@@ -5,11 +5,11 @@ use divvy_core::hardware::{BusSpec, ClassSpec, DeviceSpec, HardwareSpec, LinkSpe
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
-use crate::random_problems::Kind;
+use crate::problem_kind::ProblemKind;
 
-pub fn draw(rng: &mut Rng, kind: Kind) -> HardwareSpec {
+pub fn draw(rng: &mut Rng, kind: ProblemKind) -> HardwareSpec {
     let devices = *rng.pick(&[1, 2, 2, 2, 3, 3]);
-    let cold = kind == Kind::ColdStart;
+    let cold = kind == ProblemKind::ColdStart;
     let nodes = if cold { 1 + rng.below(2) } else { rng.below(3) };
     let mut spec = HardwareSpec { name: "tiny".into(), ..HardwareSpec::default() };
     spec.classes = (0..1 + rng.below(3)).map(|i| class(rng, i, kind)).collect();
@@ -22,7 +22,7 @@ pub fn draw(rng: &mut Rng, kind: Kind) -> HardwareSpec {
 }
 
 /// Many devices around one host memory.
-pub fn star(rng: &mut Rng, kind: Kind, devices: usize) -> HardwareSpec {
+pub fn star(rng: &mut Rng, kind: ProblemKind, devices: usize) -> HardwareSpec {
     let mut spec = HardwareSpec { name: "star".into(), ..HardwareSpec::default() };
     spec.classes = (0..3).map(|i| class(rng, i, kind)).collect();
     spec.nodes = vec![node(rng, 0)];
@@ -40,14 +40,14 @@ fn latency(rng: &mut Rng) -> Time {
     Time(if rng.chance(0.4) { 0 } else { rng.between(1, 5) })
 }
 
-fn class(rng: &mut Rng, i: usize, kind: Kind) -> ClassSpec {
+fn class(rng: &mut Rng, i: usize, kind: ProblemKind) -> ClassSpec {
     let lists: [&[u32]; 4] = [&[], &[], &[1, 2], &[1, 3, 4]];
     ClassSpec {
         name: format!("c{i}"),
         memory: rng.chance(0.3).then(|| rng.between(5, 70)),
         fast_memory: rng.chance(0.4).then(|| rng.between(0, 20)),
-        transfer_bandwidth: (kind == Kind::Stream && rng.chance(0.2)).then(|| bandwidth(rng)),
-        batch_sizes: if kind == Kind::Batch { rng.pick(&lists).to_vec() } else { Vec::new() },
+        transfer_bandwidth: (kind == ProblemKind::Stream && rng.chance(0.2)).then(|| bandwidth(rng)),
+        batch_sizes: if kind == ProblemKind::Batch { rng.pick(&lists).to_vec() } else { Vec::new() },
         ..ClassSpec::default()
     }
 }

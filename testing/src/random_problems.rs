@@ -8,34 +8,8 @@ use divvy_core::problem::{ConstraintsSpec, Contention, LinkUse, MemoryRule};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
+use crate::problem_kind::ProblemKind;
 use crate::random_hardware;
-
-/// What to draw problems for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    Latency,
-    LatencyInTurn,
-    Batch,
-    Pipeline,
-    Stream,
-    ColdStart,
-}
-
-impl Kind {
-    pub const ALL: [Kind; 6] =
-        [Kind::Latency, Kind::LatencyInTurn, Kind::Batch, Kind::Pipeline, Kind::Stream, Kind::ColdStart];
-
-    /// How many ops, so that the plans of most problems can be listed in full.
-    fn ops(self, rng: &mut Rng) -> usize {
-        *rng.pick(match self {
-            Kind::Latency | Kind::Pipeline => &[1, 2, 3, 3, 4, 4, 4],
-            Kind::LatencyInTurn => &[1, 2, 2, 3, 3, 4],
-            Kind::Batch => &[1, 2, 2, 2, 3],
-            Kind::Stream => &[1, 2, 3, 4, 4, 5, 5],
-            Kind::ColdStart => &[1, 2, 2, 3, 3],
-        })
-    }
-}
 
 /// Everything that makes a problem.
 #[derive(Clone, Debug)]
@@ -47,24 +21,26 @@ pub struct Draw {
     pub constraints: ConstraintsSpec,
 }
 
-pub fn draw(kind: Kind, rng: &mut Rng) -> Draw {
-    let ops = kind.ops(rng);
+pub fn draw(kind: ProblemKind, rng: &mut Rng) -> Draw {
+    let ops = kind.op_count(rng);
     let hardware = random_hardware::draw(rng, kind);
     draw_on(kind, rng, ops, hardware)
 }
 
 /// A problem of that many ops on given hardware.
-pub fn draw_on(kind: Kind, rng: &mut Rng, ops: usize, hardware: HardwareSpec) -> Draw {
+pub fn draw_on(kind: ProblemKind, rng: &mut Rng, ops: usize, hardware: HardwareSpec) -> Draw {
     let graph = graph(rng, ops, kind);
     let objective = match kind {
-        Kind::Latency => Objective::Latency { links: LinkUse::Delay },
-        Kind::LatencyInTurn => Objective::Latency { links: LinkUse::InTurn },
-        Kind::Batch => Objective::Batch { inputs: *rng.pick(if ops == 3 { &[1, 2] } else { &[1, 2, 3, 4] }) },
-        Kind::Pipeline => {
+        ProblemKind::Latency => Objective::Latency { links: LinkUse::Delay },
+        ProblemKind::LatencyInTurn => Objective::Latency { links: LinkUse::InTurn },
+        ProblemKind::Batch => {
+            Objective::Batch { inputs: *rng.pick(if ops == 3 { &[1, 2] } else { &[1, 2, 3, 4] }) }
+        }
+        ProblemKind::Pipeline => {
             Objective::Pipeline { stages: rng.between(1, hardware.devices.len() as u64) as u32 }
         }
-        Kind::Stream => Objective::Stream,
-        Kind::ColdStart => Objective::ColdStart {
+        ProblemKind::Stream => Objective::Stream,
+        ProblemKind::ColdStart => Objective::ColdStart {
             contention: if rng.chance(0.2) { Contention::Paper } else { Contention::Bus },
             resident: if rng.chance(0.2) { rng.between(0, 100) as u32 } else { 0 },
         },
@@ -87,7 +63,7 @@ fn subset(rng: &mut Rng, of: &[u32], share: f64) -> Vec<u32> {
     of.iter().copied().filter(|_| rng.chance(share)).collect()
 }
 
-fn graph(rng: &mut Rng, ops: usize, kind: Kind) -> GraphSpec {
+fn graph(rng: &mut Rng, ops: usize, kind: ProblemKind) -> GraphSpec {
     let mut rank: Vec<u32> = (0..ops as u32).collect();
     if rng.chance(0.3) {
         rng.shuffle(&mut rank);
@@ -120,7 +96,7 @@ fn graph(rng: &mut Rng, ops: usize, kind: Kind) -> GraphSpec {
     for (i, tensor) in tensors.iter_mut().enumerate() {
         tensor.name = format!("t{i}");
     }
-    let most_params = if kind == Kind::ColdStart { 3 } else { 4 };
+    let most_params = if kind == ProblemKind::ColdStart { 3 } else { 4 };
     let param = |rng: &mut Rng, i: usize| ParamSpec {
         name: format!("p{i}"),
         bytes: bytes(rng),
@@ -136,14 +112,14 @@ fn graph(rng: &mut Rng, ops: usize, kind: Kind) -> GraphSpec {
     GraphSpec { name: "tiny".into(), ops, tensors, params, ..GraphSpec::default() }
 }
 
-fn profile(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: Kind) -> Profile {
+fn profile(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: ProblemKind) -> Profile {
     let cost = |rng: &mut Rng| {
         let time = if rng.chance(0.12) { 0 } else { rng.between(1, 20) };
         (!rng.chance(0.12)).then_some(Cost { time: Time(time), origin: Origin::Measured })
     };
     let mut class = |name: &str| {
         let mut batch_sizes = vec![1];
-        if kind == Kind::Batch {
+        if kind == ProblemKind::Batch {
             batch_sizes = subset(rng, &[1, 2, 3, 4], 0.7);
         } else if rng.chance(0.2) {
             batch_sizes.push(2);
@@ -154,7 +130,7 @@ fn profile(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: Kind) -> Pr
     Profile { classes: hardware.classes.iter().map(|c| class(&c.name)).collect(), whole_model: Vec::new() }
 }
 
-fn constraints(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: Kind) -> ConstraintsSpec {
+fn constraints(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: ProblemKind) -> ConstraintsSpec {
     let mut spec = ConstraintsSpec::default();
     let device = |rng: &mut Rng| rng.pick(&hardware.devices).name.clone();
     for op in 0..ops {
@@ -180,11 +156,11 @@ fn constraints(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: Kind) -
     if rng.chance(0.15) {
         spec.memory_rule = MemoryRule::Weights;
     }
-    if kind == Kind::Stream {
+    if kind == ProblemKind::Stream {
         spec.min_splits = rng.chance(0.15).then(|| rng.below(3) as u32);
         spec.max_splits = rng.chance(0.25).then(|| rng.below(4) as u32);
     }
-    if kind == Kind::Pipeline {
+    if kind == ProblemKind::Pipeline {
         spec.replicate = rng.chance(0.25);
     }
     spec

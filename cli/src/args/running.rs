@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use divvy::deploy::{ProfileOptions, RunOptions};
+
 use super::{ReadingArgs, duration};
 
 /// What `profile` and `run` say of numbers of items.
@@ -105,4 +107,44 @@ pub(crate) struct RunArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+impl ProfileArgs {
+    /// The options that these arguments stand for.
+    pub(crate) fn options(&self) -> ProfileOptions {
+        ProfileOptions {
+            cores: self.cores.clone(),
+            batch_sizes: self.batch.clone(),
+            repeat: self.repeat,
+            warm_up: self.warm_up,
+            seed: self.seed,
+            int_below: self.int_below,
+            checkpoint: self.checkpoint(),
+        }
+    }
+
+    /// What is done is kept beside the profile to be.
+    pub(crate) fn checkpoint(&self) -> PathBuf {
+        self.output.with_extension("part")
+    }
+}
+
+impl RunArgs {
+    /// The options that these arguments stand for.
+    pub(crate) fn options(&self) -> RunOptions {
+        RunOptions {
+            model: self.model.clone(),
+            cores: self.cores.clone(),
+            inputs: self.input.clone(),
+            items: self.repeat,
+            duration: self.duration,
+            warm_up: self.warm_up,
+            in_flight: self.in_flight,
+            as_is: self.as_is,
+            verify: self.verify,
+            tolerance: self.tolerance,
+            seed: self.seed,
+            int_below: self.int_below,
+        }
+    }
 }

@@ -1,17 +1,17 @@
 //! `divvy check`.
 
-use divvy_core::problem::Objective;
-use divvy_core::units::Time;
-use divvy_core::violation::Violation;
-use divvy_io::file;
-use divvy_io::plan_file::{PlanFile, Verdict};
+use divvy::core::units::Time;
+use divvy::core::violation::Violation;
+use divvy::io::assemble::{ProblemOptions, assemble};
+use divvy::io::file::{self, read_once};
+use divvy::io::plan_file::{PlanFile, Verdict};
 use serde_json::json;
 
-use crate::args::{CheckArgs, ContentionName, LinksName, ObjectiveName, ProblemArgs, Stages};
-use crate::assemble::{assemble, read_once, same_reading};
+use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{Done, show};
+use crate::output::Done;
+use crate::show;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     let files = [Some(&args.plan), args.against.as_ref(), args.on.as_ref(), args.profile.as_ref()];
@@ -37,37 +37,14 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
 
 /// The objective of the plan, asked anew of the real files. Constraints are the plan's own: they are part of the
 /// question, not of the files, and do not change network, hardware or costs.
-fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemArgs {
-    let mut question =
-        ProblemArgs { on: args.on.clone(), profile: args.profile.clone(), ..ProblemArgs::default() };
-    question.reading = same_reading(&plan.reading);
-    match plan.problem.objective {
-        Objective::Latency { links } => {
-            question.objective = Some(ObjectiveName::Latency);
-            question.links = Some(match links {
-                divvy_core::problem::LinkUse::Delay => LinksName::Delay,
-                divvy_core::problem::LinkUse::InTurn => LinksName::InTurn,
-            });
-        }
-        Objective::Batch { inputs } => {
-            question.objective = Some(ObjectiveName::Batch);
-            question.inputs = Some(inputs);
-        }
-        Objective::Pipeline { stages } => {
-            question.objective = Some(ObjectiveName::Pipeline);
-            question.stages = Some(Stages::AtMost(stages));
-        }
-        Objective::Stream => question.objective = Some(ObjectiveName::Stream),
-        Objective::ColdStart { contention, resident } => {
-            question.objective = Some(ObjectiveName::ColdStart);
-            question.contention = Some(match contention {
-                divvy_core::problem::Contention::Bus => ContentionName::Bus,
-                divvy_core::problem::Contention::Paper => ContentionName::Paper,
-            });
-            question.resident = Some(resident);
-        }
+fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemOptions {
+    ProblemOptions {
+        read: plan.reading.clone(),
+        hardware: args.on.clone(),
+        profile: args.profile.clone(),
+        objective: plan.problem.objective.into(),
+        ..ProblemOptions::default()
     }
-    question
 }
 
 fn in_json(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Violation>>) -> String {

@@ -6,18 +6,19 @@
 
 pub(super) mod moves;
 
-use divvy_core::costs::ClassCosts;
-use divvy_core::problem::Problem;
-use divvy_core::units::{Time, show_number};
-use divvy_io::file;
-use divvy_io::plan_file::{PlanFile, Verdict};
+use divvy::core::costs::ClassCosts;
+use divvy::core::problem::Problem;
+use divvy::core::units::{Time, show_number};
+use divvy::io::file::{self, read_once};
+use divvy::io::plan_file::{PlanFile, Verdict};
 use serde_json::{Value, json};
 
 use crate::args::DiffArgs;
-use crate::assemble::read_once;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::show::{self, counted, percent};
+use crate::show;
+use crate::show::counted;
+use crate::view::percent::percent;
 use moves::Moves;
 
 /// A plan that was checked.
@@ -203,7 +204,7 @@ fn gain(before: &Checked, after: &Checked) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::problem::Objective;
+    use divvy::core::problem::Objective;
 
     fn batch(inputs: u32) -> Checked {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/plans/valid/batch.json");

@@ -3,9 +3,9 @@
 mod models;
 mod text;
 
-use divvy_core::input_error::{Code, InputError};
-use divvy_io::file;
-use divvy_io::plan_file::PlanFile;
+use divvy::core::input_error::{Code, InputError};
+use divvy::io::file;
+use divvy::io::plan_file::PlanFile;
 
 use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ fn fault(path: &str, code: Code, message: String, fix: &str) -> Failure {
 }
 
 /// A plan that breaks a rule is not handed on.
-fn invalid(path: &str, violations: &[divvy_core::violation::Violation]) -> Failure {
+fn invalid(path: &str, violations: &[divvy::core::violation::Violation]) -> Failure {
     let first = violations.first().map_or(String::new(), ToString::to_string);
     fault(path, Code::Contradiction, format!("the plan is not valid: {first}"), "plan anew")
 }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use divvy_core::ProblemSpec;
-use divvy_core::generate::{
+use divvy::core::ProblemSpec;
+use divvy::core::generate::{
     RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt,
     llama, regal, rwnn, yolov2,
 };
-use divvy_core::graph::Graph;
-use divvy_core::input_error::InputErrors;
-use divvy_io::{file, problem_file};
+use divvy::core::graph::Graph;
+use divvy::core::input_error::InputErrors;
+use divvy::io::{file, problem_file};
 
 use crate::args::{GenerateArgs, Generator, TransformerArgs};
 use crate::failure::Failure;

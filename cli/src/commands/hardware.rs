@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use divvy_core::hardware::{Hardware, HardwareSpec};
-use divvy_core::input_error::{Code, InputError};
-use divvy_core::units::show_bytes;
-use divvy_io::{detect, file, presets};
+use divvy::core::hardware::{Hardware, HardwareSpec};
+use divvy::core::input_error::{Code, InputError};
+use divvy::core::units::show_bytes;
+use divvy::io::{detect, file, hardware_source, presets};
 use serde_json::{Value, json};
 
 use crate::args::{HardwareArgs, HardwareCommand};
 use crate::failure::Failure;
-use crate::tell;
+use crate::output::tell;
 
 pub(crate) fn run(args: &HardwareArgs) -> Result<String, Failure> {
     match &args.command {
@@ -74,7 +74,7 @@ fn write_detected(spec: &HardwareSpec, output: Option<&Path>, json: bool) -> Res
 }
 
 fn read(name: &str) -> Result<Hardware, Failure> {
-    let (spec, _) = presets::find(name)?;
+    let (spec, _) = hardware_source::find(name)?;
     Hardware::new(spec).map_err(|errors| Failure::Input(name.to_owned(), errors))
 }
 
@@ -166,7 +166,7 @@ fn routes(hardware: &Hardware, width: usize) -> String {
 }
 
 fn as_json(hardware: &Hardware) -> Value {
-    let route = |route: &divvy_core::hardware::Route| {
+    let route = |route: &divvy::core::hardware::Route| {
         json!({
             "bandwidth": route.bandwidth.map(|b| b.0),
             "latency_us": route.latency.as_us(),

@@ -3,30 +3,32 @@
 mod as_json;
 mod as_text;
 
-use divvy_core::costs::{self, BatchSizes, ClassCosts, Cost, Origin, Profile};
-use divvy_core::graph::Graph;
-use divvy_core::hardware::{Hardware, HardwareSpec};
-use divvy_core::problem::{OwnHardware, ProblemSpec};
-use divvy_core::units::Time;
-use divvy_io::import::{Imported, declare_parameters, import_with};
-use divvy_io::plan_file::PlanFile;
-use divvy_io::{file, presets};
+use divvy::core::costs::{self, BatchSizes, ClassCosts, Cost, Origin, Profile};
+use divvy::core::graph::Graph;
+use divvy::core::hardware::{Hardware, HardwareSpec};
+use divvy::core::problem::{OwnHardware, ProblemSpec};
+use divvy::core::units::Time;
+use divvy::io::assemble::to_granularity;
+use divvy::io::file::{self, read_once};
+use divvy::io::import::{Imported, declare_parameters, import_with};
+use divvy::io::plan_file::PlanFile;
+use divvy::io::{hardware_source, presets};
 
 use crate::analysis::{Ranking, Repeat};
 use crate::args::InspectArgs;
-use crate::assemble::{dims, read_once, to_granularity};
 use crate::failure::Failure;
-use crate::{analysis, tell};
+use crate::analysis;
+use crate::output::tell;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     read_once([Some(&args.file), args.on.as_ref()].into_iter().flatten().map(String::as_str))?;
     let loaded = file::load(&args.file)?;
-    let dims = dims(&args.reading.dim)?;
+    let reading = args.reading.options()?;
     let about = |errors| Failure::Input(args.file.clone(), errors);
     if args.values {
-        return super::values::list(&loaded, &dims, args.json);
+        return super::values::list(&loaded, &reading.dims, args.json);
     }
-    match import_with(&loaded, &dims)? {
+    match import_with(&loaded, &reading.dims)? {
         Imported::Hardware(spec) => {
             if args.on.is_some() {
                 let fix = "give a model, or drop --on";
@@ -43,9 +45,9 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
         }
         Imported::Problem { format, mut spec, warnings } => {
             warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
-            declare_parameters(&mut spec.graph, &args.reading.parameter).map_err(about)?;
-            if let Some(granularity) = args.reading.granularity {
-                *spec = to_granularity(*spec, granularity.into()).map_err(about)?;
+            declare_parameters(&mut spec.graph, &reading.parameters).map_err(about)?;
+            if let Some(granularity) = reading.granularity {
+                *spec = to_granularity(*spec, granularity).map_err(about)?;
             }
             network(format, &spec, args)
         }
@@ -57,7 +59,7 @@ fn network(format: &str, spec: &ProblemSpec, args: &InspectArgs) -> Result<Strin
     let graph = Graph::new(spec.graph.clone()).map_err(about)?;
     let timings = match (&args.on, &spec.hardware) {
         (Some(name), _) => {
-            let (hardware, _) = presets::find(name)?;
+            let (hardware, _) = hardware_source::find(name)?;
             timings_on(&graph, &spec.profile, &hardware).map_err(about)?
         }
         // What a file says of its own hardware may not be enough to plan with; its times are still worth a look.
@@ -104,7 +106,7 @@ fn timings_on(
     graph: &Graph,
     profile: &Profile,
     spec: &HardwareSpec,
-) -> Result<Vec<Timing>, divvy_core::input_error::InputErrors> {
+) -> Result<Vec<Timing>, divvy::core::input_error::InputErrors> {
     let hardware = Hardware::new(spec.clone())?;
     let resolved = costs::resolve(graph, profile, spec, &presets::catalogue(), BatchSizes::One)?;
     let devices_of = |class: &str| -> Vec<String> {

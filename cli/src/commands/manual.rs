@@ -16,7 +16,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<String, Failure> {
     let Some(folder) = &args.output else { return Ok(page()) };
     let written =
         std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Args::command(), folder));
-    written.map_err(|cause| divvy_io::Error::Unwritable { path: folder.display().to_string(), cause })?;
+    written.map_err(|cause| divvy::io::Error::Unwritable { path: folder.display().to_string(), cause })?;
     Ok(format!("a manual page for each command in {}\n", folder.display()))
 }
 

@@ -1,5 +1,6 @@
 //! The commands, one file each: settle what is asked, call the libraries, return text.
 
+pub(crate) mod planning_run;
 pub(crate) mod bound;
 pub(crate) mod check;
 pub(crate) mod combine;

@@ -3,23 +3,23 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use divvy_core::ids::DeviceId;
-use divvy_core::problem::Problem;
-use divvy_core::score::Score;
-use divvy_core::units::{Time, show_number};
-use divvy_io::file;
-use divvy_io::plan_file::{Claim, PlanFile};
-use divvy_io::svg::{Axis, LineChart, Series};
-use divvy_search::Budget;
-use divvy_search::studies::pareto_front::{Front, Limits, Point, front};
+use divvy::core::ids::DeviceId;
+use divvy::core::problem::Problem;
+use divvy::core::score::Score;
+use divvy::core::units::{Time, show_number};
+use divvy::io::assemble::{Assembled, assemble};
+use divvy::io::file;
+use divvy::io::plan_file::{Claim, PlanFile};
+use divvy::io::svg::{Axis, LineChart, Series};
+use divvy::search::Budget;
+use divvy::search::studies::pareto_front::{Front, FrontLimits, Point, front};
 use serde_json::{Value, json};
 
 use crate::args::{ObjectiveName, ParetoArgs};
-use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
 use crate::show::counted;
-use crate::{Done, tell};
+use crate::output::{Done, tell};
 
 /// About how many plans are listed in words.
 const MOST_SHOWN: usize = 12;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     let progress = Progress::start(args.quiet, args.time);
     let mut asked = args.problem.clone();
     asked.objective = Some(ObjectiveName::Stream);
-    let assembled = assemble(&args.file, &asked)?;
+    let assembled = assemble(&args.file, &asked.options()?)?;
     let limits = limits(args, &assembled.problem)?;
     let budget =
         Budget { start, seed: args.seed, cancelled: cancel_on_interrupt(), ..Budget::new(args.time) };
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     Ok(Done { text, passed })
 }
 
-fn limits(args: &ParetoArgs, problem: &Problem) -> Result<Limits, Failure> {
+fn limits(args: &ParetoArgs, problem: &Problem) -> Result<FrontLimits, Failure> {
     let energy_uj = match args.max_energy {
         None => None,
         Some(joules) if joules.is_finite() && joules > 0.0 => Some((joules * 1e6) as u64),
@@ -96,7 +96,7 @@ fn limits(args: &ParetoArgs, problem: &Problem) -> Result<Limits, Failure> {
         ));
     }
     let latency = args.max_latency.and_then(|limit| Time::from_us(limit.as_secs_f64() * 1e6));
-    Ok(Limits { latency, energy_uj })
+    Ok(FrontLimits { latency, energy_uj })
 }
 
 fn per_second(score: &Score) -> f64 {
@@ -117,7 +117,7 @@ fn devices_used(problem: &Problem, point: &Point) -> Vec<String> {
     devices.into_iter().map(|device| problem.hardware.device_name(device).to_owned()).collect()
 }
 
-fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option<&Point>) -> String {
+fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: Option<&Point>) -> String {
     let problem = &assembled.problem;
     let mut text = format!(
         "stream of `{}` on `{}`: {} that no other plan found beats in every goal\n",
@@ -134,7 +134,7 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
     for point in &shown {
         let score = &point.score;
         let energy = joules(score).map_or("-".to_owned(), |joules| format!("{} J", show_number(joules, 3)));
-        let mark = if Some(point.score.value) == within.map(|w| w.score.value) && limits != Limits::default()
+        let mark = if Some(point.score.value) == within.map(|w| w.score.value) && limits != FrontLimits::default()
         {
             " <- within the limits"
         } else {
@@ -162,7 +162,7 @@ fn in_words(assembled: &Assembled, found: &Front, limits: Limits, within: Option
             "  no plan has more than {most}/s, {how}; latency and energy are those of plans found"
         );
     }
-    if limits != Limits::default() {
+    if limits != FrontLimits::default() {
         match within {
             Some(point) => {
                 let most = show_number(per_second(&point.score), 4);

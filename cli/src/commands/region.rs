@@ -5,24 +5,25 @@ mod maps;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use divvy_core::graph::Graph;
-use divvy_core::units::show_number;
-use divvy_io::file;
-use divvy_search::studies::acceleration_region::{
-    Boundary, Question, Region, Verdict, region, sizes, verdict,
+use divvy::core::graph::Graph;
+use divvy::core::problem::Objective;
+use divvy::core::units::show_number;
+use divvy::io::assemble::{ProblemOptions, assemble, read_model};
+use divvy::io::file::{self, read_once};
+use divvy::search::studies::acceleration_region::{
+    Boundary, RegionQuestion, Region, Verdict, region, sizes, verdict,
 };
 use serde_json::json;
 
-use crate::args::{ObjectiveName, ProblemArgs, RegionArgs};
-use crate::assemble::{assemble, read, read_once};
+use crate::args::RegionArgs;
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt_saying};
 
 pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     read_once([Some(args.file.as_str()), args.on.as_deref()].into_iter().flatten())?;
-    let read = read(&args.file, &args.reading, Ok)?;
+    let model = read_model(&args.file, &args.reading.options()?)?;
     let graph =
-        Graph::new(read.spec.graph.clone()).map_err(|errors| Failure::Input(args.file.clone(), errors))?;
+        Graph::new(model.spec.graph.clone()).map_err(|errors| Failure::Input(args.file.clone(), errors))?;
     if let Err(op) = sizes(&graph) {
         let message = format!("op `{op}` does not say how many operations it takes");
         let fix = "give every op `flops`; ONNX models and `divvy generate yolov2` have them";
@@ -39,8 +40,8 @@ pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     let said = args.on.as_ref().map(|on| on_hardware(args, on)).transpose()?;
     let cancelled = cancel_on_interrupt_saying("stopping; nothing is written");
     let progress = Progress::counting(args.quiet);
-    let question = Question {
-        graph: read.spec.graph,
+    let question = RegionQuestion {
+        graph: model.spec.graph,
         devices: args.devices,
         max_splits: args.max_splits,
         limit: args.time,
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     if let Some(folder) = &args.output {
         file::write(&folder.join("throughput.svg"), &maps::throughput(&found).svg())?;
         file::write(&folder.join("effort.svg"), &maps::effort(&found).svg())?;
-        file::write(&folder.join("region.csv"), &found.csv())?;
+        file::write(&folder.join("region.csv"), &csv(&found))?;
     }
     Ok(if args.json { in_json(&found, said.as_ref()) } else { in_words(args, &found, said.as_ref()) })
 }
@@ -66,11 +67,11 @@ struct Said {
 }
 
 fn on_hardware(args: &RegionArgs, on: &str) -> Result<Said, Failure> {
-    let asked = ProblemArgs {
-        on: Some(on.to_owned()),
-        reading: args.reading.clone(),
-        objective: Some(ObjectiveName::Stream),
-        ..ProblemArgs::default()
+    let asked = ProblemOptions {
+        hardware: Some(on.to_owned()),
+        read: args.reading.options()?,
+        objective: Objective::Stream.into(),
+        ..ProblemOptions::default()
     };
     let problem = assemble(&args.file, &asked)?.problem;
     let verdict = match verdict(&problem, args.time) {
@@ -149,9 +150,31 @@ fn in_words(args: &RegionArgs, found: &Region, said: Option<&Said>) -> String {
     text
 }
 
+/// The plane of link and device rates, a row for each cell.
+fn csv(region: &Region) -> String {
+    let mut text = "device_flops_per_s,link_bytes_per_s,ratio,throughput_per_s,one_device_per_s,speedup,optimal,placements\n".to_owned();
+    let (links, rates) = region.axes();
+    for (r, rate) in rates.iter().enumerate() {
+        for (l, link) in links.iter().enumerate() {
+            let at = region.at(l, r);
+            let _ = writeln!(
+                text,
+                "{rate:.6e},{link:.6e},{:.6e},{:.6e},{:.6e},{:.6},{},{}",
+                at.ratio,
+                rate / at.period,
+                rate / at.one_device,
+                at.one_device / at.period,
+                at.is_optimal,
+                at.effort
+            );
+        }
+    }
+    text
+}
+
 fn in_json(found: &Region, said: Option<&Said>) -> String {
     let boundary = |b: &Boundary| json!({"name": b.name, "ratio": b.ratio, "from_paper": b.from_paper, "holds": b.holds});
-    let at = |at: &divvy_search::studies::acceleration_region::AtRatio| {
+    let at = |at: &divvy::search::studies::acceleration_region::AtRatio| {
         json!({
             "ratio": at.ratio, "speedup": at.one_device / at.period, "optimal": at.is_optimal,
             "placements": at.effort,

@@ -3,24 +3,26 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use divvy_core::graph::Graph;
-use divvy_core::hardware::HardwareSpec;
-use divvy_core::ids::{DeviceId, ParamId};
-use divvy_core::plan::{Plan, StreamPlan};
-use divvy_core::problem::{ConstraintsSpec, Objective, Problem};
-use divvy_core::units::show_bytes;
-use divvy_io::plan_file::{Claim, PlanFile, Source};
-use divvy_io::{file, presets};
-use divvy_search::Budget;
-use divvy_search::studies::replan::{Replanned, replan};
+use divvy::core::hardware::HardwareSpec;
+use divvy::core::ids::{DeviceId, ParamId};
+use divvy::core::plan::{Plan, StreamPlan};
+use divvy::core::problem::{ConstraintsSpec, Objective, Problem};
+use divvy::core::units::show_bytes;
+use divvy::io::assemble::{Assembled, put_together};
+use divvy::io::file::{self, read_once};
+use divvy::io::hardware_source;
+use divvy::io::plan_file::{Claim, PlanFile};
+use divvy::io::source::Source;
+use divvy::search::Budget;
+use divvy::search::studies::replan::{Replanned, replan};
 use serde_json::json;
 
 use super::diff::moves::Moves;
 use crate::args::ReplanArgs;
-use crate::assemble::{Assembled, read_once};
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt};
-use crate::show::{self, percent};
+use crate::show;
+use crate::view::percent::percent;
 
 pub(crate) fn run(args: &ReplanArgs) -> Result<String, Failure> {
     let start = Instant::now();
@@ -101,7 +103,7 @@ fn changed(args: &ReplanArgs, before: &PlanFile) -> Result<(Problem, Vec<Source>
     let mut sources = before.sources.clone();
     let mut hardware = before.problem.hardware.spec().clone();
     if let Some(name) = &args.on {
-        let (new, sha256) = presets::find(name)?;
+        let (new, sha256) = hardware_source::find(name)?;
         hardware = new;
         sources.retain(|source| source.role != "hardware");
         sources.push(Source { role: "hardware".into(), path: name.clone(), sha256 });
@@ -118,12 +120,8 @@ fn changed(args: &ReplanArgs, before: &PlanFile) -> Result<(Problem, Vec<Source>
         hardware.name = format!("{} without {}", hardware.name, args.without.join(", "));
         sources.retain(|source| source.role != "hardware");
     }
-    let about = |errors| Failure::Input(args.plan.clone(), errors);
-    let graph = Graph::new(spec.graph).map_err(about)?;
-    let catalogue = presets::catalogue();
-    let problem =
-        Problem::new(graph, &spec.profile, hardware, &catalogue, Objective::Stream, &spec.constraints);
-    Ok((problem.map_err(about)?, sources))
+    let problem = put_together(spec, hardware, Objective::Stream);
+    Ok((problem.map_err(|errors| Failure::Input(args.plan.clone(), errors))?, sources))
 }
 
 /// Takes a device and its links away.

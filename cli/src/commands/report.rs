@@ -3,17 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use divvy_core::problem::Problem;
-use divvy_io::plan_file::{PlanFile, Source};
-use divvy_io::report::{OneDevice, Report};
-use divvy_io::{file, trace_file};
-use divvy_search::{Baseline, Budget, Solved, baseline};
+use divvy::core::problem::Problem;
+use divvy::io::assemble::Assembled;
+use divvy::io::file::{self, read_once};
+use divvy::io::plan_file::PlanFile;
+use divvy::io::report::{OneDevice, Report};
+use divvy::io::source::Source;
+use divvy::io::trace_file;
+use divvy::search::{Baseline, Budget, Solved, baseline};
 
 use crate::args::ReportArgs;
-use crate::assemble::{Assembled, read_once};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{Done, show};
+use crate::output::Done;
+use crate::show;
 
 /// The best of all single devices is looked for so long; the first that can do it counts anyway.
 const BASELINE_TIME: Duration = Duration::from_secs(10);

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use divvy_core::did_you_mean::closest;
+use divvy::core::did_you_mean::closest;
 use divvy_lab::{EXPERIMENTS, Event, Experiment, Mode, Report, Settings, Stopped, experiment, results_index};
 use serde_json::json;
 
 use crate::args::ReproduceArgs;
 use crate::failure::Failure;
 use crate::progress::{Steps, cancel_on_interrupt_saying};
-use crate::{Done, tell};
+use crate::output::{Done, tell};
 
 pub(crate) fn run(args: &ReproduceArgs) -> Result<Done, Failure> {
     let Some(name) = &args.name else { return Ok(Done { text: list(args.json), passed: true }) };
@@ -82,7 +82,7 @@ fn watch(event: Event<'_>, quiet: bool, steps: &mut Option<Steps>) {
 }
 
 fn unwritable(path: &Path, cause: std::io::Error) -> Failure {
-    divvy_io::Error::Unwritable { path: path.display().to_string(), cause }.into()
+    divvy::io::Error::Unwritable { path: path.display().to_string(), cause }.into()
 }
 
 fn text(reports: &[Report], as_json: bool) -> String {

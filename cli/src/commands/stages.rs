@@ -4,46 +4,38 @@
 //! *knee* is the last number up to which every step raised throughput by at least half of what so many more devices
 //! could give at best. The plan that is shown and written is the one at the knee.
 
-use std::time::Duration;
-
-use divvy_core::problem::{Objective, OwnHardware};
-use divvy_core::units::show_number;
-use divvy_io::{file, import};
-use divvy_search::{Outcome, Solved};
+use divvy::core::problem::{Objective, OwnHardware};
+use divvy::core::units::{Time, show_number};
+use divvy::io::assemble::{Assembled, assemble};
+use divvy::io::file;
+use divvy::io::import::import_problem;
+use divvy::search::studies::stage_count::{MOST_OWN, StageCounts, stage_counts};
+use divvy::search::{Outcome, Solved};
 use serde_json::json;
 
+use super::planning_run;
 use crate::args::{SearchArgs, Stages};
-use crate::assemble::{Assembled, assemble};
 use crate::failure::Failure;
 use crate::show;
-
-/// The most stages that are tried where the model brings its own devices, as many as are asked for.
-const MOST_OWN: u32 = 64;
-/// A step pays if throughput rises by at least this share of what the devices it adds could give.
-const PAYS: f64 = 0.5;
+use crate::view::percent::percent;
 
 /// Plans for one number of stages after the other, each with an equal share of the time.
 pub(super) fn search(
     args: &SearchArgs,
     planner: Option<&str>,
 ) -> Result<(Assembled, Solved, String), Failure> {
-    let counts = counts(args)?;
-    let share = Duration::from_secs_f64(args.time.as_secs_f64() / counts.len() as f64);
-    let mut results = Vec::new();
-    let mut seconds = 0.0;
-    for &count in &counts {
+    let plan = |stages, time| {
         let mut one = args.clone();
-        one.problem.stages = Some(Stages::AtMost(count));
-        one.time = share;
-        let (assembled, solved, took) = super::plan::search(&one, planner, false)?;
-        seconds += took;
-        results.push((count, assembled, solved));
-    }
-    let throughputs: Vec<(u32, f64)> =
-        results.iter().map(|(count, _, solved)| (*count, throughput(&solved.outcome))).collect();
-    let knee = knee(&throughputs);
-    let rows: Vec<Row> = results.iter().map(|(count, _, solved)| Row::of(*count, &solved.outcome)).collect();
-    let (count, assembled, solved) = results.swap_remove(knee);
+        one.problem.stages = Some(Stages::AtMost(stages));
+        one.time = time;
+        planning_run::search(&one, planner, false)
+    };
+    let StageCounts { mut results, knee } =
+        stage_counts(most_stages(args)?, args.time, plan, |(_, solved, _)| &solved.outcome)?;
+    let seconds: f64 = results.iter().map(|(_, (_, _, seconds))| seconds).sum();
+    let rows: Vec<Row> =
+        results.iter().map(|(count, (_, solved, _))| Row::of(*count, &solved.outcome)).collect();
+    let (count, (assembled, solved, _)) = results.swap_remove(knee);
     let text = if args.json {
         let mut object = show::json(&assembled, &solved, seconds);
         object["stages"] = rows.iter().map(Row::json).collect();
@@ -55,51 +47,30 @@ pub(super) fn search(
     Ok((assembled, solved, text))
 }
 
-/// 1, 2, 4, … and the most there can be.
-fn counts(args: &SearchArgs) -> Result<Vec<u32>, Failure> {
+/// The most stages there can be: the number of devices, or of ops where the model brings as many devices as are asked for.
+fn most_stages(args: &SearchArgs) -> Result<u32, Failure> {
     if args.file == "-" {
         let message =
             "auto reads the model once for each number of stages, standard input can be read only once";
         return Err(Failure::option("--stages", message, "give the model as a file"));
     }
     let own = match args.problem.on {
-        None => Some(import::import_problem(&file::load(&args.file)?)?),
+        None => Some(import_problem(&file::load(&args.file)?)?),
         Some(_) => None,
     };
-    let most = match own {
-        Some(spec) if matches!(spec.hardware, Some(OwnHardware::UniformPerStage { .. })) => {
-            MOST_OWN.min(spec.graph.ops.len() as u32)
-        }
-        _ => {
-            let mut one = args.problem.clone();
-            one.stages = Some(Stages::AtMost(1));
-            let problem = assemble(&args.file, &one)?.problem;
-            if !matches!(problem.objective, Objective::Pipeline { .. }) {
-                let message =
-                    format!("auto belongs to pipeline, the objective is {}", problem.objective.name());
-                return Err(Failure::option("--stages", message, "add --objective pipeline"));
-            }
-            problem.hardware.device_count() as u32
-        }
-    };
-    let mut counts: Vec<u32> = (0..).map(|power| 1 << power).take_while(|&count| count < most).collect();
-    counts.push(most.max(1));
-    Ok(counts)
-}
-
-/// Requests per second; 0 without a plan.
-fn throughput(outcome: &Outcome) -> f64 {
-    outcome.value().filter(|value| value.0 > 0).map_or(0.0, |value| 1.0 / value.as_seconds())
-}
-
-/// The place of the last count up to which every step pays.
-fn knee(throughputs: &[(u32, f64)]) -> usize {
-    let pays = |pair: &[(u32, f64)]| {
-        let ((few, slow), (many, fast)) = (pair[0], pair[1]);
-        // From nothing to a plan always pays.
-        slow == 0.0 || fast / slow - 1.0 >= PAYS * (f64::from(many) / f64::from(few) - 1.0)
-    };
-    throughputs.windows(2).take_while(|pair| pays(pair)).count()
+    if let Some(spec) = own
+        && matches!(spec.hardware, Some(OwnHardware::UniformPerStage { .. }))
+    {
+        return Ok(MOST_OWN.min(spec.graph.ops.len() as u32));
+    }
+    let mut one = args.problem.clone();
+    one.stages = Some(Stages::AtMost(1));
+    let problem = assemble(&args.file, &one.options()?)?.problem;
+    if !matches!(problem.objective, Objective::Pipeline { .. }) {
+        let message = format!("auto belongs to pipeline, the objective is {}", problem.objective.name());
+        return Err(Failure::option("--stages", message, "add --objective pipeline"));
+    }
+    Ok(problem.hardware.device_count() as u32)
 }
 
 /// What is said of one number of stages.
@@ -112,7 +83,7 @@ struct Row {
 
 impl Row {
     fn of(stages: u32, outcome: &Outcome) -> Row {
-        let us = |time: Option<divvy_core::units::Time>| time.map(|time| time.as_us());
+        let us = |time: Option<Time>| time.map(Time::as_us);
         Row { stages, value: us(outcome.value()), bound: us(outcome.lower_bound()), gap: outcome.gap() }
     }
 
@@ -131,24 +102,10 @@ fn table(rows: &[Row], knee: u32) -> String {
     for row in rows {
         let rate =
             |us: Option<f64>| us.filter(|&us| us > 0.0).map_or("-".to_owned(), |us| show_number(1e6 / us, 4));
-        let gap = row.gap.map_or("-".to_owned(), show::percent);
+        let gap = row.gap.map_or("-".to_owned(), percent);
         let mark = if row.stages == knee { "  <- knee: beyond it stages pay less than half" } else { "" };
         let (value, bound) = (rate(row.value), rate(row.bound));
         text.push_str(&format!("{:>7} {value:>15} {bound:>19} {gap:>10}{mark}\n", row.stages));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_knee_is_where_steps_stop_paying() {
-        assert_eq!(knee(&[(1, 1.0), (2, 1.9), (4, 3.4), (8, 4.0)]), 2);
-        assert_eq!(knee(&[(1, 1.0), (2, 1.4), (4, 4.0)]), 0);
-        // One device cannot hold it: the first plan counts.
-        assert_eq!(knee(&[(1, 0.0), (2, 1.0), (3, 1.4)]), 2);
-        assert_eq!(knee(&[(1, 2.0)]), 0);
-    }
 }

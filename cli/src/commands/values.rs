@@ -1,11 +1,11 @@
 //! `divvy inspect --values`: element type and shape of every value of an ONNX model.
 
-use divvy_io::file::Loaded;
-use divvy_io::import::{Dims, onnx_model};
-use divvy_io::onnx::import::check_dims;
-use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::load::looks_like_onnx;
-use divvy_io::onnx::values::values;
+use divvy::io::file::Loaded;
+use divvy::io::import::{Dims, onnx_model};
+use divvy::io::onnx::import::check_dims;
+use divvy::io::onnx::infer::infer;
+use divvy::io::onnx::load::looks_like_onnx;
+use divvy::io::onnx::values::values;
 use serde_json::json;
 
 use crate::failure::Failure;

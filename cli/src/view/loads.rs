@@ -3,15 +3,15 @@
 //! A bar is full when a resource is busy all the time that the value of the plan says: from beginning to end of a
 //! schedule, or for a whole period. Where the objective is a period, the fullest bar is the bottleneck and is marked.
 
-use divvy_core::ids::DeviceId;
-use divvy_core::plan::Plan;
-use divvy_core::problem::Problem;
-use divvy_core::score::Score;
-use divvy_core::units::{Time, show_bytes, show_count};
+use divvy::core::ids::DeviceId;
+use divvy::core::plan::Plan;
+use divvy::core::problem::Problem;
+use divvy::core::score::Score;
+use divvy::core::units::{Time, show_bytes, show_count};
 
 use super::cut;
 use super::screen::Screen;
-use crate::show::percent;
+use crate::view::percent::percent;
 
 /// Tables longer than this are cut; the plan file has it all.
 const MOST_ROWS: usize = 16;
@@ -106,8 +106,8 @@ fn devices(problem: &Problem, plan: &Plan, score: &Score) -> Vec<Row> {
     .collect()
 }
 
-fn stages(problem: &Problem, plan: &divvy_core::plan::PipelinePlan, score: &Score) -> Vec<Row> {
-    let row = |(i, stage): (usize, &divvy_core::plan::Stage)| {
+fn stages(problem: &Problem, plan: &divvy::core::plan::PipelinePlan, score: &Score) -> Vec<Row> {
+    let row = |(i, stage): (usize, &divvy::core::plan::Stage)| {
         let device = problem.hardware.device_name(stage.device);
         let shared = match stage.replicas.len() {
             0 => String::new(),

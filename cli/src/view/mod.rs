@@ -3,16 +3,17 @@
 //! [`Screen`] knows how wide the terminal is and whether it shows colours; where there is none, as in a file or a pipe,
 //! the picture is 80 columns wide and plain, so that it is the same everywhere.
 
+pub(crate) mod percent;
 mod loads;
 mod screen;
 mod timeline;
 
 pub(crate) use screen::Screen;
 
-use divvy_core::plan::Plan;
-use divvy_core::problem::Problem;
-use divvy_core::score::Score;
-use divvy_core::units::Time;
+use divvy::core::plan::Plan;
+use divvy::core::problem::Problem;
+use divvy::core::score::Score;
+use divvy::core::units::Time;
 
 /// The lines that show a plan.
 pub(crate) fn plan(problem: &Problem, plan: &Plan, score: &Score, screen: &Screen) -> Vec<String> {

@@ -4,14 +4,14 @@
 //! device or link is busy. On a terminal with colours the critical path is set off. Below stands how much of the time the
 //! path spends where.
 
-use divvy_core::problem::Problem;
-use divvy_core::score::{Lane, Score};
-use divvy_core::units::Time;
-use divvy_io::export::{critical, critical_path};
+use divvy::core::problem::Problem;
+use divvy::core::score::{Lane, Score};
+use divvy::core::units::Time;
+use divvy::io::export::{critical, critical_path};
 
 use super::cut;
 use super::screen::Screen;
-use crate::show::percent;
+use crate::view::percent::percent;
 
 /// Lines for devices and for links, at most.
 const MOST_DEVICES: usize = 12;
@@ -140,8 +140,8 @@ fn path_line(problem: &Problem, score: &Score, name: impl Fn(Lane) -> String) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::ids::{DeviceId, LinkId, OpId};
-    use divvy_core::score::{Activity, Span};
+    use divvy::core::ids::{DeviceId, LinkId, OpId};
+    use divvy::core::score::{Activity, Span};
 
     fn score(spans: &[(Lane, u64, u64)]) -> Score {
         let mut score = Score { value: Time(100), link_busy: vec![Time(5); 9], ..Score::default() };

@@ -1,14 +1,14 @@
 //! Blocks: the ops between consecutive cut points.
 //!
-//! A cut point is a place in the canonical order where at most one tensor crosses: one that was made, or was given to
-//! the network, before it, and is read after it. Parameters and outputs of the network cross nothing. Blocks are runs of
-//! the canonical order, so merging them closes no circle. A structure without such a place inside, such as a
-//! residual or an attention, is one block as a whole; in a mere chain every op is one; an input that is read all along,
-//! such as a mask, leaves fewer cut points or none.
+//! A cut point is a place in the canonical order that at most one tensor crosses: one that was made, or is an input of the
+//! network, before it, and is read after it. Parameters and outputs of the network do not count. Blocks are runs of the
+//! canonical order, so merging them keeps the graph acyclic. A structure without a cut point inside, such as a residual or an
+//! attention, is one block; in a chain every op is one; an input that is read throughout, such as a mask, leaves few cut points
+//! or none.
 //!
-//! Networks repeat themselves. Two blocks are alike if they have the same sequence of kinds and work, the same sizes of
-//! tensors and weights, and the same wiring. Like blocks get the same module number, counted from 0 in the order of
-//! their first appearance, which replaces the modules of the source. Names stay those of first ops, which are unique.
+//! Networks repeat themselves. Two blocks are alike if they have the same sequence of kinds and work, the same sizes of tensors
+//! and weights, and the same wiring. Like blocks get the same module number, from 0 in the order of first appearance, which
+//! replaces the modules of the source. Names are those of first ops, which are unique.
 
 use std::collections::HashMap;
 
@@ -21,12 +21,12 @@ use crate::ids::{OpId, ParamId, TensorId};
 pub struct Blocks {
     /// For each op, its block; blocks are numbered in the canonical order.
     pub group_of: Vec<u32>,
-    /// For each block, what it is like: equal for blocks that repeat each other.
+    /// For each block, the number of its equivalence class: equal for blocks that repeat each other.
     pub likeness: Vec<u32>,
 }
 
 impl Blocks {
-    /// Gives each op of a network that these blocks were merged to the likeness of its block as its module.
+    /// Sets the module of each merged op to the likeness of its block.
     pub(super) fn number_modules(&self, merged: &mut Merged) {
         for (op, &block) in merged.op_of.iter().zip(&self.group_of) {
             merged.graph.ops[op.index()].module = Some(self.likeness[block as usize]);
@@ -47,14 +47,14 @@ pub fn group_blocks(graph: &Graph) -> Blocks {
             group_of[op.index()] = likeness.len() as u32;
         }
         let new = known.len() as u32;
-        likeness.push(*known.entry(marks(graph, block)).or_insert(new));
+        likeness.push(*known.entry(facts(graph, block)).or_insert(new));
     }
     Blocks { group_of, likeness }
 }
 
 /// The number of ops in each block.
 fn lengths(graph: &Graph) -> Vec<usize> {
-    // By place, how many more tensors cross it than the place before; place i is right after the op at position i.
+    // For each place, how many more tensors cross it than the place before; place i follows the op at position i.
     let mut change = vec![0i64; graph.op_count()];
     for tensor in graph.tensors() {
         let made = graph.producer(tensor).map_or(0, |op| graph.position(op));
@@ -90,39 +90,40 @@ enum BlockFact {
     Weighs { number: u32, bytes: u64 },
 }
 
-fn marks(graph: &Graph, block: &[OpId]) -> Vec<BlockFact> {
+/// The facts of a block, from which two blocks are compared.
+fn facts(graph: &Graph, block: &[OpId]) -> Vec<BlockFact> {
     let positions = graph.position(block[0])..graph.position(block[0]) + block.len();
     let leaves =
         |tensor: TensorId| graph.consumers(tensor).iter().any(|&op| !positions.contains(&graph.position(op)));
     let mut tensors: HashMap<TensorId, u32> = HashMap::new();
     let mut params: HashMap<ParamId, u32> = HashMap::new();
-    let mut marks = Vec::new();
+    let mut facts = Vec::new();
     for &op in block {
         let spec = graph.op(op);
         let (flops, traffic, in_place_bytes) = (spec.flops, spec.traffic, spec.in_place_bytes);
-        marks.push(BlockFact::Op { kind: spec.kind.clone(), flops, traffic, in_place_bytes });
+        facts.push(BlockFact::Op { kind: spec.kind.clone(), flops, traffic, in_place_bytes });
         let mut reads = Vec::with_capacity(graph.inputs(op).len());
         for &tensor in graph.inputs(op) {
             let new = tensors.len() as u32;
             let number = *tensors.entry(tensor).or_insert(new);
             reads.push((number, graph.tensor_bytes(tensor)));
         }
-        // Which tensor a file lists first says nothing of the wiring.
+        // The order of inputs in a file is no part of the wiring.
         reads.sort_unstable();
-        marks.extend(reads.into_iter().map(|(number, bytes)| BlockFact::Reads { number, bytes }));
+        facts.extend(reads.into_iter().map(|(number, bytes)| BlockFact::Reads { number, bytes }));
         for &param in graph.params_of(op) {
             let new = params.len() as u32;
             let number = *params.entry(param).or_insert(new);
-            marks.push(BlockFact::Weighs { number, bytes: graph.param_bytes(param) });
+            facts.push(BlockFact::Weighs { number, bytes: graph.param_bytes(param) });
         }
         for &tensor in graph.outputs(op) {
             let new = tensors.len() as u32;
             tensors.insert(tensor, new);
             let (bytes, output) = (graph.tensor_bytes(tensor), graph.is_output(tensor));
-            marks.push(BlockFact::Makes { bytes, leaves: leaves(tensor), output });
+            facts.push(BlockFact::Makes { bytes, leaves: leaves(tensor), output });
         }
     }
-    marks
+    facts
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Constraints on ops, carried over to the ops that took them in.
+//! Constraints on ops, carried over to the merged ops that contain them.
 //!
-//! A pin of one member pins the whole; members pinned to different devices contradict each other. What any member is
-//! forbidden, the whole is. Groups to be colocated are groups of merged ops, and those within one op are met already.
-//! Names that no op has are left, so that they are reported where constraints are resolved.
+//! A pin of one member pins the merged op; members pinned to different devices contradict each other. A device forbidden to
+//! any member is forbidden to the merged op. Colocation groups become groups of merged ops; those within one op hold already.
+//! Names that no op has are kept, so that they are reported where constraints are resolved.
 
 use std::collections::BTreeMap;
 
@@ -39,10 +39,10 @@ pub fn rename_constraints(
     }
     let mut forbid: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, devices) in &constraints.forbid {
-        let united = forbid.entry(rename(name)).or_default();
+        let merged_devices = forbid.entry(rename(name)).or_default();
         for device in devices {
-            if !united.contains(device) {
-                united.push(device.clone());
+            if !merged_devices.contains(device) {
+                merged_devices.push(device.clone());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a plan of a coarse network costs when it is expanded to the original one.
+//! Claims about what a plan of a coarse network costs when it is expanded: loads are equal, and no schedule is slower.
 
 use super::{Merged, expand, group_blocks, group_fused, merge};
 use crate::coarsen::test_networks::{generated, random_networks, random_runs, random_times};
@@ -37,20 +37,21 @@ fn three_devices(rng: &mut Rng) -> HardwareSpec {
     }
 }
 
-struct Pair {
+/// A problem, its coarse version, and the map between their ops.
+struct CoarsenedProblem {
     fine: Problem,
     coarse: Problem,
     op_of: Vec<OpId>,
 }
 
-impl Pair {
+impl CoarsenedProblem {
     fn new(
         fine: &Graph,
         profile: &Profile,
         merged: &Merged,
         objective: Objective,
         rng: &mut Rng,
-    ) -> Option<Pair> {
+    ) -> Option<CoarsenedProblem> {
         let hardware = three_devices(rng);
         let end = |rng: &mut Rng| rng.chance(0.4).then(|| rng.pick(&["a", "b", "c"]).to_string());
         let constraints = ConstraintsSpec {
@@ -64,7 +65,7 @@ impl Pair {
             let problem = Problem::new(graph, profile, hardware.clone(), &[], objective, &constraints);
             problem.inspect_err(|errors| assert_eq!(errors.kept()[0].code, Code::NoCost)).ok()
         };
-        Some(Pair {
+        Some(CoarsenedProblem {
             fine: problem(fine.clone(), profile)?,
             coarse: problem(Graph::new(merged.graph.clone()).unwrap(), &merged.profile)?,
             op_of: expand(&merged.graph, fine).unwrap(),
@@ -110,9 +111,9 @@ fn score(problem: &Problem, plan: &Plan) -> Score {
     check::check(problem, plan).unwrap()
 }
 
-/// Pairs for three ways of merging each of many networks.
-fn pairs(objective: Objective) -> Vec<(Rng, Pair)> {
-    let mut pairs = Vec::new();
+/// Three coarsenings of each of many networks.
+fn coarsened_problems(objective: Objective) -> Vec<(Rng, CoarsenedProblem)> {
+    let mut coarsened_problems = Vec::new();
     let given = generated().into_iter().zip(0..).map(|(mut problem, seed)| {
         let mut rng = Rng::new(seed);
         problem.profile = random_times(&mut rng, problem.graph.ops.len());
@@ -123,21 +124,21 @@ fn pairs(objective: Objective) -> Vec<(Rng, Pair)> {
         let runs = random_runs(&graph, &mut rng);
         for group_of in [group_fused(&graph, profile), group_blocks(&graph).group_of, runs] {
             let merged = merge(&graph, profile, &group_of).unwrap();
-            let pair = Pair::new(&graph, profile, &merged, objective, &mut rng);
-            pairs.extend(pair.map(|pair| (rng.clone(), pair)));
+            let coarsened = CoarsenedProblem::new(&graph, profile, &merged, objective, &mut rng);
+            coarsened_problems.extend(coarsened.map(|coarsened| (rng.clone(), coarsened)));
         }
     }
-    assert!(pairs.len() > 1200, "{}", pairs.len());
-    pairs
+    assert!(coarsened_problems.len() > 1200, "{}", coarsened_problems.len());
+    coarsened_problems
 }
 
 #[test]
 fn a_coarse_stream_costs_the_same_when_it_is_expanded() {
-    for (mut rng, pair) in pairs(Objective::Stream) {
-        for device_of in pair.placements(&mut rng) {
-            let coarse = score(&pair.coarse, &default_plan::plan(&pair.coarse, &device_of).unwrap());
-            let plan = default_plan::plan(&pair.fine, &pair.expanded(&device_of)).unwrap();
-            let fine = score(&pair.fine, &plan);
+    for (mut rng, coarsened) in coarsened_problems(Objective::Stream) {
+        for device_of in coarsened.placements(&mut rng) {
+            let coarse = score(&coarsened.coarse, &default_plan::plan(&coarsened.coarse, &device_of).unwrap());
+            let plan = default_plan::plan(&coarsened.fine, &coarsened.expanded(&device_of)).unwrap();
+            let fine = score(&coarsened.fine, &plan);
             assert_eq!(coarse.value, fine.value);
             assert_eq!(coarse.device_busy, fine.device_busy);
             assert_eq!(coarse.link_busy, fine.link_busy);
@@ -149,17 +150,17 @@ fn a_coarse_stream_costs_the_same_when_it_is_expanded() {
 #[test]
 fn a_coarse_schedule_is_never_slower_when_it_is_expanded() {
     let mut on_one_device = 0;
-    for (mut rng, pair) in pairs(Objective::Latency { links: LinkUse::Delay }) {
-        for device_of in pair.placements(&mut rng) {
-            let plan = default_plan::plan(&pair.coarse, &device_of).unwrap();
+    for (mut rng, coarsened) in coarsened_problems(Objective::Latency { links: LinkUse::Delay }) {
+        for device_of in coarsened.placements(&mut rng) {
+            let plan = default_plan::plan(&coarsened.coarse, &device_of).unwrap();
             let Plan::Latency(order) = &plan else { panic!("the objective is latency") };
-            let coarse = score(&pair.coarse, &plan);
-            let fine = score(&pair.fine, &pair.expanded_order(order));
+            let coarse = score(&coarsened.coarse, &plan);
+            let fine = score(&coarsened.fine, &coarsened.expanded_order(order));
             assert!(fine.value <= coarse.value);
             assert_eq!(coarse.device_busy, fine.device_busy);
             assert_eq!(coarse.link_busy, fine.link_busy);
             let one_device = device_of.iter().all(|&device| device == device_of[0]);
-            let open_ends = pair.fine.constraints.input_at.or(pair.fine.constraints.output_at).is_none();
+            let open_ends = coarsened.fine.constraints.input_at.or(coarsened.fine.constraints.output_at).is_none();
             if one_device && open_ends {
                 assert_eq!(coarse.value, fine.value);
                 assert_eq!(coarse.value, coarse.device_busy[device_of[0].index()]);

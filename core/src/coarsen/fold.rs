@@ -1,9 +1,9 @@
 //! Folding: ops that need no kernel (views, asserts, picking one of several outputs) vanish.
 //!
-//! A free op whose inputs all come from one op becomes part of that op: what it made is now an output of that op,
-//! or, if it has the same size, the same tensor under one name. A free op on a parameter leaves its readers reading
-//! the parameter; one on an input of the network leaves an input. A free op that nobody reads is dropped. Any other free
-//! op with several sources stays, at no cost. Names of folded ops are kept as members of the op that took them in.
+//! A free op whose inputs all come from one op becomes part of that op: its output is then an output of that op, or, if it has
+//! the same size, the same tensor under one name. The readers of a free op on a parameter read the parameter; those of one on an
+//! input of the network read an input. A free op that nobody reads is dropped. Any other free op with several sources stays, at
+//! no cost. Names of folded ops are kept as members of the op that contains them.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::costs::Profile;
 use crate::graph::{Graph, GraphSpec, TensorSpec};
 use crate::ids::{OpId, ParamId, TensorId};
 
-/// What a tensor has become.
+/// What a tensor is in the folded graph.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Value {
-    /// The tensor that is called so in the old graph, made by an op that stays (or by none).
+    /// A tensor of the old graph, made by an op that stays, or by none.
     Tensor(TensorId, Option<OpId>),
     /// A parameter.
     Param(ParamId),
@@ -31,8 +31,7 @@ pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec,
         let owner = owner(&sources);
         if dead[op.index()] || (free[op.index()] && owner.is_some()) {
             stays[op.index()] = false;
-            // What a dead op made belongs to nobody, and a dead op with several sources to none of them: it would have
-            // to wait for the others.
+            // A dead op with several sources belongs to none of them: it would have to wait for the others.
             host[op.index()] = match owner {
                 Some(Owner::Op(owner)) => Some(owner).filter(|op| stays[op.index()]),
                 _ => None,
@@ -48,6 +47,7 @@ pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec,
     rebuild(graph, profile, &Folding { values, host, stays })
 }
 
+/// The decisions of a folding: what tensors become, the op that contains each folded op, the ops that stay.
 struct Folding {
     values: Vec<Value>,
     host: Vec<Option<OpId>>,
@@ -66,7 +66,7 @@ fn dead_ops(graph: &Graph, free: &[bool]) -> Vec<bool> {
     dead
 }
 
-/// What an op reads, in terms of what stays.
+/// What an op reads in the folded graph.
 fn sources(graph: &Graph, op: OpId, values: &[Value]) -> BTreeSet<Value> {
     let tensors = graph.inputs(op).iter().map(|tensor| values[tensor.index()]);
     tensors.chain(graph.params_of(op).iter().map(|&param| Value::Param(param))).collect()
@@ -80,6 +80,7 @@ enum Owner {
     Param(ParamId),
 }
 
+/// The one place that all sources come from, if there is one.
 fn owner(sources: &BTreeSet<Value>) -> Option<Owner> {
     let mut owners = sources.iter().map(|value| match value {
         Value::Tensor(_, Some(op)) => Owner::Op(*op),
@@ -107,6 +108,7 @@ fn folded(graph: &Graph, tensor: TensorId, owner: Owner, sources: &BTreeSet<Valu
     }
 }
 
+/// The folded graph and profile.
 fn rebuild(graph: &Graph, profile: &Profile, folding: &Folding) -> (GraphSpec, Profile) {
     let old = graph.spec();
     let mut new_id = vec![0u32; graph.op_count()];
@@ -135,7 +137,7 @@ fn rebuild(graph: &Graph, profile: &Profile, folding: &Folding) -> (GraphSpec, P
     for tensor in graph.tensors() {
         let Value::Tensor(itself, producer) = folding.values[tensor.index()] else { continue };
         let consumers = std::mem::take(&mut consumers[tensor.index()]);
-        // A tensor that only folded ops read is no longer there; one that nobody ever read is left as it was.
+        // A tensor that only folded ops read vanishes; one that nobody ever read stays.
         let gone = consumers.is_empty() && !graph.is_output(tensor) && !graph.consumers(tensor).is_empty();
         let made_by_dead =
             graph.producer(tensor).is_some_and(|op| !folding.stays[op.index()]) && consumers.is_empty();

@@ -3,18 +3,18 @@
 //! * A convolution or product, then in any order one normalisation and one addition of a bias, then one activation.
 //! * An addition of two tensors, then one activation.
 //! * A chain of element-wise ops of one operand.
-//! * With any of these, and with any other op: quantising right after it, and dequantising right before it.
+//! * With any of these, and with any other op: quantisation directly after it, and dequantisation directly before it.
 //!
-//! Every op but the last of a group is read by its successor in the group and by nobody else, and makes no output of
-//! the network. So what leaves a group leaves its last op, and merging closes no circle. Ops are fused only if the same
-//! classes can run them at the same batch sizes: what one device fuses must not keep part of it from another.
+//! Every op but the last of a group is read by its successor in the group only, and makes no output of the network. So only the
+//! last op's tensors leave a group, and merging keeps the graph acyclic. Ops are fused only if the same classes can run them at
+//! the same batch sizes: a kernel that one device fuses must not exclude another device from part of it.
 
 use super::kinds::Role;
 use crate::costs::Profile;
 use crate::graph::Graph;
 use crate::ids::{OpId, TensorId};
 
-/// What a group may still take in.
+/// What may still be fused to a group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FusionTail {
     /// A product, and whether it has its normalisation and its bias.
@@ -31,7 +31,7 @@ enum FusionTail {
 pub fn group_fused(graph: &Graph, profile: &Profile) -> Vec<u32> {
     let roles: Vec<Role> = graph.ops().map(|op| Role::of(&graph.op(op).kind)).collect();
     let fusing = Fusing { graph, profile, roles };
-    // A group is a tree that hangs on its last op: every other op knows the one that it leads to.
+    // A group is an in-tree with its last op as root: every other op stores its successor.
     let mut next: Vec<Option<OpId>> = vec![None; graph.op_count()];
     let mut tails = vec![FusionTail::Closed; graph.op_count()];
     for &op in graph.order() {
@@ -59,6 +59,7 @@ pub fn group_fused(graph: &Graph, profile: &Profile) -> Vec<u32> {
     group_of
 }
 
+/// A network and the roles of its ops.
 struct Fusing<'a> {
     graph: &'a Graph,
     profile: &'a Profile,
@@ -66,7 +67,7 @@ struct Fusing<'a> {
 }
 
 impl Fusing<'_> {
-    /// Whether a tensor is a parameter in all but name: one that is only dequantised.
+    /// Whether a tensor is a dequantised parameter.
     fn is_constant(&self, tensor: TensorId) -> bool {
         let producer = self.graph.producer(tensor);
         producer
@@ -89,7 +90,7 @@ impl Fusing<'_> {
         operands.next().is_none().then(|| self.graph.producer(first)).flatten()
     }
 
-    /// What a group that begins with `op` may take in.
+    /// What may be fused to a group of `op` alone.
     fn alone(&self, op: OpId) -> FusionTail {
         match self.roles[op.index()] {
             Role::Product => FusionTail::Product { normalised: false, biased: false },
@@ -99,7 +100,7 @@ impl Fusing<'_> {
         }
     }
 
-    /// What a group may take in once it has taken `op`, which has one operand; none if it may not take it.
+    /// What may be fused to a group after `op`, which has one operand; none if `op` itself may not be fused to it.
     fn extended(&self, tail: FusionTail, op: OpId) -> Option<FusionTail> {
         let bias = || !self.graph.params_of(op).is_empty() || self.graph.inputs(op).len() > 1;
         match (tail, self.roles[op.index()]) {

@@ -1,11 +1,11 @@
-//! What an op does, as far as fusing is concerned, told from its kind.
+//! The role of an op in fusion, by its kind.
 //!
 //! Kinds come as PyTorch's modules (`Conv2d`) and functions (`add.Tensor`, `leaky_relu_`, `aten::relu`), as ONNX has
 //! them (`BatchNormalization`) and from the generators. They are compared in lower case, letters and digits only,
 //! without a namespace before and an overload after. A kind that is not known, and that of a merged op, is
 //! [`Role::Other`]: it is never fused with anything but quantisation.
 
-/// The part an op can play in a fused kernel.
+/// The role of an op in a fused kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A convolution or a product of matrices.
@@ -50,6 +50,7 @@ const BINARIES: [&str; 11] = [
 ];
 
 impl Role {
+    /// The role of a kind.
     pub(super) fn of(kind: &str) -> Role {
         if kind.contains('+') {
             return Role::Other;

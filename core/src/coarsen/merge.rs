@@ -1,16 +1,14 @@
-//! Merging: every group of ops becomes one op.
+//! Merging: every group of ops becomes one op (a graph contraction).
 //!
-//! The merged op has the name of its first member in the canonical order, and all other names, with their members, as
-//! its members. Its work and its times are the sums of its members'; a time is as uncertain as the least certain in
-//! it, and absent where a member has none. A tensor that only members of one group touch vanishes, unless it is an
-//! output of the network; all others stay as they are, and a group reads each once. A tensor that nobody reads is left
-//! as it was, for it may be a result that the source does not mark. A parameter is read once by a group. Traffic is
-//! left to be taken from the graph, unless a member has its own figure: then it is the members' sum without
-//! the tensors that vanish. An op that is alone in its group stays as it is.
+//! The merged op has the name of its first member in the canonical order, and all other names, with their members, as its
+//! members. Its work and its times are the sums of its members'; a time has the least certain origin of its parts, and is absent
+//! where a member has none. A tensor that only members of one group touch vanishes, unless it is an output of the network; all
+//! others stay, and a group reads each once. A tensor that nobody reads stays, for it may be a result that the source does not
+//! mark. A parameter is read once by a group. Traffic is derived from the graph, unless a member has its own figure: then it is
+//! the members' sum without the tensors that vanish. An op that is alone in its group stays as it is.
 //!
-//! Groups are only merged if the result is acyclic. If not, the whole request is refused: which of the groups should
-//! give way is not decided here. New ops are numbered in topological order, by first members wherever that leaves a
-//! choice, so the coarse file's order is canonical.
+//! Invariant: the result is acyclic. If it would not be, the request is refused; which group to divide is not decided here. New
+//! ops are numbered in topological order, ties broken by first members, so the coarse file's order is canonical.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +25,7 @@ pub struct Merged {
     pub graph: GraphSpec,
     /// Their times.
     pub profile: Profile,
-    /// For each op of the graph before, the op that it is part of.
+    /// For each op of the original graph, the merged op that contains it.
     pub op_of: Vec<OpId>,
 }
 
@@ -103,14 +101,14 @@ impl Groups {
             members[group.index()].push(op);
             rough_op_of[op.index()] = group;
         }
-        // Numbered by first members, the contracted graph need not be in topological order; its own canonical order is.
+        // Numbered by first members the contracted graph need not be in topological order, so it is renumbered.
         let name = |members: &Vec<OpId>| graph.op_name(members[0]).to_owned();
         let ops = members.iter().map(|group| OpSpec { name: name(group), ..OpSpec::default() });
         let tensors = contract_tensors(graph, &rough_op_of);
         let rough = GraphSpec { ops: ops.collect(), tensors, ..GraphSpec::default() };
         let rough = Graph::new(rough).map_err(|errors| {
-            let circle = errors.kept().first().map_or("", |error| error.message.as_str());
-            let message = format!("once merged, {circle}");
+            let cycle = errors.kept().first().map_or("", |error| error.message.as_str());
+            let message = format!("once merged, {cycle}");
             InputError::new(Code::Cycle, "groups", message, "divide the groups of these ops")
         })?;
         let op_of = rough_op_of.into_iter().map(|group| OpId::new(rough.position(group))).collect::<Vec<_>>();
@@ -127,6 +125,7 @@ fn contract(readers: &[u32], op_of: &[OpId]) -> Vec<u32> {
     new
 }
 
+/// The tensors that do not vanish, between merged ops.
 fn contract_tensors(graph: &Graph, op_of: &[OpId]) -> Vec<TensorSpec> {
     let kept = graph.tensors().filter(|&tensor| !vanishes(graph, op_of, tensor));
     let spec = |tensor: TensorId| {
@@ -147,6 +146,7 @@ fn vanishes(graph: &Graph, op_of: &[OpId], tensor: TensorId) -> bool {
     !graph.is_output(tensor) && !consumers.is_empty() && consumers.iter().all(inside)
 }
 
+/// The description of a merged op.
 fn merged_op(graph: &Graph, members: &[OpId], op_of: &[OpId], errors: &mut InputErrors) -> OpSpec {
     let specs = || members.iter().map(|&op| graph.op(op));
     let first = graph.op(members[0]);
@@ -182,7 +182,7 @@ fn merged_op(graph: &Graph, members: &[OpId], op_of: &[OpId], errors: &mut Input
         flops,
         traffic,
         in_place_bytes: in_place,
-        // Members of several modules are put with the first of them.
+        // A group of several modules gets the first of them.
         module: specs().find_map(|op| op.module),
         members: names,
     }
@@ -197,7 +197,7 @@ fn joined_kinds(kinds: &[&str]) -> String {
     let parts = named.iter().map(|kind| kind.split('+').count()).sum::<usize>();
     match named[..] {
         [first, .., last] if parts > MOST_KINDS => {
-            // Merged ops may be merged again: what they shortened is shortened once more.
+            // Merged ops may be merged again, so a shortened name is shortened once more.
             let first = first.split('+').next().unwrap_or(first);
             let last = last.rsplit('+').next().unwrap_or(last);
             let last = last.split(" ×").next().unwrap_or(last);
@@ -207,6 +207,7 @@ fn joined_kinds(kinds: &[&str]) -> String {
     }
 }
 
+/// The times of merged ops on a class.
 fn merged_costs(graph: &Graph, class: &ClassCosts, groups: &Groups, errors: &mut InputErrors) -> ClassCosts {
     let mut costs = Vec::with_capacity(class.costs.len());
     for list in &class.costs {
@@ -232,7 +233,7 @@ fn merged_costs(graph: &Graph, class: &ClassCosts, groups: &Groups, errors: &mut
     ClassCosts { class: class.class.clone(), batch_sizes: class.batch_sizes.clone(), costs }
 }
 
-/// None if the sum does not fit.
+/// The sum of costs; none if it does not fit.
 fn add_up(costs: &[Cost]) -> Option<Cost> {
     let zero = Cost { time: Time::ZERO, origin: Origin::Measured };
     costs.iter().try_fold(zero, |sum, cost| {

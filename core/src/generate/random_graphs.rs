@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{check_range, choose};
+use super::options::{check_range, choose};
 use crate::input_error::{Code, InputErrors};
 use crate::rng::Rng;
 
@@ -29,7 +29,7 @@ pub enum RandomModel {
     },
     /// Barabási and Albert.
     Ba {
-        /// Links of everyone who comes.
+        /// Edges of each new node.
         m: u32,
     },
 }
@@ -115,7 +115,7 @@ pub(super) fn stochastic_blocks(
     independent_pairs(nodes, |a, b| if block(a) == block(b) { within } else { between }, rng)
 }
 
-/// A ring where everyone knows the `k` nearest, `k` even; then each edge's far end moves anywhere with probability
+/// A ring in which every node is joined to its `k` nearest, `k` even; then each edge's far end moves anywhere with probability
 /// `p` (Watts and Strogatz).
 pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<NodePair> {
     let mut edges: BTreeSet<NodePair> = BTreeSet::new();
@@ -131,7 +131,7 @@ pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<N
     }
     for distance in 1..=k / 2 {
         for node in 0..nodes {
-            // One who knows everybody has nowhere to move an edge to.
+            // A node joined to all others has nowhere to move an edge to.
             if !rng.chance(p) || degree[node as usize] + 1 >= nodes {
                 continue;
             }
@@ -151,7 +151,7 @@ pub(super) fn watts_strogatz(nodes: u32, k: u32, p: f64, rng: &mut Rng) -> Vec<N
     edges.into_iter().collect()
 }
 
-/// Starting from `m` nodes, everyone who comes links to `m` others, the more linked the likelier (Barabási and
+/// Starting from `m` nodes, each new node links to `m` others, the more linked the likelier (Barabási and
 /// Albert).
 pub(super) fn barabasi_albert(nodes: u32, m: u32, rng: &mut Rng) -> Vec<NodePair> {
     let mut edges = Vec::new();

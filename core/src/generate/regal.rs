@@ -8,7 +8,8 @@
 //! memory.
 
 use super::random_graphs::{NodePair, barabasi_albert, erdos_renyi, stochastic_blocks, watts_strogatz};
-use super::{MOST_DRAWS, check_range, check_size, choose, graph_of_edges};
+use super::draft::graph_of_edges;
+use super::options::{MOST_DRAWS, check_range, check_size, choose};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::input_error::InputErrors;
 use crate::problem::{OwnHardware, ProblemSpec};
@@ -22,7 +23,7 @@ pub enum RegalFamily {
     Er,
     /// Watts and Strogatz: four neighbours, moved with probability 0.3.
     Ws,
-    /// Barabási and Albert: two links for everyone who comes.
+    /// Barabási and Albert: two edges for each new node.
     Ba,
     /// As many layers as ops per layer; ops read one to three of the layer before and now and then one of the layer
     /// before that.

@@ -1,6 +1,6 @@
 //! Randomly wired networks on three unlike devices, for the `latency` and `batch` objectives.
 //!
-//! Source: DiviML, section V, which stacks modules of random graphs (Xie et al., "Exploring Randomly Wired Neural
+//! Source: DiviML, section V, which stacks modules of random graphs (Xie et al., "Exploring Randomly WiredGraph Neural
 //! Networks for Image Recognition", ICCV 2019) and joins them by channels. The paper's words for its wirings
 //! can be read in several ways; [`Wiring`] says what is built here. Ops are numbered module by module, and
 //! edges lead upwards.
@@ -11,7 +11,8 @@
 //! whole microseconds, and a transfer over a link of 1 GB/s takes whole microseconds too.
 
 use super::random_graphs::{NodePair, RandomModel};
-use super::{MOST_DRAWS, MOST_OPS, check_range, check_size, choose, graph_of_edges};
+use super::draft::graph_of_edges;
+use super::options::{MOST_DRAWS, MOST_OPS, check_range, check_size, choose};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::graph::GraphSpec;
 use crate::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};
@@ -96,7 +97,7 @@ const BYTES_PER_US: u64 = 1000;
 
 /// What decides an op's times.
 #[derive(Clone, Copy, PartialEq)]
-enum Weight {
+enum OpWeight {
     /// An input or output of a module.
     End,
     Light,
@@ -107,13 +108,13 @@ enum Weight {
 pub fn rwnn(options: &RwnnOptions) -> Result<ProblemSpec, InputErrors> {
     check(options)?;
     let mut rng = Rng::new(options.seed);
-    let wired = Wired::new(options, &mut rng);
+    let wired = WiredGraph::new(options, &mut rng);
     let weight = |inner: bool, rng: &mut Rng| match inner {
-        true if rng.chance(0.5) => Weight::Heavy,
-        true => Weight::Light,
-        false => Weight::End,
+        true if rng.chance(0.5) => OpWeight::Heavy,
+        true => OpWeight::Light,
+        false => OpWeight::End,
     };
-    let weights: Vec<Weight> = wired.inner.iter().map(|&inner| weight(inner, &mut rng)).collect();
+    let weights: Vec<OpWeight> = wired.inner.iter().map(|&inner| weight(inner, &mut rng)).collect();
     let times: Vec<[u64; 3]> = weights.iter().map(|&weight| op_times(weight, &mut rng)).collect();
     let transfer_us =
         |rng: &mut Rng| (log_normal(420.0, 0.4, rng) * options.communication_factor).round() as u64;
@@ -158,7 +159,7 @@ fn check(options: &RwnnOptions) -> Result<(), InputErrors> {
 
 /// The wiring of the whole network.
 #[derive(Default)]
-struct Wired {
+struct WiredGraph {
     edges: Vec<NodePair>,
     /// The module of each op.
     module: Vec<u32>,
@@ -166,10 +167,10 @@ struct Wired {
     inner: Vec<bool>,
 }
 
-impl Wired {
-    fn new(options: &RwnnOptions, rng: &mut Rng) -> Wired {
+impl WiredGraph {
+    fn new(options: &RwnnOptions, rng: &mut Rng) -> WiredGraph {
         let RwnnOptions { modules, nodes, channels, wiring, .. } = *options;
-        let mut wired = Wired::default();
+        let mut wired = WiredGraph::default();
         // The outputs and the inner ops of the module before.
         let mut before: Option<(Vec<u32>, Vec<u32>)> = None;
         for module in 0..modules {
@@ -255,27 +256,27 @@ fn some_pairs(from: &[u32], to: &[u32], count: usize, rng: &mut Rng) -> Vec<Node
 }
 
 /// Microseconds on each of the three classes.
-fn op_times(weight: Weight, rng: &mut Rng) -> [u64; 3] {
+fn op_times(weight: OpWeight, rng: &mut Rng) -> [u64; 3] {
     let a100 =
-        if weight == Weight::End { log_normal(287.0, 0.32, rng) } else { log_normal(1720.0, 0.345, rng) };
+        if weight == OpWeight::End { log_normal(287.0, 0.32, rng) } else { log_normal(1720.0, 0.345, rng) };
     let (on_t4, on_cpu) = match weight {
-        Weight::Heavy => (uniform(1.2, 1.6, rng), uniform(6f64.ln(), 20f64.ln(), rng).exp()),
-        Weight::End | Weight::Light => (uniform(0.97, 1.15, rng), uniform(1.0, 2.0, rng)),
+        OpWeight::Heavy => (uniform(1.2, 1.6, rng), uniform(6f64.ln(), 20f64.ln(), rng).exp()),
+        OpWeight::End | OpWeight::Light => (uniform(0.97, 1.15, rng), uniform(1.0, 2.0, rng)),
     };
     [a100, a100 * on_t4, a100 * on_cpu].map(|us| us.round() as u64)
 }
 
 /// The share of an op's time at batch size 1 that does not grow with the batch.
-fn fixed_share(weight: Weight, class: usize, rng: &mut Rng) -> f64 {
+fn fixed_share(weight: OpWeight, class: usize, rng: &mut Rng) -> f64 {
     match (CLASSES[class], weight) {
         ("cpu", _) => uniform(0.02, 0.15, rng),
-        ("t4", Weight::Heavy) => uniform(0.3, 0.6, rng),
-        (_, Weight::Heavy) => uniform(0.6, 0.85, rng),
+        ("t4", OpWeight::Heavy) => uniform(0.3, 0.6, rng),
+        (_, OpWeight::Heavy) => uniform(0.6, 0.85, rng),
         _ => uniform(0.8, 0.95, rng),
     }
 }
 
-fn profile(weights: &[Weight], times: &[[u64; 3]], batches: bool, rng: &mut Rng) -> Profile {
+fn profile(weights: &[OpWeight], times: &[[u64; 3]], batches: bool, rng: &mut Rng) -> Profile {
     let sizes = if batches { &BATCH_SIZES[..] } else { &BATCH_SIZES[..1] };
     let mut class_costs = |class: usize| {
         let fixed: Vec<f64> = weights.iter().map(|&weight| fixed_share(weight, class, rng)).collect();

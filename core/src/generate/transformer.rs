@@ -10,7 +10,7 @@
 //! the token embedding; LLaMA does neither. Constants such as the mask and the tables of the rotation are left out.
 
 use super::transformer_sizes::{GPTS, LLAMAS, TransformerSizes, TransformerOptions};
-use super::{Draft, DraftTensor};
+use super::draft::{Draft, DraftTensor};
 use crate::graph::OpSpec;
 use crate::input_error::{Code, InputErrors};
 use crate::problem::ProblemSpec;
@@ -75,7 +75,7 @@ enum Norm {
 }
 
 /// Queries, keys and values.
-struct Attended {
+struct AttentionInputs {
     q: DraftTensor,
     k: DraftTensor,
     v: DraftTensor,
@@ -180,7 +180,7 @@ impl TransformerBuilder {
     }
 
     /// Scores, softmax and the weighted sum of values.
-    fn attention(&mut self, prefix: &str, Attended { q, k, v }: Attended) -> DraftTensor {
+    fn attention(&mut self, prefix: &str, AttentionInputs { q, k, v }: AttentionInputs) -> DraftTensor {
         let sizes = self.sizes;
         let cells = sizes.heads * sizes.rows() * sizes.keys();
         let cached = sizes.batch * sizes.kv_heads * sizes.past * sizes.head_width();
@@ -212,7 +212,7 @@ impl TransformerBuilder {
         let op = self.linear_op(&name("attn.qkv"), normed, [hidden, 3 * hidden], true);
         let [q, k, v] = ["q", "k", "v"]
             .map(|part| self.draft.output_of(op, name(&format!("attn.{part}")), BYTES * rows * hidden));
-        let context = self.attention(&name("attn"), Attended { q, k, v });
+        let context = self.attention(&name("attn"), AttentionInputs { q, k, v });
         let projected = self.linear(&name("attn.proj"), context, [hidden, hidden], true);
         let x = self.residual(&name("attn.add"), [x, projected]);
         let normed = self.norm(&name("ln_2"), Norm::Layer, x);
@@ -233,7 +233,7 @@ impl TransformerBuilder {
         let v = self.linear(&name("attn.v"), normed, [hidden, kv_hidden], false);
         let q = self.elementwise(&name("attn.q_rotary"), "Rotary", ROTATION, rows * hidden, &[q]);
         let k = self.elementwise(&name("attn.k_rotary"), "Rotary", ROTATION, rows * kv_hidden, &[k]);
-        let context = self.attention(&name("attn"), Attended { q, k, v });
+        let context = self.attention(&name("attn"), AttentionInputs { q, k, v });
         let projected = self.linear(&name("attn.o"), context, [hidden, hidden], false);
         let x = self.residual(&name("attn.add"), [x, projected]);
         let normed = self.norm(&name("post_norm"), Norm::Rms, x);

@@ -2,7 +2,7 @@
 //!
 //! Sources: the papers that `transformer` names, and the configuration files published with the networks.
 
-use super::{MOST_OPS, check_range, check_size, choose};
+use super::options::{MOST_OPS, check_range, check_size, choose};
 use crate::input_error::{Code, InputErrors};
 
 /// What [`gpt`](super::gpt) and [`llama`](super::llama) make. Sizes that are left open are those of the named network.

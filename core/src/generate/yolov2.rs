@@ -6,7 +6,8 @@
 //! multiplication with addition, one per element of an activation, four per element that a pool makes, and none
 //! for moving data.
 
-use super::{Draft, DraftTensor, check_range};
+use super::draft::{Draft, DraftTensor};
+use super::options::check_range;
 use crate::graph::{GraphSpec, OpSpec};
 use crate::input_error::{Code, InputErrors};
 use crate::problem::{ConstraintsSpec, MemoryRule, Objective, ProblemSpec};

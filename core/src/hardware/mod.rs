@@ -1,140 +1,29 @@
 //! The machines: devices of some class, host memories, links and shared buses.
 //!
-//! A [`HardwareSpec`] is plain data; [`Hardware::new`] validates it and derives what planners need: one fixed
-//! route for every ordered pair of devices ([`Route`]), and which devices are interchangeable.
+//! A [`HardwareSpec`] is plain data; [`Hardware::new`] validates it and derives one fixed route for every ordered pair of
+//! devices ([`Route`]), and which devices are interchangeable.
 //!
-//! *Places* are where bytes can be: a device, the host memory of a node, a switch. A device with `on_host` has no
-//! memory of its own and sits at its node's host memory, at no cost.
+//! *Places* are where bytes can be: a device, the host memory of a node, a switch. A device with `on_host` has no memory of its
+//! own and is at its node's host memory, at no cost.
+//!
+//! | file | what |
+//! |---|---|
+//! | `spec` | hardware as a file describes it |
+//! | `validation` | the faults of a description |
+//! | `routes` | one route for each pair of devices |
 
 mod routes;
+mod spec;
+mod validation;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
-use crate::graph::{check_names, check_printable};
 use crate::ids::{ClassId, DeviceId, LinkId};
-use crate::input_error::{Code, InputErrors};
-use crate::units::{Bandwidth, Time};
+use crate::input_error::InputErrors;
+use crate::units::Bandwidth;
 
 pub use routes::Route;
-
-/// What a class of devices is, in the sense that times carry over from one to another of the same kind best.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DeviceKind {
-    /// A processor that works in host memory.
-    Cpu,
-    /// A graphics processor.
-    Gpu,
-    /// Anything else.
-    #[default]
-    Other,
-}
-
-/// Hardware as a file describes it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HardwareSpec {
-    /// Its name.
-    pub name: String,
-    /// What it is, in a sentence.
-    pub description: String,
-    /// Where the figures come from.
-    pub sources: Vec<String>,
-    /// Classes of devices.
-    pub classes: Vec<ClassSpec>,
-    /// Servers or boxes, each with one host memory; a node's name is also the place of its host memory.
-    pub nodes: Vec<NodeSpec>,
-    /// Devices.
-    pub devices: Vec<DeviceSpec>,
-    /// Places that only pass bytes on.
-    pub switches: Vec<String>,
-    /// Media shared by several links.
-    pub buses: Vec<BusSpec>,
-    /// Links between places.
-    pub links: Vec<LinkSpec>,
-}
-
-/// A class of equal devices.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ClassSpec {
-    /// Name, by which profiles refer to it.
-    pub name: String,
-    /// What it is.
-    pub kind: DeviceKind,
-    /// Memory in bytes; none: unlimited.
-    pub memory: Option<u64>,
-    /// Memory close to the arithmetic, for the overflow term of `pipeline`; none: unlimited.
-    pub fast_memory: Option<u64>,
-    /// Peak operations per second by number format, such as `fp32`.
-    pub peak: BTreeMap<String, u64>,
-    /// Bytes per second between its memory and its arithmetic.
-    pub memory_bandwidth: Option<u64>,
-    /// Bytes per second between the network and its memory: what it spends of its own time on bytes that it sends or
-    /// receives, under `stream` (the edge paper's ν); none: nothing.
-    pub transfer_bandwidth: Option<u64>,
-    /// What op times are to be multiplied by while the other devices of the machine are idle; none: company does nothing.
-    pub alone: Option<f64>,
-    /// Time of an op that does nothing.
-    pub launch: Time,
-    /// Batch sizes it supports; empty: whatever was measured.
-    pub batch_sizes: Vec<u32>,
-    /// Power while busy, in milliwatts.
-    pub power_mw: Option<u64>,
-    /// Where the figures come from.
-    pub source: String,
-}
-
-/// A server or box.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSpec {
-    /// Name of the node, and of its host memory as a place.
-    pub name: String,
-    /// Host memory in bytes; none: unlimited.
-    pub memory: Option<u64>,
-}
-
-/// A device.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DeviceSpec {
-    /// Its name.
-    pub name: String,
-    /// Its class.
-    pub class: String,
-    /// The node that holds it.
-    pub node: Option<String>,
-    /// Whether it works in its node's host memory.
-    pub on_host: bool,
-    /// Whether traffic between others may pass through it.
-    pub relay: bool,
-    /// Whether the other end of a transfer does the copying, so that a pipeline stage here pays for none.
-    pub peer_copies: bool,
-}
-
-/// A medium shared by several links.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BusSpec {
-    /// Its name.
-    pub name: String,
-    /// Bytes per second, each way if full duplex.
-    pub bandwidth: u64,
-    /// Added to the latency of the links on it.
-    pub latency: Time,
-    /// Whether both directions share the medium.
-    pub half_duplex: bool,
-}
-
-/// A link between two places.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LinkSpec {
-    /// The two ends; on a full-duplex bus the first to the second is the bus's forward direction.
-    pub between: [String; 2],
-    /// Bytes per second, each way if full duplex.
-    pub bandwidth: u64,
-    /// Time before the first byte arrives.
-    pub latency: Time,
-    /// Whether both directions share the link.
-    pub half_duplex: bool,
-    /// The bus it is part of.
-    pub bus: Option<String>,
-}
+pub use spec::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 
 /// Something that carries bytes and can be busy: one direction of a link or bus, or both if half duplex.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,9 +45,6 @@ pub struct Hardware {
     by_name: HashMap<String, DeviceId>,
 }
 
-/// Finding all routes takes time in proportion to devices × distinct bandwidths × links; more than this is refused.
-const MOST_ROUTING: usize = 1 << 32;
-
 impl Hardware {
     /// The most devices: there is a route for every pair of them.
     pub const MOST_DEVICES: usize = 2048;
@@ -166,7 +52,7 @@ impl Hardware {
     /// Validates `spec`; every fault is reported.
     pub fn new(spec: HardwareSpec) -> Result<Hardware, InputErrors> {
         let mut errors = InputErrors::default();
-        check(&spec, &mut errors);
+        validation::check(&spec, &mut errors);
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -246,18 +132,18 @@ impl Hardware {
         LinkId::all(self.links.len())
     }
 
-    /// The way from one device to another; none if they cannot exchange. From a device to itself it is free.
+    /// The route from one device to another; none if they cannot exchange. From a device to itself it is free.
     pub fn route(&self, from: DeviceId, to: DeviceId) -> Option<&Route> {
         self.routes[from.index() * self.device_count() + to.index()].as_ref()
     }
 
-    /// The way from the host memory of a device's own node to the device.
+    /// The route from the host memory of a device's own node to the device.
     pub fn host_route(&self, device: DeviceId) -> Option<&Route> {
         self.host_routes[device.index()].as_ref()
     }
 
-    /// Groups of devices that can be exchanged for each other without changing anything but names. Every device is
-    /// in one group; groups and their members are by id.
+    /// Groups of interchangeable devices: swapping two of a group maps the topology onto itself. Every device is in one group;
+    /// groups and their members are by id.
     pub fn interchangeable(&self) -> Vec<Vec<DeviceId>> {
         let mut links_at: HashMap<&str, Vec<&LinkSpec>> = HashMap::new();
         for link in &self.spec.links {
@@ -275,8 +161,8 @@ impl Hardware {
         groups
     }
 
-    /// Groups of nodes that can be exchanged for each other, with all their devices, without changing anything but names:
-    /// each node as the list of its devices, in the order in which they take each other's place.
+    /// Groups of interchangeable nodes, with all their devices: each node as the list of its devices, in the order in which they
+    /// replace each other.
     pub fn interchangeable_nodes(&self) -> Vec<Vec<Vec<DeviceId>>> {
         let mut groups: Vec<Vec<(usize, Vec<DeviceId>)>> = Vec::new();
         for (number, node) in self.spec.nodes.iter().enumerate() {
@@ -293,7 +179,7 @@ impl Hardware {
         groups.into_iter().map(|group| group.into_iter().map(|(_, devices)| devices).collect()).collect()
     }
 
-    /// Whether exchanging two nodes, device by device, maps the topology onto itself.
+    /// Whether swapping two nodes, device by device, maps the topology onto itself.
     fn can_swap_nodes(&self, (a, in_a): (usize, &[DeviceId]), (b, in_b): (usize, &[DeviceId])) -> bool {
         let (one, other) = (&self.spec.nodes[a], &self.spec.nodes[b]);
         if in_a.len() != in_b.len() || one.memory != other.memory {
@@ -330,7 +216,7 @@ impl Hardware {
         before == after
     }
 
-    /// Whether exchanging two devices maps the topology onto itself.
+    /// Whether swapping two devices maps the topology onto itself.
     fn can_swap(&self, a: DeviceId, b: DeviceId, links_at: &HashMap<&str, Vec<&LinkSpec>>) -> bool {
         let (one, other) = (self.device(a), self.device(b));
         let [at_one, at_other] =
@@ -360,130 +246,10 @@ impl Hardware {
     }
 }
 
-fn check(spec: &HardwareSpec, errors: &mut InputErrors) {
-    if spec.devices.is_empty() {
-        errors.add(Code::Empty, "hardware.device", "there is no device", "describe at least one [[device]]");
-    }
-    check_size(spec, errors);
-    for text in [&spec.name, &spec.description].into_iter().chain(&spec.sources) {
-        check_printable("hardware", text, errors);
-    }
-    check_names("hardware.class", spec.classes.iter().map(|c| c.name.as_str()), errors);
-    check_names("hardware.bus", spec.buses.iter().map(|b| b.name.as_str()), errors);
-    let places = (spec.devices.iter().map(|d| d.name.as_str()))
-        .chain(spec.nodes.iter().map(|n| n.name.as_str()))
-        .chain(spec.switches.iter().map(String::as_str));
-    check_names("hardware places (devices, then nodes, then switches)", places.clone(), errors);
-    for (i, class) in spec.classes.iter().enumerate() {
-        check_class(&format!("hardware.class[{i}]"), class, errors);
-    }
-    let known = KnownNames {
-        classes: spec.classes.iter().map(|class| class.name.as_str()).collect(),
-        nodes: spec.nodes.iter().map(|node| node.name.as_str()).collect(),
-    };
-    for (i, device) in spec.devices.iter().enumerate() {
-        check_device(&format!("hardware.device[{i}]"), device, &known, errors);
-    }
-    for (i, bus) in spec.buses.iter().enumerate() {
-        check_bandwidth(&format!("hardware.bus[{i}]"), bus.bandwidth, errors);
-    }
-    let places: HashSet<&str> = places.collect();
-    let buses: HashSet<&str> = spec.buses.iter().map(|b| b.name.as_str()).collect();
-    for (i, link) in spec.links.iter().enumerate() {
-        let place = format!("hardware.link[{i}]");
-        check_bandwidth(&place, link.bandwidth, errors);
-        for end in link.between.iter().filter(|end| !places.contains(end.as_str())) {
-            unknown(&format!("{place}.between"), "place", end, "a device, node or switch", errors);
-        }
-        if let Some(bus) = link.bus.as_ref().filter(|bus| !buses.contains(bus.as_str())) {
-            unknown(&format!("{place}.bus"), "bus", bus, "a [[bus]]", errors);
-        }
-        if link.between[0] == link.between[1] {
-            let message = format!("`{}` is linked with itself", link.between[0]);
-            errors.add(Code::Range, format!("{place}.between"), message, "name two places, or drop the link");
-        }
-    }
-}
-
-/// Refuses hardware whose routes would take all memory or time.
-fn check_size(spec: &HardwareSpec, errors: &mut InputErrors) {
-    let devices = spec.devices.len();
-    if devices > Hardware::MOST_DEVICES {
-        let fix = format!("describe at most {}", Hardware::MOST_DEVICES);
-        errors.add(Code::TooLarge, "hardware.device", format!("there are {devices} devices"), fix);
-    }
-    let rates =
-        spec.links.iter().map(|link| link.bandwidth).chain(spec.buses.iter().map(|bus| bus.bandwidth));
-    let widths = rates.collect::<HashSet<u64>>().len().min(devices);
-    let effort = devices.saturating_mul(widths).saturating_mul(spec.links.len());
-    if effort > MOST_ROUTING {
-        let message = format!("{} links of {widths} or more bandwidths are too many", spec.links.len());
-        errors.add(
-            Code::TooLarge,
-            "hardware.link",
-            message,
-            "join devices by switches, or use fewer bandwidths",
-        );
-    }
-}
-
-fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
-    if class.peak.values().any(|&rate| rate == 0)
-        || [class.memory_bandwidth, class.transfer_bandwidth].contains(&Some(0))
-    {
-        let fix = "give a positive rate, or leave it out if it does not limit";
-        errors.add(Code::Range, place, format!("class `{}` has a rate of zero", class.name), fix);
-    }
-    if class.alone.is_some_and(|share| !(share > 0.0 && share.is_finite())) {
-        let fix = "it is about 1: what op times are multiplied by while the other devices are idle";
-        errors.add(Code::Range, format!("{place}.alone"), "not a positive number", fix);
-    }
-    if class.batch_sizes.contains(&0) {
-        errors.add(
-            Code::Range,
-            format!("{place}.batch_sizes"),
-            "a batch of zero inputs",
-            "sizes are 1 or more",
-        );
-    }
-}
-
-/// What devices may refer to.
-struct KnownNames<'a> {
-    classes: HashSet<&'a str>,
-    nodes: HashSet<&'a str>,
-}
-
-fn check_device(place: &str, device: &DeviceSpec, known: &KnownNames<'_>, errors: &mut InputErrors) {
-    if !known.classes.contains(device.class.as_str()) {
-        unknown(&format!("{place}.class"), "class", &device.class, "a [class.NAME] of this file", errors);
-    }
-    match &device.node {
-        Some(node) if !known.nodes.contains(node.as_str()) => {
-            unknown(&format!("{place}.node"), "node", node, "a [[node]]", errors);
-        }
-        None if device.on_host => {
-            let message = format!("`{}` works in host memory but is in no node", device.name);
-            errors.add(Code::Missing, format!("{place}.node"), message, "say which node holds it");
-        }
-        _ => {}
-    }
-}
-
-fn check_bandwidth(place: &str, bandwidth: u64, errors: &mut InputErrors) {
-    if bandwidth == 0 {
-        let fix = "leave the link out if nothing can pass, or give bytes per second";
-        errors.add(Code::Range, format!("{place}.bandwidth"), "the bandwidth is zero", fix);
-    }
-}
-
-fn unknown(place: &str, what: &str, name: &str, known: &str, errors: &mut InputErrors) {
-    errors.add(Code::Dangling, place, format!("there is no {what} `{name}`"), format!("name {known}"));
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::input_error::Code;
 
     pub(crate) fn device(name: &str) -> DeviceSpec {
         DeviceSpec {

@@ -1,9 +1,9 @@
-//! Routes: one per ordered pair of devices, fixed.
+//! Routes: one for each ordered pair of devices, fixed.
 //!
-//! The widest path, then the one with the fewest hops, then the one with the lowest link ids. Its latency is the sum
-//! along the path, its bandwidth the minimum; a transfer loads every link and bus on it. Paths pass through host
-//! memories and switches, and through a device only if that is marked as a relay. Complexity: a breadth-first search
-//! per source and distinct width; pairs joined by the widest link of either end need none.
+//! The widest path, then the one with the fewest hops, then the one with the lexicographically least link ids. Its latency is
+//! the sum along the path, its bandwidth the minimum; a transfer loads every link and bus on it. Paths pass through host
+//! memories and switches, and through a device only if that is a relay. Complexity: a widest-path search per source, and a
+//! breadth-first search per source and distinct width; pairs joined by the widest link of either end need neither.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -11,10 +11,10 @@ use super::{HardwareSpec, Link};
 use crate::ids::LinkId;
 use crate::units::{Bandwidth, Time};
 
-/// How bytes get from one place to another.
+/// The fixed path of bytes from one place to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Every link and bus that a transfer loads, in the order of the way.
+    /// Every link and bus that a transfer loads, in the order of the path.
     pub links: Box<[LinkId]>,
     /// Time before the first byte arrives.
     pub latency: Time,
@@ -28,13 +28,13 @@ impl Route {
         Route { links: Box::default(), latency: Time::ZERO, bandwidth: None }
     }
 
-    /// The links and buses that a transfer holds, each once, though the way may pass a bus twice.
+    /// The links and buses that a transfer holds, each once, though the path may pass a bus twice.
     pub fn media(&self) -> impl Iterator<Item = LinkId> + '_ {
         let links = self.links.iter().enumerate();
         links.filter(|(i, link)| !self.links[..*i].contains(link)).map(|(_, &link)| link)
     }
 
-    /// Whether some link or bus is on both ways.
+    /// Whether some link or bus is on both routes.
     pub fn shares_medium(&self, other: &Route) -> bool {
         self.links.iter().any(|link| other.links.contains(link))
     }
@@ -53,13 +53,14 @@ impl Route {
     }
 }
 
+/// All routes of a hardware.
 pub(super) struct RouteMap {
     pub(super) links: Vec<Link>,
     pub(super) between_devices: Vec<Option<Route>>,
     pub(super) from_host: Vec<Option<Route>>,
 }
 
-/// One direction of a link, as the search sees it.
+/// One direction of a link between two places.
 struct Hop {
     to: usize,
     link: LinkId,
@@ -68,9 +69,12 @@ struct Hop {
     latency: Time,
 }
 
-struct Map {
+/// The places and the hops between them.
+struct Topology {
     hops: Vec<Vec<Hop>>,
+    /// Whether a path may pass through a place.
     may_pass: Vec<bool>,
+    /// The bandwidth of the widest hop into each place.
     widest_in: Vec<u64>,
 }
 
@@ -88,21 +92,21 @@ pub(super) fn derive(spec: &HardwareSpec) -> RouteMap {
         Some(device) if device.on_host => home[place].expect("checked: it has a node"),
         _ => place,
     };
-    let (links, map) = expand(spec, places.len(), |name| place_of(places[name]));
+    let (links, topology) = expand(spec, places.len(), |name| place_of(places[name]));
     let mut between_devices = Vec::with_capacity(devices * devices);
     for from in 0..devices {
         let to: Vec<usize> = (0..devices).map(place_of).collect();
-        between_devices.extend(map.routes(place_of(from), &to));
+        between_devices.extend(topology.routes(place_of(from), &to));
     }
     let mut from_host: Vec<Option<Route>> = Vec::new();
     for (device, home) in home.iter().enumerate() {
-        from_host.push(home.and_then(|home| map.routes(home, &[place_of(device)]).pop().flatten()));
+        from_host.push(home.and_then(|home| topology.routes(home, &[place_of(device)]).pop().flatten()));
     }
     RouteMap { links, between_devices, from_host }
 }
 
-/// Splits links and buses into directions.
-fn expand(spec: &HardwareSpec, places: usize, place: impl Fn(&str) -> usize) -> (Vec<Link>, Map) {
+/// The directions of links and buses as [`Link`]s, and the topology.
+fn expand(spec: &HardwareSpec, places: usize, place: impl Fn(&str) -> usize) -> (Vec<Link>, Topology) {
     let mut links = Vec::new();
     let mut add = |name: String, bandwidth: u64| {
         links.push(Link { name, bandwidth: Bandwidth(bandwidth) });
@@ -113,11 +117,11 @@ fn expand(spec: &HardwareSpec, places: usize, place: impl Fn(&str) -> usize) -> 
         let directions = if bus.half_duplex {
             [add(bus.name.clone(), bus.bandwidth); 2]
         } else {
-            ["forward", "backward"].map(|way| add(format!("{} {way}", bus.name), bus.bandwidth))
+            ["forward", "backward"].map(|direction| add(format!("{} {direction}", bus.name), bus.bandwidth))
         };
         buses.insert(bus.name.as_str(), (bus, directions));
     }
-    let mut map = Map {
+    let mut topology = Topology {
         hops: (0..places).map(|_| Vec::new()).collect(),
         may_pass: (0..places).map(|i| spec.devices.get(i).is_none_or(|d| d.relay)).collect(),
         widest_in: vec![0; places],
@@ -130,24 +134,24 @@ fn expand(spec: &HardwareSpec, places: usize, place: impl Fn(&str) -> usize) -> 
             [add(format!("{a}->{b}"), link.bandwidth), add(format!("{b}->{a}"), link.bandwidth)]
         };
         let bus = link.bus.as_deref().map(|bus| &buses[bus]);
-        for (way, (from, to)) in [(a, b), (b, a)].into_iter().enumerate() {
+        for (direction, (from, to)) in [(a, b), (b, a)].into_iter().enumerate() {
             let width = bus.map_or(link.bandwidth, |(bus, _)| bus.bandwidth.min(link.bandwidth));
             let latency = Time(link.latency.0.saturating_add(bus.map_or(0, |(bus, _)| bus.latency.0)));
             let hop = Hop {
                 to: place(to),
-                link: directions[way],
-                bus: bus.map(|(_, ids)| ids[way]),
+                link: directions[direction],
+                bus: bus.map(|(_, ids)| ids[direction]),
                 width,
                 latency,
             };
-            map.widest_in[hop.to] = map.widest_in[hop.to].max(width);
-            map.hops[place(from)].push(hop);
+            topology.widest_in[hop.to] = topology.widest_in[hop.to].max(width);
+            topology.hops[place(from)].push(hop);
         }
     }
-    (links, map)
+    (links, topology)
 }
 
-impl Map {
+impl Topology {
     /// The routes from one place to each of `targets`.
     fn routes(&self, from: usize, targets: &[usize]) -> Vec<Option<Route>> {
         let mut found: HashMap<usize, Option<Route>> = HashMap::from([(from, Some(Route::free()))]);
@@ -160,7 +164,7 @@ impl Map {
             }
         }
         for &target in targets {
-            // One hop as wide as anything that leaves the source or enters the target cannot be beaten.
+            // One hop as wide as the widest that leaves the source, or enters the target, is optimal.
             if let Some(hop) =
                 direct.get(&target).filter(|h| h.width >= widest_out.min(self.widest_in[target]))
             {
@@ -181,7 +185,7 @@ impl Map {
         targets.iter().map(|target| found[target].clone()).collect()
     }
 
-    /// For every place, the width of the widest path to it; 0: none.
+    /// For every place, the width of the widest path to it (Dijkstra's algorithm with minima); 0: none.
     fn widest(&self, from: usize) -> Vec<u64> {
         let mut widths = vec![0u64; self.hops.len()];
         widths[from] = u64::MAX;
@@ -221,18 +225,20 @@ impl Map {
     }
 }
 
+/// The breadth-first tree of one source and width.
 struct RouteSearch {
     from: usize,
     reached_by: Vec<Option<(usize, usize)>>,
 }
 
 impl RouteSearch {
-    fn to(&self, target: usize, map: &Map) -> Option<Route> {
+    /// The route to a place.
+    fn to(&self, target: usize, topology: &Topology) -> Option<Route> {
         let mut hops = Vec::new();
         let mut place = target;
         while place != self.from {
             let (before, hop) = self.reached_by[place]?;
-            hops.push(&map.hops[before][hop]);
+            hops.push(&topology.hops[before][hop]);
             place = before;
         }
         hops.reverse();
@@ -242,7 +248,7 @@ impl RouteSearch {
 
 fn route(hops: &[&Hop]) -> Route {
     Route {
-        // A half-duplex bus that the path uses twice is there twice: each byte passes it twice.
+        // A half-duplex bus that the path uses twice is listed twice: each byte passes it twice.
         links: hops.iter().flat_map(|hop| std::iter::once(hop.link).chain(hop.bus)).collect(),
         latency: Time(hops.iter().map(|hop| hop.latency.0).fold(0, u64::saturating_add)),
         bandwidth: hops.iter().map(|hop| hop.width).min().map(Bandwidth),

@@ -1,10 +1,12 @@
-//! `batch`: the finish of a group of inputs (DiviML IV).
+//! `batch`: the finish of a group of inputs (DiviML, section IV).
 //!
 //! For each op the inputs are divided over devices, at most one batch per op and device, its size one that the device
-//! supports. A batch starts when its device is free and the data of all its inputs have arrived. From a batch on
-//! another device they take latency + (inputs the two share) × bytes / bandwidth; links are delays. The value is the
-//! finish of the last batch, or the last arrival at `output_at`. Memory is DiviML's (6): activations of every input,
-//! weights once per device that reads them. Ops that must stay together do so input by input.
+//! supports. A batch starts when its device is free and the data of all its inputs have arrived. Between two batches on
+//! different devices the delay is latency + (inputs the two share) · bytes / bandwidth; links are delays, not resources. The
+//! value is the finish of the last batch, or the last arrival at `output_at`. Memory is DiviML's (6): activations of every
+//! input, weights once per device that reads them. Colocated ops have the same inputs on the same devices.
+//!
+//! Second implementation: `testing/src/oracle/batch.rs`.
 
 use crate::costs::show_sizes;
 use crate::ids::{DeviceId, TensorId};
@@ -110,7 +112,7 @@ fn not_once(ranges: &[[u32; 2]], inputs: u32) -> Option<String> {
     (next < inputs).then(|| format!("input {next} does not run"))
 }
 
-/// Every batch is in the list of its own device, once.
+/// Rules `ids`, `op-once`: every batch is in the list of its own device, once.
 fn check_order(problem: &Problem, plan: &BatchPlan) -> Result<(), Vec<Violation>> {
     let mut violations = Violations::default();
     let mut listed = vec![false; plan.batches.len()];
@@ -146,11 +148,11 @@ fn check_order(problem: &Problem, plan: &BatchPlan) -> Result<(), Vec<Violation>
     violations.stop()
 }
 
-/// Ops that must stay together have the same inputs on the same devices.
+/// Rule `colocation`: colocated ops have the same inputs on the same devices.
 fn check_colocation(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>], violations: &mut Violations) {
     let division = |op: usize| {
         let batches = by_op[op].iter().map(|&i| &plan.batches[i as usize]);
-        let mut batches: Vec<_> = batches.map(|batch| (batch.device, batch.united_inputs())).collect();
+        let mut batches: Vec<_> = batches.map(|batch| (batch.device, batch.merged_inputs())).collect();
         batches.sort_unstable();
         batches
     };
@@ -163,32 +165,32 @@ fn check_colocation(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>], vio
     }
 }
 
-/// How long a tensor's shared inputs take from one device to another; none without a route.
+/// The delay of a tensor for the inputs that two batches share; none without a route.
 fn delay(problem: &Problem, tensor: TensorId, from: DeviceId, to: DeviceId, shared: u32) -> Option<Time> {
     let bytes = problem.graph.tensor_bytes(tensor) * u64::from(shared);
     if from == to { Some(Time::ZERO) } else { Some(problem.hardware.route(from, to)?.time(bytes)) }
 }
 
-/// A tensor on its way, for inputs that a batch shares with the one behind it.
+/// The transfer of a tensor for the inputs that two batches share.
 struct BatchTransfer {
     tensor: TensorId,
-    /// The batch that made it; none: an input of the network.
+    /// The batch that made it; none for an input of the network.
     of: Option<u32>,
     from: DeviceId,
     to: DeviceId,
     time: Time,
 }
 
-fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
+/// The batches as tasks, with their precedences; adds the transfers between them. Rule `route`.
+fn task_graph(
+    problem: &Problem,
+    plan: &BatchPlan,
+    by_op: &[Vec<u32>],
+    transfers: &mut Vec<BatchTransfer>,
+) -> Result<TaskGraph, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
     let mut schedule = TaskGraph::default();
-    let mut score = Score {
-        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
-        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
-        ..Score::default()
-    };
-    let mut moves = Vec::new();
     for batch in &plan.batches {
         let cost =
             problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported");
@@ -198,7 +200,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             match delay(problem, tensor, from, batch.device, batch.size()) {
                 Some(time) => {
                     release = release.max(time);
-                    moves.push(BatchTransfer { tensor, of: None, from, to: batch.device, time });
+                    transfers.push(BatchTransfer { tensor, of: None, from, to: batch.device, time });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), from, batch.device, &mut violations),
             }
@@ -214,20 +216,12 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
                 if shared == 0 {
                     continue;
                 }
-                match delay(problem, tensor, earlier.device, later.device, shared) {
-                    None => {
-                        let name = graph.tensor_name(tensor);
-                        no_route(problem, name, earlier.device, later.device, &mut violations);
-                    }
+                let (from, to) = (earlier.device, later.device);
+                match delay(problem, tensor, from, to, shared) {
+                    None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
                     Some(time) => {
                         schedule.after(i, j as u32, time);
-                        moves.push(BatchTransfer {
-                            tensor,
-                            of: Some(i),
-                            from: earlier.device,
-                            to: later.device,
-                            time,
-                        });
+                        transfers.push(BatchTransfer { tensor, of: Some(i), from, to, time });
                     }
                 }
             }
@@ -237,6 +231,14 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         schedule.in_turn(list);
     }
     violations.stop()?;
+    Ok(schedule)
+}
+
+/// The score without memory; rules `order` and `route`.
+fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
+    let graph = &problem.graph;
+    let mut transfers = Vec::new();
+    let schedule = task_graph(problem, plan, by_op, &mut transfers)?;
     let starts = schedule.earliest_starts().map_err(|stuck| {
         let name = |&i: &u32| graph.op_name(plan.batches[i as usize].op);
         let names: Vec<&str> = stuck.iter().take(4).map(name).collect();
@@ -244,6 +246,12 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             format!("the planned order contradicts the data: {} wait for each other", names.join(", "));
         vec![Violation { rule: Rule::Order, place: names[0].to_owned(), message }]
     })?;
+    let mut violations = Violations::default();
+    let mut score = Score {
+        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
+        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
+        ..Score::default()
+    };
     for (i, batch) in plan.batches.iter().enumerate() {
         let (start, end) = (starts[i], starts[i] + schedule.duration(i as u32));
         score.value = score.value.max(end);
@@ -255,25 +263,26 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             match delay(problem, tensor, batch.device, to, batch.size()) {
                 Some(time) => {
                     score.value = score.value.max(end + time);
-                    moves.push(BatchTransfer { tensor, of: Some(i as u32), from: batch.device, to, time });
+                    transfers.push(BatchTransfer { tensor, of: Some(i as u32), from: batch.device, to, time });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
             }
         }
     }
+    // Inputs of the network that are outputs too.
     for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
         let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
         let Some((from, to)) = ends else { continue };
         match delay(problem, tensor, from, to, problem.objective.inputs()) {
             Some(time) => {
                 score.value = score.value.max(time);
-                moves.push(BatchTransfer { tensor, of: None, from, to, time });
+                transfers.push(BatchTransfer { tensor, of: None, from, to, time });
             }
             None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
         }
     }
     violations.stop()?;
-    for BatchTransfer { tensor, of, from, to, time } in moves.into_iter().filter(|m| m.time > Time::ZERO) {
+    for BatchTransfer { tensor, of, from, to, time } in transfers.into_iter().filter(|t| t.time > Time::ZERO) {
         let route = problem.hardware.route(from, to).expect("its time was computed");
         let start = of.map_or(Time::ZERO, |i| starts[i as usize] + schedule.duration(i));
         for link in route.media() {
@@ -288,7 +297,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
     Ok(score)
 }
 
-/// The definition once more, applied to the timeline alone.
+/// The definition once more, applied to the timeline alone: rules `duration`, `overlap`, `too-early`.
 fn check_timeline(
     problem: &Problem,
     plan: &BatchPlan,
@@ -308,8 +317,8 @@ fn check_timeline(
             for &i in &by_op[producer.index()] {
                 let earlier = &plan.batches[i as usize];
                 let shared = earlier.shared(later);
-                let way = delay(problem, tensor, earlier.device, later.device, shared);
-                let there = Option::zip(end(i as usize), way).map(|(end, way)| end + way);
+                let delay = delay(problem, tensor, earlier.device, later.device, shared);
+                let there = Option::zip(end(i as usize), delay).map(|(end, delay)| end + delay);
                 if shared > 0 && there.is_none_or(|there| score.starts[j] < there) {
                     let message = format!("it starts before `{}` arrives", graph.tensor_name(tensor));
                     violations.add(Rule::TooEarly, graph.op_name(later.op), message);

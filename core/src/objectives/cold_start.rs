@@ -1,19 +1,21 @@
 //! `cold-start`: the finish of one request whose weights are still in host memory (SortingHat).
 //!
-//! A parameter reaches a device that reads it over that device's own bus, or over a peer's and is then forwarded; or
-//! the op reads it in place. The choice is per reader. Everything on a bus goes one at a time in the plan's order: a
-//! load holds every link on its route for its time, and an op that reads in place holds them, and its device, for the
-//! whole of its own. A device runs its ops in the plan's order; an op starts when its device is free, the parameters
-//! it reads have landed and its inputs are made. Copies of inputs and of forwarded parameters from peers are part of
-//! the time of the first op on the device that needs them, and load no link (the paper's choice). A device in host
-//! memory finds the weights there. The value is the finish of the last op, or the last arrival at `output_at`.
+//! A parameter reaches a device that reads it over that device's own bus, or over a peer's and is then forwarded; or the op
+//! reads it in place. The choice is per reader. Everything on a bus goes one at a time in the plan's order: a load holds every
+//! link on its route for its time, and an op that reads in place holds them, and its device, for the whole of its own. A device
+//! runs its ops in the plan's order; an op starts when its device is free, the parameters it reads have landed and its inputs
+//! are made. Copies of inputs and of forwarded parameters from peers are part of the time of the first op on the device that
+//! needs them, and load no link (the paper's choice). A device in host memory has the weights there. The value is the finish of
+//! the last op, or the last arrival at `output_at`.
 //!
-//! Where a share of the weights is resident, that share of every parameter already lies wherever it lands, and only
-//! the rest is loaded and forwarded. With contention as the paper reads it, an op that reads in place holds no bus, and
-//! times in place and copies are multiplied by the factors of its section 3.4.
+//! Where a share of the weights is resident, that share of every parameter already lies wherever it lands, and only the rest is
+//! loaded and forwarded. With contention as the paper reads it, an op that reads in place holds no bus, and times in place and
+//! copies are multiplied by the factors of its section 3.4.
 //!
-//! Memory is the paper's (11): parameters that land on a device or are forwarded to it, and tensors that its ops read
-//! or make, each once.
+//! Memory is the paper's (11): parameters that land on a device or are forwarded to it, and tensors that its ops read or make,
+//! each once.
+//!
+//! Second implementation: `testing/src/oracle/cold_start.rs`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +30,7 @@ use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::Time;
 use crate::violation::{Rule, Violation, Violations};
 
-/// A plan's decisions, looked up.
+/// A plan's decisions by op, and by parameter and reader.
 struct Decisions {
     device_of: Vec<DeviceId>,
     in_place: Vec<bool>,
@@ -56,7 +58,7 @@ fn must_land(problem: &Problem, decisions: &Decisions, op: OpId) -> bool {
     !decisions.in_place[op.index()] && !in_host_memory
 }
 
-/// Looks the decisions up; rules on placement, `in-place` and `weights`.
+/// The decisions of a plan; rules on placement, `in-place` and `weights`.
 fn decide(problem: &Problem, plan: &ColdStartPlan) -> Result<Decisions, Vec<Violation>> {
     let device_of = placement_of(problem, &plan.order)?;
     let graph = &problem.graph;
@@ -224,11 +226,12 @@ fn durations(
     Ok(durations)
 }
 
-/// Whether reads in place hold no bus, as the paper has it.
+/// Whether reads in place hold no bus: the paper's reading of contention.
 fn reads_pass_freely(problem: &Problem) -> bool {
     matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. })
 }
 
+/// The score without memory; rule `order`.
 fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
     let mut schedule = TaskGraph::default();
@@ -286,6 +289,7 @@ fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result
     collect(problem, plan, decisions, &schedule, &starts, &load_task)
 }
 
+/// The score of a schedule; rule `route` for outputs.
 fn collect(
     problem: &Problem,
     plan: &ColdStartPlan,
@@ -345,7 +349,7 @@ fn collect(
     Ok(score)
 }
 
-/// The definition once more, applied to the timeline alone.
+/// The definition once more, applied to the timeline alone: rules `duration`, `overlap`, `too-early`.
 fn check_timeline(problem: &Problem, decisions: &Decisions, score: &Score, violations: &mut Violations) {
     let graph = &problem.graph;
     check_lanes(problem, &score.trace, true, violations);

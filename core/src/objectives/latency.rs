@@ -1,11 +1,13 @@
-//! `latency`: the finish of one request (DiviML III, and IV with one input).
+//! `latency`: the finish of one request (DiviML, section III, and IV with one input).
 //!
-//! Each op runs on one device, without preemption, one op at a time per device, in the plan's order. A consumer on
-//! another device waits for the transfer of each tensor it reads; a tensor goes once to a device however many
-//! consumers it has there. Links are delays; or, as an option, every link and bus on a transfer's route is held by it
-//! for its whole time, and takes its transfers in the plan's order. Inputs of the network are everywhere unless
-//! `input_at` names their device; outputs must have arrived at `output_at` if that is set. The value is the finish
-//! of the last op or of the last such arrival. Memory is DiviML's (6).
+//! Each op runs on one device, without preemption, one op at a time per device, in the plan's order. A consumer on another
+//! device waits for the transfer of each tensor it reads; a tensor goes once to a device however many consumers it has there.
+//! Links are delays; or, as an option, every link and bus on a transfer's route is held by it for its whole time, and takes its
+//! transfers in the plan's order. Inputs of the network are everywhere unless `input_at` names their device; outputs must have
+//! arrived at `output_at` if that is set. The value is the finish of the last op or of the last such arrival. Memory is
+//! DiviML's (6).
+//!
+//! Second implementation: `testing/src/oracle/latency.rs`.
 
 use std::collections::HashMap;
 
@@ -15,7 +17,7 @@ use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::placement_of;
-use crate::objectives::transfers::{NeededTransfer, moves, source};
+use crate::objectives::transfers::{NeededTransfer, needed, source};
 use crate::plan::{LatencyPlan, Transfer};
 use crate::problem::{LinkUse, Problem};
 use crate::score::{Activity, Lane, Score, Span, Trace, energy};
@@ -25,13 +27,13 @@ use crate::violation::{Rule, Violation, Violations};
 /// Checks and scores a plan.
 pub(crate) fn check(problem: &Problem, links: LinkUse, plan: &LatencyPlan) -> Result<Score, Vec<Violation>> {
     let device_of = placement_of(problem, &plan.order)?;
-    let moves = moves(problem, &device_of)?;
+    let transfers = needed(problem, &device_of)?;
     let mut violations = Violations::default();
     let memory = memory::resident(problem, problem.graph.ops().map(|op| (op, device_of[op.index()], 1)));
     check_memory(problem, &memory, &mut violations);
-    check_transfers(problem, links, plan, &moves, &mut violations);
+    check_transfers(problem, links, plan, &transfers, &mut violations);
     violations.stop()?;
-    let score = run(problem, links, plan, &device_of, &moves, memory)?;
+    let score = run(problem, links, plan, &device_of, &transfers, memory)?;
     check_timeline(problem, links, &device_of, &score, &mut violations);
     violations.stop()?;
     Ok(score)
@@ -42,7 +44,7 @@ fn check_transfers(
     problem: &Problem,
     links: LinkUse,
     plan: &LatencyPlan,
-    moves: &[NeededTransfer<'_>],
+    needed: &[NeededTransfer<'_>],
     violations: &mut Violations,
 ) {
     let name = |transfer: &Transfer| match problem.graph.spec().tensors.get(transfer.tensor.index()) {
@@ -55,7 +57,7 @@ fn check_transfers(
         }
         return;
     }
-    let mut planned: HashMap<Transfer, bool> = moves.iter().map(|m| (m.what, false)).collect();
+    let mut planned: HashMap<Transfer, bool> = needed.iter().map(|m| (m.what, false)).collect();
     for transfer in &plan.transfers {
         match planned.get_mut(transfer) {
             None => violations.add(Rule::Transfers, name(transfer), "this transfer is not needed"),
@@ -63,7 +65,7 @@ fn check_transfers(
             Some(seen) => *seen = true,
         }
     }
-    for missing in moves.iter().filter(|m| !planned[&m.what]) {
+    for missing in needed.iter().filter(|m| !planned[&m.what]) {
         let to = problem.hardware.device_name(missing.what.to);
         violations.add(
             Rule::Transfers,
@@ -73,12 +75,13 @@ fn check_transfers(
     }
 }
 
+/// The score; rule `order`.
 fn run(
     problem: &Problem,
     links: LinkUse,
     plan: &LatencyPlan,
     device_of: &[DeviceId],
-    moves: &[NeededTransfer<'_>],
+    needed: &[NeededTransfer<'_>],
     memory: Vec<u64>,
 ) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
@@ -87,10 +90,10 @@ fn run(
         let time = problem.time(op, device_of[op.index()]).expect("the device may run it");
         schedule.task(time, Time::ZERO);
     }
-    // Every move is a task too. As a mere delay it waits for nothing but its producer.
-    let move_tasks: Vec<u32> = moves.iter().map(|m| schedule.task(m.time, Time::ZERO)).collect();
-    let mut task_of: HashMap<Transfer, u32> = HashMap::with_capacity(moves.len());
-    for (m, &task) in moves.iter().zip(&move_tasks) {
+    // Every transfer is a task too. As a delay it has no predecessor but its producer.
+    let transfer_tasks: Vec<u32> = needed.iter().map(|m| schedule.task(m.time, Time::ZERO)).collect();
+    let mut task_of: HashMap<Transfer, u32> = HashMap::with_capacity(needed.len());
+    for (m, &task) in needed.iter().zip(&transfer_tasks) {
         task_of.insert(m.what, task);
         if let Some(producer) = graph.producer(m.what.tensor) {
             schedule.after(producer.0, task, Time::ZERO);
@@ -109,7 +112,7 @@ fn run(
         schedule.in_turn(&ops.iter().map(|op| op.0).collect::<Vec<_>>());
     }
     if links == LinkUse::InTurn {
-        for queue in link_queues(problem, plan, moves, &task_of) {
+        for queue in link_queues(problem, plan, needed, &task_of) {
             schedule.in_turn(&queue);
         }
     }
@@ -129,7 +132,7 @@ fn run(
         score.device_busy[device.index()] += end - start;
         trace.spans.push(Span { lane: Lane::Device(device), what: Activity::Op(op, 1), start, end });
     }
-    for (m, &task) in moves.iter().zip(&move_tasks) {
+    for (m, &task) in needed.iter().zip(&transfer_tasks) {
         let (start, end) = span(task);
         // The last arrival counts; a transfer to a consumer ends before that consumer does.
         score.value = score.value.max(end);
@@ -150,14 +153,14 @@ fn run(
     Ok(score)
 }
 
-/// For every link and bus, the move tasks it carries, in the plan's order.
+/// For every link and bus, the transfer tasks it carries, in the plan's order.
 fn link_queues(
     problem: &Problem,
     plan: &LatencyPlan,
-    moves: &[NeededTransfer<'_>],
+    needed: &[NeededTransfer<'_>],
     task_of: &HashMap<Transfer, u32>,
 ) -> Vec<Vec<u32>> {
-    let routes: HashMap<Transfer, &Route> = moves.iter().map(|m| (m.what, m.route)).collect();
+    let routes: HashMap<Transfer, &Route> = needed.iter().map(|m| (m.what, m.route)).collect();
     let mut queues: Vec<Vec<u32>> = vec![Vec::new(); problem.hardware.links().len()];
     for transfer in &plan.transfers {
         for link in routes[transfer].media() {
@@ -167,6 +170,7 @@ fn link_queues(
     queues
 }
 
+/// The violation of orders that contradict the data.
 fn deadlock(problem: &Problem, stuck: &[u32]) -> Violation {
     let names = stuck.iter().filter(|&&task| (task as usize) < problem.graph.op_count());
     let names: Vec<&str> = names.take(4).map(|&task| problem.graph.op_name(OpId(task))).collect();
@@ -194,8 +198,8 @@ fn check_timeline(
         for &tensor in graph.inputs(op) {
             let made = graph.producer(tensor).map_or(Time::ZERO, end);
             let from = source(problem, tensor, device_of).unwrap_or(here);
-            let way = problem.hardware.route(from, here).map(|route| route.time(graph.tensor_bytes(tensor)));
-            let there = way.map(|time| made + if from == here { Time::ZERO } else { time });
+            let time = problem.hardware.route(from, here).map(|route| route.time(graph.tensor_bytes(tensor)));
+            let there = time.map(|time| made + if from == here { Time::ZERO } else { time });
             if there.is_none_or(|there| score.starts[op.index()] < there) {
                 let message = format!("it starts before `{}` arrives", graph.tensor_name(tensor));
                 violations.add(Rule::TooEarly, graph.op_name(op), message);
@@ -205,8 +209,8 @@ fn check_timeline(
     check_lanes(problem, &score.trace, links == LinkUse::InTurn, violations);
     for tensor in graph.tensors().filter(|&t| graph.is_output(t)) {
         let made = graph.producer(tensor).map_or(Time::ZERO, end);
-        let way = Option::zip(source(problem, tensor, device_of), problem.constraints.output_at);
-        let time = way.and_then(|(from, to)| problem.hardware.route(from, to)).map(|route| {
+        let ends = Option::zip(source(problem, tensor, device_of), problem.constraints.output_at);
+        let time = ends.and_then(|(from, to)| problem.hardware.route(from, to)).map(|route| {
             if route.bandwidth.is_some() { route.time(graph.tensor_bytes(tensor)) } else { Time::ZERO }
         });
         if made + time.unwrap_or(Time::ZERO) > score.value {

@@ -1,14 +1,14 @@
-//! The longest path: when each task starts, if every one starts as soon as it may.
+//! Earliest starts: the longest path through tasks with durations, release times, and precedences with delays.
 //!
-//! Tasks have a duration and a release time; precedences may add a delay; a resource takes its tasks one at a time
-//! in the order given. Time and memory are linear in tasks and precedences.
+//! A resource that takes its tasks one at a time in a given order is a chain of precedences. Time and memory are linear in
+//! tasks and precedences. Also here: the rule `overlap`.
 
 use crate::problem::Problem;
 use crate::score::{Lane, Span, Trace};
 use crate::units::Time;
 use crate::violation::{Rule, Violations};
 
-/// Tasks and what they wait for.
+/// Tasks and their precedences.
 #[derive(Default)]
 pub(super) struct TaskGraph {
     tasks: Vec<Task>,
@@ -38,11 +38,12 @@ impl TaskGraph {
         self.precedences.extend(tasks.windows(2).map(|pair| (pair[0], pair[1], Time::ZERO)));
     }
 
+    /// The duration of a task.
     pub(super) fn duration(&self, task: u32) -> Time {
         self.tasks[task as usize].duration
     }
 
-    /// The earliest starts; or, where tasks wait for each other in a circle, some of those that never start.
+    /// The earliest starts; or, if the precedences have a cycle, the tasks that never start.
     pub(super) fn earliest_starts(&self) -> Result<Vec<Time>, Vec<u32>> {
         let count = self.tasks.len();
         let mut first = vec![0u32; count + 1];
@@ -83,7 +84,7 @@ impl TaskGraph {
     }
 }
 
-/// Rule `overlap`: a device, and a link where those are used in turn, does one thing at a time.
+/// Rule `overlap`: a device does one thing at a time, and so does a link if `links_too`.
 pub(super) fn check_lanes(problem: &Problem, trace: &Trace, links_too: bool, violations: &mut Violations) {
     let mut spans: Vec<&Span> =
         trace.spans.iter().filter(|span| links_too || matches!(span.lane, Lane::Device(_))).collect();
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found() {
+    fn a_cycle_is_found() {
         let mut schedule = TaskGraph::default();
         let [a, b, c] = [1, 2, 3].map(|t| schedule.task(Time(t), Time::ZERO));
         schedule.after(a, b, Time::ZERO);

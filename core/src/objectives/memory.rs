@@ -1,13 +1,12 @@
-//! What counts against a device's memory.
+//! Resident bytes of a placement, and the rule `memory`.
 
 use crate::ids::{DeviceId, OpId};
 use crate::problem::{MemoryRule, Problem};
 use crate::units::show_bytes;
 use crate::violation::{Rule, Violations};
 
-/// DiviML's equation (6): weights once per device that has a reader, plus the inputs and outputs of every op on the
-/// device, all resident, a tensor shared by several ops counted for each. `placements` lists op, device and number
-/// of inputs.
+/// DiviML's equation (6): weights once per device that has a reader, plus the inputs and outputs of every op on the device, all
+/// of them resident, a tensor of several ops counted for each. `placements` lists op, device and number of inputs.
 pub(crate) fn resident(
     problem: &Problem,
     placements: impl Iterator<Item = (OpId, DeviceId, u32)>,

@@ -1,4 +1,26 @@
-//! TODO-DOC
+//! The definition of each objective: its rules and its value, in one file each.
+//!
+//! | objective | file | value |
+//! |---|---|---|
+//! | `latency` | [`latency`] | the finish of one request |
+//! | `batch` | [`batch`] | the finish of a group of inputs |
+//! | `cold-start` | [`cold_start`] | the finish of one request whose weights are in host memory |
+//! | `pipeline` | [`pipeline`] | the largest of at most k stages |
+//! | `stream` | [`stream`] | the load of the busiest device or link |
+//!
+//! The first three are *makespan* objectives: a plan is an ordered list for each device and bus, and its value is the longest
+//! path through data dependences and those orders ([`longest_path`]). The last two are *period* objectives: a plan is a map
+//! from ops to devices, and its value is the largest load.
+//!
+//! Each definition has an independent second implementation, which shares nothing with it but plain data: crate
+//! `divvy-testing`, `testing/src/oracle/<objective>.rs`. Tests compare the two on every plan of small random problems.
+//!
+//! | shared | what |
+//! |---|---|
+//! | [`shared_rules`] | each op once, on a device that may run it, colocated as required |
+//! | [`memory`] | resident bytes, and the memory rule |
+//! | [`transfers`] | the transfers that a placement makes necessary |
+//! | [`longest_path`] | earliest starts of tasks, and the rule that a device does one thing at a time |
 
 pub mod batch;
 pub mod cold_start;

@@ -1,15 +1,19 @@
-//! `pipeline`: the busiest of at most k stages (MTPP).
+//! `pipeline`: the largest of at most k stages (MTPP).
 //!
-//! Ops go into stages whose quotient graph is acyclic, each stage on a device of its own. A stage costs what comes in,
-//! plus work, plus overflow, plus what goes out. A tensor is counted once in each stage it enters (over the route
-//! from its producer's device) and once in the stage it leaves (over the slowest of the routes it takes), also on its
-//! way from `input_at` or to `output_at` (an input that is itself an output enters no stage and is not counted). A device whose peers do the copying pays for no transfer. Overflow is
-//! (weights + peak activations − fast memory)⁺ at the bandwidth from host memory; the peak is that of the plan's own
-//! order inside the stage: what enters lives from the start to its last use, what leaves lives to the end. A device's
-//! memory must hold weights and peak. Where that is allowed, several identical devices (interchangeable ones, with the
-//! same memory, and not where inputs are or outputs go) may share a stage: they take requests in turn, so each bears an
-//! equal part of its cost, rounded up, and holds all of its weights; such a stage counts once for each of its devices.
-//! Links are shown as if the first device served all requests. On identical devices without limits this is the paper's definition.
+//! Ops go into stages whose quotient graph is acyclic, each stage on a device of its own. A stage costs io in + work + overflow +
+//! io out. A tensor counts once in each stage it enters (over the route from its producer's device) and once in the stage it
+//! leaves (over the slowest of the routes it takes), also from `input_at` and to `output_at` (an input of the network that is
+//! an output enters no stage and does not count). A device with `peer_copies` pays for no transfer. Overflow is (weights + peak
+//! activations − fast memory)⁺ at the bandwidth from host memory; the peak is that of the plan's own order inside the stage:
+//! what enters lives from the start to its last use, what leaves lives to the end. A device's memory must hold weights and
+//! peak.
+//!
+//! Where that is allowed, several interchangeable devices with the same memory, none of them `input_at` or `output_at`, may
+//! share a stage: they take requests in turn, so each has an equal part of its cost, rounded up, and holds all of its weights;
+//! such a stage counts once for each of its devices. Links are shown as if the first device served all requests. On identical
+//! devices without limits this is the paper's definition.
+//!
+//! Second implementation: `testing/src/oracle/pipeline.rs`.
 
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::objectives::memory::check_memory;
@@ -20,17 +24,17 @@ use crate::score::{Activity, Lane, Score, Span, StageCost, energy};
 use crate::units::Time;
 use crate::violation::{Rule, Violation, Violations};
 
-/// Where everything is.
-struct Layout {
+/// The device and the stage of each op.
+struct StagePlacement {
     device_of: Vec<DeviceId>,
     stage_of: Vec<u32>,
 }
 
 /// Checks and scores a plan.
 pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<Score, Vec<Violation>> {
-    let layout = lay_out(problem, stages, plan)?;
-    let order = order_stages(problem, plan, &layout)?;
-    check_order_inside(problem, plan, &layout)?;
+    let placement = place(problem, stages, plan)?;
+    let order = order_stages(problem, plan, &placement)?;
+    check_order_inside(problem, plan, &placement)?;
     let mut violations = Violations::default();
     let mut score = Score {
         device_busy: vec![Time::ZERO; problem.hardware.device_count()],
@@ -40,9 +44,9 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
         ..Score::default()
     };
     for (i, stage) in plan.stages.iter().enumerate() {
-        let io = transfers(problem, stage, &layout, i as u32, &mut score.link_busy, &mut violations);
+        let io = transfers(problem, stage, &placement, i as u32, &mut score.link_busy, &mut violations);
         let work: Time = stage.ops.iter().map(|&op| time(problem, op, stage.device)).sum();
-        let held = weights(problem, stage) + peak(problem, stage, &layout, i as u32);
+        let held = weights(problem, stage) + peak(problem, stage, &placement, i as u32);
         let spill = overflow(problem, stage.device, held, &mut violations);
         let cost = StageCost { incoming: io.0, work, overflow: spill, outgoing: io.1 };
         let share = Time(cost.whole().0.div_ceil(1 + stage.replicas.len() as u64));
@@ -55,17 +59,18 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
     check_memory(problem, &score.memory, &mut violations);
     violations.stop()?;
     score.value = score.device_busy.iter().copied().max().unwrap_or(Time::ZERO);
-    follow_one_request(problem, plan, &layout, &order, &mut score);
+    follow_one_request(problem, plan, &placement, &order, &mut score);
     score.energy_uj = energy(problem, &score.device_busy);
     Ok(score)
 }
 
+/// The time of an op on a device that may run it.
 fn time(problem: &Problem, op: OpId, device: DeviceId) -> Time {
     problem.time(op, device).expect("the device may run it")
 }
 
-/// Rules on placement, `stage-count`, `stage-device`.
-fn lay_out(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<Layout, Vec<Violation>> {
+/// Where each op is; rules on placement, `stage-count`, `stage-device`.
+fn place(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<StagePlacement, Vec<Violation>> {
     let mut violations = Violations::default();
     let count: usize = plan.stages.iter().map(|stage| stage.devices().count()).sum();
     if count > stages as usize {
@@ -98,7 +103,7 @@ fn lay_out(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<Layout
             stage_of[op.index()] = i as u32;
         }
     }
-    Ok(Layout { device_of, stage_of })
+    Ok(StagePlacement { device_of, stage_of })
 }
 
 /// Rules `stage-device`, `device-allowed`: what holds for a stage's first device holds for all that share it.
@@ -136,13 +141,13 @@ fn check_replicas(problem: &Problem, plan: &PipelinePlan, violations: &mut Viola
     }
 }
 
-/// Rule `stage-cycle`: an order of the stages in which data flow forward only.
-fn order_stages(problem: &Problem, plan: &PipelinePlan, layout: &Layout) -> Result<Vec<u32>, Vec<Violation>> {
+/// Rule `stage-cycle`: a topological order of the stages.
+fn order_stages(problem: &Problem, plan: &PipelinePlan, placement: &StagePlacement) -> Result<Vec<u32>, Vec<Violation>> {
     let graph = &problem.graph;
     let count = plan.stages.len();
     let mut pairs: Vec<(u32, u32)> = (graph.ops())
         .flat_map(|op| graph.successors(op).map(move |next| (op, next)))
-        .map(|(op, next)| (layout.stage_of[op.index()], layout.stage_of[next.index()]))
+        .map(|(op, next)| (placement.stage_of[op.index()], placement.stage_of[next.index()]))
         .filter(|(a, b)| a != b)
         .collect();
     pairs.sort_unstable();
@@ -173,7 +178,7 @@ fn order_stages(problem: &Problem, plan: &PipelinePlan, layout: &Layout) -> Resu
 }
 
 /// Rule `order`: inside a stage producers come first.
-fn check_order_inside(problem: &Problem, plan: &PipelinePlan, layout: &Layout) -> Result<(), Vec<Violation>> {
+fn check_order_inside(problem: &Problem, plan: &PipelinePlan, placement: &StagePlacement) -> Result<(), Vec<Violation>> {
     let mut violations = Violations::default();
     let mut position = vec![0usize; problem.graph.op_count()];
     for (i, op) in plan.stages.iter().flat_map(|stage| &stage.ops).enumerate() {
@@ -181,7 +186,7 @@ fn check_order_inside(problem: &Problem, plan: &PipelinePlan, layout: &Layout) -
     }
     for op in problem.graph.ops() {
         let late = |p: &OpId| {
-            layout.stage_of[p.index()] == layout.stage_of[op.index()]
+            placement.stage_of[p.index()] == placement.stage_of[op.index()]
                 && position[p.index()] > position[op.index()]
         };
         if let Some(producer) = problem.graph.predecessors(op).find(late) {
@@ -194,9 +199,9 @@ fn check_order_inside(problem: &Problem, plan: &PipelinePlan, layout: &Layout) -
 }
 
 /// Tensors that a stage reads and does not make, each once, by id.
-fn entering(problem: &Problem, stage: &Stage, layout: &Layout, index: u32) -> Vec<TensorId> {
+fn entering(problem: &Problem, stage: &Stage, placement: &StagePlacement, index: u32) -> Vec<TensorId> {
     let graph = &problem.graph;
-    let outside = |t: &TensorId| graph.producer(*t).is_none_or(|op| layout.stage_of[op.index()] != index);
+    let outside = |t: &TensorId| graph.producer(*t).is_none_or(|op| placement.stage_of[op.index()] != index);
     let mut tensors: Vec<TensorId> =
         stage.ops.iter().flat_map(|&op| graph.inputs(op)).copied().filter(outside).collect();
     tensors.sort_unstable();
@@ -208,7 +213,7 @@ fn entering(problem: &Problem, stage: &Stage, layout: &Layout, index: u32) -> Ve
 fn transfers(
     problem: &Problem,
     stage: &Stage,
-    layout: &Layout,
+    placement: &StagePlacement,
     index: u32,
     link_busy: &mut [Time],
     violations: &mut Violations,
@@ -227,9 +232,9 @@ fn transfers(
         time
     };
     let mut time_in = Time::ZERO;
-    for tensor in entering(problem, stage, layout, index) {
+    for tensor in entering(problem, stage, placement, index) {
         let from = match graph.producer(tensor) {
-            Some(op) => Some(layout.device_of[op.index()]),
+            Some(op) => Some(placement.device_of[op.index()]),
             None => problem.constraints.input_at,
         };
         if let Some(from) = from.filter(|&from| from != here) {
@@ -238,12 +243,12 @@ fn transfers(
     }
     let mut time_out = Time::ZERO;
     for &tensor in stage.ops.iter().flat_map(|&op| graph.outputs(op)) {
-        let consumers = graph.consumers(tensor).iter().map(|op| layout.device_of[op.index()]);
+        let consumers = graph.consumers(tensor).iter().map(|op| placement.device_of[op.index()]);
         let out_at = problem.constraints.output_at.filter(|_| graph.is_output(tensor));
         let to_stages = consumers.filter(|&to| to != here).map(|to| time_of(tensor, here, to, None)).max();
         let elsewhere = out_at.filter(|&to| to != here);
         let sent_already = elsewhere
-            .is_some_and(|to| graph.consumers(tensor).iter().any(|op| layout.device_of[op.index()] == to));
+            .is_some_and(|to| graph.consumers(tensor).iter().any(|op| placement.device_of[op.index()] == to));
         let to_output =
             elsewhere.map(|to| time_of(tensor, here, to, (!sent_already).then_some(&mut *link_busy)));
         time_out += to_stages.into_iter().chain(to_output).max().unwrap_or(Time::ZERO);
@@ -251,6 +256,7 @@ fn transfers(
     if problem.hardware.device(here).peer_copies { (Time::ZERO, Time::ZERO) } else { (time_in, time_out) }
 }
 
+/// Bytes of the parameters of a stage, each once.
 fn weights(problem: &Problem, stage: &Stage) -> u64 {
     let mut params: Vec<_> = stage.ops.iter().flat_map(|&op| problem.graph.params_of(op)).collect();
     params.sort_unstable();
@@ -258,14 +264,14 @@ fn weights(problem: &Problem, stage: &Stage) -> u64 {
     params.into_iter().map(|&param| problem.graph.param_bytes(param)).sum()
 }
 
-/// The most bytes of activations alive at once.
-fn peak(problem: &Problem, stage: &Stage, layout: &Layout, index: u32) -> u64 {
+/// The peak of the bytes of activations alive at once, in the order of the stage.
+fn peak(problem: &Problem, stage: &Stage, placement: &StagePlacement, index: u32) -> u64 {
     if problem.constraints.memory_rule == MemoryRule::Weights {
         return 0;
     }
     let graph = &problem.graph;
-    let inside = |op: &OpId| layout.stage_of[op.index()] == index;
-    let entering = entering(problem, stage, layout, index);
+    let inside = |op: &OpId| placement.stage_of[op.index()] == index;
+    let entering = entering(problem, stage, placement, index);
     let mut uses_left: std::collections::HashMap<TensorId, usize> = std::collections::HashMap::new();
     for &tensor in stage.ops.iter().flat_map(|&op| graph.inputs(op)) {
         *uses_left.entry(tensor).or_default() += 1;
@@ -293,7 +299,7 @@ fn peak(problem: &Problem, stage: &Stage, layout: &Layout, index: u32) -> u64 {
     peak
 }
 
-/// Time to stream from host memory what fast memory cannot hold.
+/// The time to stream from host memory the bytes that fast memory cannot hold; rule `route`.
 fn overflow(problem: &Problem, device: DeviceId, held: u64, violations: &mut Violations) -> Time {
     let spilled = problem.hardware.class(device).fast_memory.map_or(0, |fast| held.saturating_sub(fast));
     if spilled == 0 {
@@ -313,11 +319,11 @@ fn overflow(problem: &Problem, device: DeviceId, held: u64, violations: &mut Vio
     }
 }
 
-/// One request with the pipeline to itself: when its stages start, and when it is answered.
+/// The latency and timeline of one request that has the pipeline to itself.
 fn follow_one_request(
     problem: &Problem,
     plan: &PipelinePlan,
-    layout: &Layout,
+    placement: &StagePlacement,
     order: &[u32],
     score: &mut Score,
 ) {
@@ -325,7 +331,7 @@ fn follow_one_request(
     for &index in order {
         let stage = &plan.stages[index as usize];
         let producers = stage.ops.iter().flat_map(|&op| graph.predecessors(op));
-        let before = producers.map(|op| layout.stage_of[op.index()]).filter(|&s| s != index);
+        let before = producers.map(|op| placement.stage_of[op.index()]).filter(|&s| s != index);
         let end = |s: u32| score.starts[s as usize] + score.stages[s as usize].whole();
         let start = before.map(end).max().unwrap_or(Time::ZERO);
         score.starts[index as usize] = start;

@@ -1,4 +1,4 @@
-//! TODO-DOC core/src/objectives/shared_rules.rs
+//! The rules that all objectives share: `ids`, `op-once`, `device-allowed`, `colocation`, `route`.
 
 use crate::ids::{DeviceId, OpId};
 use crate::problem::Problem;
@@ -48,6 +48,7 @@ pub(crate) fn place_each_once(
     Ok(device_of)
 }
 
+/// Rule `ids`: whether an op and a device exist.
 pub(crate) fn ids_exist(problem: &Problem, op: OpId, device: DeviceId, violations: &mut Violations) -> bool {
     if op.index() >= problem.graph.op_count() {
         violations.add(Rule::Ids, format!("op {}", op.0), "there is no such op");
@@ -60,6 +61,7 @@ pub(crate) fn ids_exist(problem: &Problem, op: OpId, device: DeviceId, violation
     true
 }
 
+/// Rule `device-allowed`.
 pub(crate) fn check_allowed(problem: &Problem, op: OpId, device: DeviceId, violations: &mut Violations) {
     if !problem.may_run(op, device) {
         let message = format!("it may not run on `{}`", problem.hardware.device_name(device));
@@ -67,7 +69,7 @@ pub(crate) fn check_allowed(problem: &Problem, op: OpId, device: DeviceId, viola
     }
 }
 
-/// Rule `route`: notes that two devices cannot exchange a tensor.
+/// Rule `route`: adds that two devices cannot exchange a tensor.
 pub(crate) fn no_route(
     problem: &Problem,
     what: &str,

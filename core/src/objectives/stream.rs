@@ -1,12 +1,13 @@
-//! `stream`: the busiest device or link of a stream over networked devices (the edge paper).
+//! `stream`: the load of the busiest device or link of a stream over networked devices (the edge paper).
 //!
-//! Each op runs on one device; a device may hold several separate runs of ops. A device's load is the sum of its ops'
-//! times, and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A
-//! link's or bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once
-//! to a device however many consumers it has there (the paper counts per edge). The period is the largest load.
-//! Split points are device changes along the canonical order; they may be limited. Memory: weights, plus inputs and
-//! outputs of the ops on the device. The latency reported is that of one request that has everything to itself, with
-//! every device running its ops in the canonical order.
+//! Each op runs on one device; a device may hold several separate runs of ops. A device's load is the sum of its ops' times,
+//! and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A link's or
+//! bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once to a device however many
+//! consumers it has there (the paper counts per edge). The period is the largest load. Split points are device changes along
+//! the canonical order; they may be limited. Memory: weights, plus inputs and outputs of the ops on the device. The latency
+//! reported is that of one request that has everything to itself, every device running its ops in the canonical order.
+//!
+//! Second implementation: `testing/src/oracle/stream.rs`.
 
 use crate::ids::{DeviceId, OpId};
 use crate::objectives::memory::check_memory;
@@ -30,21 +31,22 @@ pub(crate) fn check(problem: &Problem, plan: &StreamPlan) -> Result<Score, Vec<V
     }
     let pairs = plan.device_of.iter().enumerate().map(|(op, &device)| (OpId::new(op), device));
     let device_of = place_each_once(problem, pairs)?;
-    let moves = transfers::moves(problem, &device_of)?;
+    let needed = transfers::needed(problem, &device_of)?;
     let memory = memory::resident(problem, problem.graph.ops().map(|op| (op, device_of[op.index()], 1)));
     check_memory(problem, &memory, &mut violations);
     check_splits(problem, &device_of, &mut violations);
     violations.stop()?;
-    Ok(score(problem, &device_of, &moves, memory))
+    Ok(score(problem, &device_of, &needed, memory))
 }
 
-/// Device changes along the canonical order.
+/// The number of device changes along the canonical order.
 pub(crate) fn split_points(problem: &Problem, device_of: &[DeviceId]) -> u32 {
     let order = problem.graph.order();
     let changes = order.windows(2).filter(|pair| device_of[pair[0].index()] != device_of[pair[1].index()]);
     changes.count() as u32
 }
 
+/// Rule `splits`.
 fn check_splits(problem: &Problem, device_of: &[DeviceId], violations: &mut Violations) {
     let splits = split_points(problem, device_of);
     if let Some(most) = problem.constraints.max_splits.filter(|&most| splits > most) {
@@ -59,7 +61,7 @@ fn check_splits(problem: &Problem, device_of: &[DeviceId], violations: &mut Viol
     }
 }
 
-/// What both ends of a transfer spend on it.
+/// The time that each end of a transfer spends on copying it.
 fn copies(problem: &Problem, device_of: &[DeviceId], m: &NeededTransfer<'_>) -> Vec<(DeviceId, Time)> {
     let producer = problem.graph.producer(m.what.tensor).map(|op| device_of[op.index()]);
     let from = producer.or(problem.constraints.input_at);
@@ -68,7 +70,8 @@ fn copies(problem: &Problem, device_of: &[DeviceId], m: &NeededTransfer<'_>) -> 
     ends.map(|device| (device, problem.copy_time(device, bytes))).collect()
 }
 
-fn score(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>], memory: Vec<u64>) -> Score {
+/// The loads, and from them the score.
+fn score(problem: &Problem, device_of: &[DeviceId], needed: &[NeededTransfer<'_>], memory: Vec<u64>) -> Score {
     let graph = &problem.graph;
     let mut device_busy = vec![Time::ZERO; problem.hardware.device_count()];
     for op in graph.ops() {
@@ -76,7 +79,7 @@ fn score(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>]
         device_busy[device.index()] += problem.time(op, device).expect("the device may run it");
     }
     let mut bytes = vec![0u128; problem.hardware.links().len()];
-    for m in moves {
+    for m in needed {
         for (device, time) in copies(problem, device_of, m) {
             device_busy[device.index()] += time;
         }
@@ -97,27 +100,27 @@ fn score(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>]
         starts: vec![Time::ZERO; graph.op_count()],
         ..Score::default()
     };
-    follow_one_request(problem, device_of, moves, &mut score);
+    follow_one_request(problem, device_of, needed, &mut score);
     score
 }
 
-/// One request with everything to itself.
-fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[NeededTransfer<'_>], score: &mut Score) {
+/// The latency and timeline of one request that has everything to itself.
+fn follow_one_request(problem: &Problem, device_of: &[DeviceId], needed: &[NeededTransfer<'_>], score: &mut Score) {
     let graph = &problem.graph;
     let mut free = vec![Time::ZERO; problem.hardware.device_count()];
     let mut ends = vec![Time::ZERO; graph.op_count()];
     let made = |tensor, ends: &[Time]| graph.producer(tensor).map_or(Time::ZERO, |op: OpId| ends[op.index()]);
-    // Moves are sorted by tensor and device, so a tensor's way to a device is found by halving.
-    let way = |tensor, to| {
-        let found = moves.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
+    // Transfers are sorted by tensor and device.
+    let travel = |tensor, to| {
+        let found = needed.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
         found.map_or(Time::ZERO, |i| {
-            let copied = copies(problem, device_of, &moves[i]).into_iter().map(|(_, time)| time);
-            moves[i].time + copied.sum()
+            let copied = copies(problem, device_of, &needed[i]).into_iter().map(|(_, time)| time);
+            needed[i].time + copied.sum()
         })
     };
     for &op in graph.order() {
         let device = device_of[op.index()];
-        let arrivals = graph.inputs(op).iter().map(|&tensor| made(tensor, &ends) + way(tensor, device));
+        let arrivals = graph.inputs(op).iter().map(|&tensor| made(tensor, &ends) + travel(tensor, device));
         let start = arrivals.max().unwrap_or(Time::ZERO).max(free[device.index()]);
         let end = start + problem.time(op, device).expect("the device may run it");
         (free[device.index()], ends[op.index()], score.starts[op.index()]) = (end, end, start);
@@ -125,11 +128,11 @@ fn follow_one_request(problem: &Problem, device_of: &[DeviceId], moves: &[Needed
         let what = Activity::Op(op, 1);
         score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
     }
-    for m in moves {
+    for m in needed {
         let start = made(m.what.tensor, &ends);
         let end = start + m.time;
-        // A result that leaves its device has arrived once it is copied, like any other tensor.
-        score.latency = score.latency.max(start + way(m.what.tensor, m.what.to));
+        // An output that leaves its device arrives once it is copied, like any other tensor.
+        score.latency = score.latency.max(start + travel(m.what.tensor, m.what.to));
         for link in m.route.media() {
             let what = Activity::Tensor(m.what.tensor, m.what.to);
             score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });

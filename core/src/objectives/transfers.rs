@@ -1,4 +1,6 @@
-//! TODO-DOC core/src/objectives/transfers.rs
+//! The transfers that a placement makes necessary: each tensor once to each device that reads it, and to `output_at`.
+//!
+//! Invariant: they are sorted by tensor, then by device. Devices in one memory need none.
 
 use crate::hardware::Route;
 use crate::ids::{DeviceId, TensorId};
@@ -11,11 +13,13 @@ use crate::violation::{Violation, Violations};
 /// A transfer that a placement makes necessary.
 pub(crate) struct NeededTransfer<'a> {
     pub(crate) what: Transfer,
+    /// The route it takes.
     pub(crate) route: &'a Route,
+    /// Its time alone.
     pub(crate) time: Time,
 }
 
-/// Where a tensor starts from; none if it is everywhere.
+/// The device where a tensor is made, or where it is as an input; none if it is everywhere.
 pub(crate) fn source(problem: &Problem, tensor: TensorId, device_of: &[DeviceId]) -> Option<DeviceId> {
     match problem.graph.producer(tensor) {
         Some(op) => Some(device_of[op.index()]),
@@ -23,14 +27,14 @@ pub(crate) fn source(problem: &Problem, tensor: TensorId, device_of: &[DeviceId]
     }
 }
 
-/// Every transfer that a placement makes necessary, by tensor and device; rule `route`.
-pub(crate) fn moves<'a>(
+/// Every transfer that a placement makes necessary; rule `route`.
+pub(crate) fn needed<'a>(
     problem: &'a Problem,
     device_of: &[DeviceId],
 ) -> Result<Vec<NeededTransfer<'a>>, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
-    let mut moves = Vec::new();
+    let mut needed = Vec::new();
     let mut targets: Vec<DeviceId> = Vec::new();
     for tensor in graph.tensors() {
         let Some(from) = source(problem, tensor, device_of) else { continue };
@@ -42,15 +46,15 @@ pub(crate) fn moves<'a>(
         for &to in targets.iter().filter(|&&to| to != from) {
             match problem.hardware.route(from, to) {
                 None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
-                // Within one memory nothing moves.
+                // Both ends are in one memory.
                 Some(route) if route.bandwidth.is_none() => {}
                 Some(route) => {
                     let time = route.time(graph.tensor_bytes(tensor));
-                    moves.push(NeededTransfer { what: Transfer { tensor, to }, route, time });
+                    needed.push(NeededTransfer { what: Transfer { tensor, to }, route, time });
                 }
             }
         }
     }
     violations.stop()?;
-    Ok(moves)
+    Ok(needed)
 }

@@ -1,4 +1,6 @@
-//! Constraints with names resolved: pins, bans, colocation, memory and split limits, where inputs and outputs are.
+//! Constraints with names resolved: pins, bans, colocation, memory and split limits, the devices of inputs and outputs.
+//!
+//! Invariant: colocation groups are disjoint and have at least two ops.
 
 use crate::did_you_mean::closest;
 use crate::graph::Graph;
@@ -40,6 +42,7 @@ impl Constraints {
         &self.spec
     }
 
+    /// Resolves names; every fault is reported.
     pub(super) fn resolve(
         spec: &ConstraintsSpec,
         graph: &Graph,
@@ -47,7 +50,7 @@ impl Constraints {
         objective: Objective,
         errors: &mut InputErrors,
     ) -> Constraints {
-        let mut names = Names { graph, hardware, errors };
+        let mut names = NameResolver { graph, hardware, errors };
         let mut pins = Vec::new();
         for (op, device) in &spec.pin {
             pins.extend(Option::zip(names.op("pin", op), names.device("pin", device)));
@@ -124,17 +127,18 @@ impl Constraints {
     }
 }
 
-struct Names<'a> {
+/// Looks names up and reports those that do not exist.
+struct NameResolver<'a> {
     graph: &'a Graph,
     hardware: &'a Hardware,
     errors: &'a mut InputErrors,
 }
 
-impl Names<'_> {
+impl NameResolver<'_> {
     fn op(&mut self, place: &str, name: &str) -> Option<OpId> {
         let found = self.graph.op_named(name);
         if found.is_none() {
-            // Looking for a near name takes a walk over all ops, which is only worth it for the first faults.
+            // Finding a near name takes time linear in the ops, so it is done for the first faults only.
             let shown = self.errors.kept().len() < 10;
             let known = || self.graph.ops().map(|op| self.graph.op_name(op)).collect::<Vec<_>>();
             let close = shown.then(|| closest(name, &known())).flatten();
@@ -158,6 +162,7 @@ impl Names<'_> {
     }
 }
 
+/// Reports `replicate` without stages.
 fn check_replicate(spec: &ConstraintsSpec, objective: Objective, errors: &mut InputErrors) {
     if spec.replicate && !matches!(objective, Objective::Pipeline { .. }) {
         let message = format!("{} has no stages to replicate", objective.name());
@@ -165,6 +170,7 @@ fn check_replicate(spec: &ConstraintsSpec, objective: Objective, errors: &mut In
     }
 }
 
+/// Reports split limits that do not apply or contradict each other.
 fn check_splits(spec: &ConstraintsSpec, objective: Objective, errors: &mut InputErrors) {
     if (spec.min_splits.is_some() || spec.max_splits.is_some()) && objective != Objective::Stream {
         let message = format!("split limits do not apply to {}", objective.name());
@@ -178,7 +184,7 @@ fn check_splits(spec: &ConstraintsSpec, objective: Objective, errors: &mut Input
     }
 }
 
-/// Unites groups that share an op, and drops groups of one.
+/// Merges groups that share an op (union-find), and drops groups of one.
 fn disjoint(ops: usize, groups: &[Vec<OpId>]) -> Vec<Vec<OpId>> {
     let mut parent: Vec<usize> = (0..ops).collect();
     fn root(parent: &mut [usize], mut i: usize) -> usize {
@@ -194,12 +200,12 @@ fn disjoint(ops: usize, groups: &[Vec<OpId>]) -> Vec<Vec<OpId>> {
             parent[a.max(b)] = a.min(b);
         }
     }
-    let mut united: std::collections::BTreeMap<usize, Vec<OpId>> = std::collections::BTreeMap::new();
+    let mut merged: std::collections::BTreeMap<usize, Vec<OpId>> = std::collections::BTreeMap::new();
     for i in 0..ops {
         let root = root(&mut parent, i);
-        united.entry(root).or_default().push(OpId::new(i));
+        merged.entry(root).or_default().push(OpId::new(i));
     }
-    united.into_values().filter(|group| group.len() > 1).collect()
+    merged.into_values().filter(|group| group.len() > 1).collect()
 }
 
 #[cfg(test)]
@@ -207,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn overlapping_groups_are_united() {
+    fn overlapping_groups_are_merged() {
         let groups = [vec![OpId(3), OpId(1)], vec![OpId(4)], vec![OpId(1), OpId(0)]];
         assert_eq!(disjoint(6, &groups), [vec![OpId(0), OpId(1), OpId(3)]]);
     }

@@ -1,4 +1,4 @@
-//! Proofs that no plan can exist. Each is a necessary condition that fails; passing all of them proves nothing.
+//! Necessary conditions for a plan to exist: memory, routes, divisions of the inputs. Passing all of them proves nothing.
 
 use std::collections::HashSet;
 
@@ -27,12 +27,13 @@ pub(super) fn find(problem: &Problem) -> Vec<String> {
     reasons
 }
 
+/// Whether every two devices have a route in both directions.
 fn all_connected(problem: &Problem) -> bool {
     let devices = || problem.hardware.devices();
     devices().all(|a| devices().all(|b| problem.hardware.route(a, b).is_some()))
 }
 
-/// An op, with those it must stay with, that fits no device it may run on.
+/// An op, with those colocated with it, that fits no device it may run on.
 fn op_too_large(problem: &Problem) -> Option<String> {
     let grouped: HashSet<OpId> = problem.constraints.colocate.iter().flatten().copied().collect();
     let alone = problem.graph.ops().filter(|op| !grouped.contains(op)).map(|op| vec![op]);
@@ -79,22 +80,23 @@ fn least_memory(problem: &Problem, ops: &[OpId]) -> u64 {
     }
 }
 
+/// A network that exceeds the memory of all devices together.
 fn network_too_large(problem: &Problem) -> Option<String> {
     if matches!(problem.objective, Objective::ColdStart { .. }) {
         return None;
     }
-    let room =
+    let capacity =
         problem.hardware.devices().try_fold(0u64, |sum, d| sum.checked_add(problem.memory_limit(d)?))?;
     let read = problem.graph.params().filter(|&p| !problem.graph.readers(p).is_empty());
     let weights: u64 = read.map(|p| problem.graph.param_bytes(p)).sum();
-    if weights > room {
-        let (weights, room) = (show_bytes(weights), show_bytes(room));
+    if weights > capacity {
+        let (weights, room) = (show_bytes(weights), show_bytes(capacity));
         return Some(format!("the weights are {weights}, all devices together have {room}"));
     }
-    // What ops need on one device they need on several, each where it runs.
+    // Ops together need at least as much on several devices as on one.
     let needed = least_memory(problem, &problem.graph.ops().collect::<Vec<_>>());
-    (needed > room).then(|| {
-        let (weights, tensors, room) = (show_bytes(weights), show_bytes(needed - weights), show_bytes(room));
+    (needed > capacity).then(|| {
+        let (weights, tensors, room) = (show_bytes(weights), show_bytes(needed - weights), show_bytes(capacity));
         format!("the weights are {weights} and the tensors {tensors}, all devices together have {room}")
     })
 }

@@ -1,10 +1,10 @@
-//! Whether any placement fits: a search of them all, where memory is short or devices cannot all exchange.
+//! A bounded search for a placement that fits, where memory is short or not all devices can exchange.
 //!
-//! A *unit* is an op, or all ops of a colocation group. Its choices are the devices that may run it; for `batch`, the ways to
-//! divide the inputs into one supported batch per device. Units are placed one after the other, those that hold most first.
-//! A placement is given up as soon as a device holds more than its memory, what is left to place holds more than all that
-//! is free, or an op cannot get what it reads. Of the inputs of `batch` only numbers are looked at, not which they are, so
-//! that what is ruled out here is ruled out for all. Where the search would take long it gives up, and nothing is said.
+//! A *unit* is an op, or a colocation group. Its choices are the devices that may run it; for `batch`, the divisions of the
+//! inputs into one supported batch per device. Units are placed one after the other, the largest first (backtracking). A
+//! partial placement is dropped if a device exceeds its memory, the units left exceed all free memory, or an op cannot receive
+//! what it reads. Of the inputs of `batch` only numbers count, so what is ruled out is ruled out for all divisions. The search
+//! gives up after `MOST_STEPS` choices, and then proves nothing.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,12 @@ use crate::units::show_count;
 
 use crate::problem::{MemoryRule, Objective, Problem};
 
-/// After so many choices looked at, the search gives up.
+/// The most choices looked at.
 const MOST_STEPS: u64 = 100_000;
-/// With more choices for a unit than this there is no search.
+/// The most choices of a unit.
 const MOST_CHOICES: usize = 200;
 
-/// Why there is no placement, if there is none and the search shows it.
+/// Why there is no placement, if the search proves it.
 pub(super) fn rule_out(problem: &Problem, all_connected: bool) -> Option<String> {
     let inputs = match problem.objective {
         Objective::Latency { .. } | Objective::Stream => 1,
@@ -42,7 +42,7 @@ pub(super) fn rule_out(problem: &Problem, all_connected: bool) -> Option<String>
     Some(format!("wherever ops run, {reason} (all choices were tried, {steps} of them)"))
 }
 
-/// Whether some device has too little memory for all inputs of all ops.
+/// Whether some device has too little memory for the whole network with all inputs.
 pub fn is_tight(problem: &Problem, inputs: u32) -> bool {
     let graph = &problem.graph;
     let weights: u128 = graph.params().map(|param| u128::from(graph.param_bytes(param))).sum();
@@ -52,7 +52,7 @@ pub fn is_tight(problem: &Problem, inputs: u32) -> bool {
     problem.hardware.devices().any(is_too_small)
 }
 
-/// What an op holds for each input beside weights.
+/// The bytes that an op holds for each input beside weights.
 pub fn tensors_of(problem: &Problem, op: OpId) -> u64 {
     match problem.constraints.memory_rule {
         MemoryRule::All => problem.graph.activation_bytes(op),
@@ -60,7 +60,7 @@ pub fn tensors_of(problem: &Problem, op: OpId) -> u64 {
     }
 }
 
-/// How many inputs run on each device that has some.
+/// The number of inputs on each device that has some.
 type DeviceInputs = Vec<(DeviceId, u32)>;
 
 /// Ops that are placed as one.
@@ -68,13 +68,13 @@ struct Unit {
     choices: Vec<DeviceInputs>,
     /// The weights that no other unit reads.
     weights: u64,
-    /// What each input adds.
+    /// The bytes that each input adds.
     tensors: u64,
-    /// The weights that others read too.
+    /// The weights that other units read too.
     shared: Vec<ParamId>,
     /// The units placed before that it reads from (true) or that read from it (false).
     neighbours: Vec<(usize, bool)>,
-    /// The least that it and all units behind it hold.
+    /// A lower bound on the bytes of this unit and all after it.
     held_from_here: u128,
 }
 
@@ -110,7 +110,7 @@ fn units(problem: &Problem, inputs: u32, all_connected: bool) -> Option<Vec<Unit
         }
         let mut choices = divisions[&sizes].clone();
         if choices.is_empty() {
-            // Neither memory nor ways are to blame.
+            // Neither memory nor routes are the cause.
             return None;
         }
         if !all_connected {
@@ -142,7 +142,7 @@ fn sizes_of(problem: &Problem, group: &[OpId], inputs: u32) -> Vec<(DeviceId, Ve
     problem.devices_for(group[0]).map(|device| (device, sizes(device))).collect()
 }
 
-/// All ways to make up the inputs of one size per device; none if there are too many.
+/// All divisions of the inputs with one size per device; none if there are too many.
 fn divide(sizes: &[(DeviceId, Vec<u32>)], inputs: u32) -> Option<Vec<DeviceInputs>> {
     let mut parts: Vec<(u32, DeviceInputs)> = vec![(inputs, Vec::new())];
     for (device, sizes) in sizes {
@@ -160,7 +160,7 @@ fn divide(sizes: &[(DeviceId, Vec<u32>)], inputs: u32) -> Option<Vec<DeviceInput
     Some(parts.into_iter().filter(|(left, _)| *left == 0).map(|(_, choice)| choice).collect())
 }
 
-/// Whether what a group reads and makes of the network's inputs and outputs gets where it must.
+/// Whether `input_at` can send to, and `output_at` receive from, all devices of a group.
 fn reaches_the_ends(problem: &Problem, group: &[OpId], choice: &DeviceInputs) -> bool {
     let (graph, constraints) = (&problem.graph, &problem.constraints);
     let is_input = |tensor: &TensorId| graph.producer(*tensor).is_none();
@@ -169,12 +169,13 @@ fn reaches_the_ends(problem: &Problem, group: &[OpId], choice: &DeviceInputs) ->
     let from = constraints.input_at.filter(|_| reads_inputs);
     let to = constraints.output_at.filter(|_| makes_outputs);
     choice.iter().all(|&(device, _)| {
-        from.is_none_or(|from| has_way(problem, from, device))
-            && to.is_none_or(|to| has_way(problem, device, to))
+        from.is_none_or(|from| has_route(problem, from, device))
+            && to.is_none_or(|to| has_route(problem, device, to))
     })
 }
 
-fn has_way(problem: &Problem, from: DeviceId, to: DeviceId) -> bool {
+/// Whether one device can send to another.
+fn has_route(problem: &Problem, from: DeviceId, to: DeviceId) -> bool {
     problem.hardware.route(from, to).is_some()
 }
 
@@ -194,7 +195,7 @@ fn neighbours(graph: &Graph, group: &[OpId], unit: usize, unit_of: &[usize]) -> 
     all
 }
 
-/// How many choices were looked at until all were ruled out; none if a placement was found or the search gave up.
+/// The number of choices looked at until all were ruled out; none if a placement was found or the search gave up.
 fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
     let mut memory = MemoryHeld::new(problem);
     let mut chosen: Vec<usize> = Vec::with_capacity(units.len());
@@ -203,7 +204,7 @@ fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
         let unit = units.get(chosen.len()).filter(|_| steps < MOST_STEPS)?;
         if let Some(choice) = unit.choices.get(next) {
             steps += 1;
-            memory.put(problem, unit, choice);
+            memory.place(problem, unit, choice);
             let behind = units.get(chosen.len() + 1).map_or(0, |unit| unit.held_from_here);
             let gets_through = |&(other, reads): &(usize, bool)| {
                 let there: &DeviceInputs = &units[other].choices[chosen[other]];
@@ -213,36 +214,36 @@ fn search(problem: &Problem, units: &[Unit]) -> Option<u64> {
                 chosen.push(next);
                 next = 0;
             } else {
-                memory.take(problem, unit, choice);
+                memory.remove(problem, unit, choice);
                 next += 1;
             }
         } else {
             let Some(last) = chosen.pop() else { return Some(steps) };
             let unit = &units[chosen.len()];
-            memory.take(problem, unit, &unit.choices[last]);
+            memory.remove(problem, unit, &unit.choices[last]);
             next = last + 1;
         }
     }
 }
 
-/// Whether every input can get from where it is to where it is needed, as far as numbers tell.
+/// Whether one division of the inputs can be turned into another over existing routes, as far as numbers of inputs tell.
 fn can_pass(problem: &Problem, from: &DeviceInputs, to: &DeviceInputs) -> bool {
     let arrive = |&(b, needed): &(DeviceId, u32)| {
-        let sent = from.iter().filter(|(a, _)| has_way(problem, *a, b)).map(|(_, inputs)| inputs);
+        let sent = from.iter().filter(|(a, _)| has_route(problem, *a, b)).map(|(_, inputs)| inputs);
         sent.sum::<u32>() >= needed
     };
     let leave = |&(a, made): &(DeviceId, u32)| {
-        let taken = to.iter().filter(|(b, _)| has_way(problem, a, *b)).map(|(_, inputs)| inputs);
+        let taken = to.iter().filter(|(b, _)| has_route(problem, a, *b)).map(|(_, inputs)| inputs);
         taken.sum::<u32>() >= made
     };
     to.iter().all(arrive) && from.iter().all(leave)
 }
 
-/// What devices hold.
+/// The bytes that devices hold under a partial placement.
 struct MemoryHeld {
     limits: Vec<Option<u64>>,
     used: Vec<u128>,
-    /// How many units on a device read weights that several read.
+    /// For shared weights, the number of units on a device that read them.
     readers: HashMap<(ParamId, DeviceId), u32>,
 }
 
@@ -253,7 +254,8 @@ impl MemoryHeld {
         MemoryHeld { used: vec![0; limits.len()], limits, readers: HashMap::new() }
     }
 
-    fn put(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
+    /// Places a unit.
+    fn place(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
         for &(device, inputs) in choice {
             let mut held = u128::from(unit.weights) + u128::from(unit.tensors) * u128::from(inputs);
             for &param in &unit.shared {
@@ -265,7 +267,8 @@ impl MemoryHeld {
         }
     }
 
-    fn take(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
+    /// Removes a unit.
+    fn remove(&mut self, problem: &Problem, unit: &Unit, choice: &DeviceInputs) {
         for &(device, inputs) in choice {
             let mut held = u128::from(unit.weights) + u128::from(unit.tensors) * u128::from(inputs);
             for &param in &unit.shared {
@@ -277,7 +280,7 @@ impl MemoryHeld {
         }
     }
 
-    /// Whether no device holds more than it has, and all together have room for so much more.
+    /// Whether no device exceeds its memory, and all together have `more` bytes free.
     fn holds(&self, more: u128) -> bool {
         let mut free = Some(0);
         for (limit, used) in self.limits.iter().zip(&self.used) {

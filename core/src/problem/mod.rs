@@ -1,11 +1,20 @@
 //! A problem: network, hardware, costs, objective and constraints, validated once.
 //!
-//! Every planner, bound and check takes `&Problem` and may rely on what [`Problem::new`] established: every op has a
-//! device that may run it, names are resolved, and no sum of times in any plan leaves the range of [`Time`].
+//! Every planner, bound and check takes `&Problem` and may rely on what [`Problem::new`] established: every op has a device
+//! that may run it, names are resolved, and no sum of times in any plan leaves the range of [`Time`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `spec` | a problem as plain data, and the objectives with their parameters |
+//! | `constraints` | pins, bans, colocation, limits, by id |
+//! | `horizon` | whether every sum of times and bytes fits |
+//! | `feasibility` | necessary conditions for a plan to exist |
+//! | [`feasible_placement`] | a bounded search for a placement that fits |
 
 mod constraints;
 mod feasibility;
 pub mod feasible_placement;
+mod horizon;
 mod spec;
 
 use crate::costs::{self, BatchSizes, CalibratedShare, ClassCosts, Cost, Profile};
@@ -22,6 +31,22 @@ pub use spec::{
 };
 
 /// A validated problem.
+///
+/// ```
+/// use divvy_core::generate::{RwnnOptions, rwnn};
+/// use divvy_core::{Problem, graph::Graph, problem::OwnHardware};
+///
+/// let spec = rwnn(&RwnnOptions { modules: 1, ..RwnnOptions::default() }).unwrap();
+/// let Some(OwnHardware::Given(hardware)) = spec.hardware else { panic!("it comes with three devices") };
+/// let (graph, objective) = (Graph::new(spec.graph).unwrap(), spec.objective.unwrap());
+/// let problem = Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap();
+///
+/// assert_eq!(problem.objective.name(), "latency");
+/// for op in problem.graph.ops() {
+///     let shortest = problem.times_of(op).map(|(_, time)| time).min();
+///     assert_eq!(shortest, Some(problem.shortest_time(op)));
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// The network.
@@ -33,11 +58,12 @@ pub struct Problem {
     /// What a plan must respect.
     pub constraints: Constraints,
     costs: Vec<ClassCosts>,
+    /// For each op, the devices that may run it as a set of bits.
     may_run: Vec<u64>,
 }
 
 impl Problem {
-    /// Puts a problem together. `catalogue` describes classes that the profile may have been measured on.
+    /// Validates a problem; every fault is reported. `catalogue` describes classes that the profile may have been measured on.
     pub fn new(
         graph: Graph,
         profile: &Profile,
@@ -47,7 +73,7 @@ impl Problem {
         constraints: &ConstraintsSpec,
     ) -> Result<Problem, InputErrors> {
         let sizes = match objective {
-            // No inputs at all is refused below; here it must not look like a fault of the classes.
+            // 0 inputs are refused below; here they must not look like a fault of the classes.
             Objective::Batch { inputs } => BatchSizes::UpTo(inputs.max(1)),
             _ => BatchSizes::One,
         };
@@ -63,7 +89,7 @@ impl Problem {
         errors.into_result(problem)
     }
 
-    /// The problem as plain data, with nothing left open.
+    /// The problem as plain data, complete.
     pub fn to_spec(&self) -> ProblemSpec {
         ProblemSpec {
             graph: self.graph.spec().clone(),
@@ -108,7 +134,7 @@ impl Problem {
         all.filter(|&size| self.cost(op, device, size).is_some()).collect()
     }
 
-    /// Whether an op may run on a device: it can, and no pin, ban or colocation speaks against it.
+    /// Whether an op may run on a device: it has a time there, and pins, bans and colocation allow it.
     pub fn may_run(&self, op: OpId, device: DeviceId) -> bool {
         let words = self.hardware.device_count().div_ceil(64);
         let word = self.may_run[op.index() * words + device.index() / 64];
@@ -130,8 +156,8 @@ impl Problem {
         self.times_of(op).map(|(_, time)| time).min().unwrap_or(Time::ZERO)
     }
 
-    /// The time of an op that reads its parameters in place from host memory, and the way they take; in the paper's
-    /// reading of contention, a multiple of it. None if the device cannot run the op or has no way from host memory.
+    /// The time of an op that reads its parameters in place from host memory, and their route; with contention as in the paper,
+    /// a multiple of that time. None if the device cannot run the op or has no route from host memory.
     pub fn in_place_time(&self, op: OpId, device: DeviceId) -> Option<(Time, &Route)> {
         let route = self.hardware.host_route(device)?;
         let bytes = self.graph.op(op).in_place_bytes.unwrap_or_else(|| self.graph.weight_bytes(op));
@@ -143,7 +169,7 @@ impl Problem {
         };
         let alone = self.time(op, device)? + reading;
         let factor = if self.contends_as_in_paper() {
-            let beside = |other| self.hardware.host_route(other).is_some_and(|way| way.shares_medium(route));
+            let beside = |other| self.hardware.host_route(other).is_some_and(|other| other.shares_medium(route));
             let devices = self.hardware.devices().filter(|&other| other == device || beside(other)).count();
             paper_factors::IN_PLACE_PER_DEVICE_ON_BUS * devices as u64
         } else {
@@ -152,14 +178,14 @@ impl Problem {
         Some((Time(alone.0 * factor), route))
     }
 
-    /// The time a parameter takes from host memory to a device, less what is resident there, and the way it takes.
+    /// The time to load the part of a parameter that is not resident from host memory to a device, and its route.
     pub fn load_time(&self, param: ParamId, device: DeviceId) -> Option<(Time, &Route)> {
         let route = self.hardware.host_route(device)?;
         let time = self.missing_bytes(param).map_or(Time::ZERO, |bytes| route.time(bytes));
         Some((time, route))
     }
 
-    /// The time to forward a parameter from the device where it landed to one that reads it; none without a way.
+    /// The time to forward a parameter from the device where it landed to one that reads it; none without a route.
     pub fn forward_time(&self, param: ParamId, from: DeviceId, to: DeviceId) -> Option<Time> {
         match self.missing_bytes(param) {
             Some(bytes) => self.peer_copy_time(bytes, from, to),
@@ -167,24 +193,24 @@ impl Problem {
         }
     }
 
-    /// The time of a copy from one device to another under `cold-start`; none without a way.
+    /// The time of a copy from one device to another under `cold-start`; none without a route.
     pub fn peer_copy_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> Option<Time> {
         let route = self.hardware.route(from, to)?;
         let time = route.time(bytes);
         if from == to || !self.contends_as_in_paper() {
             return Some(time);
         }
-        let through_host = self.hardware.host_route(to).is_some_and(|way| way.shares_medium(route));
-        let (factor, part) = if through_host {
+        let through_host = self.hardware.host_route(to).is_some_and(|other| other.shares_medium(route));
+        let (factor, divisor) = if through_host {
             let devices = self.hardware.devices().filter(|&d| self.hardware.host_route(d).is_some()).count();
             (paper_factors::COPY_BY_OTHER_WAYS_PER_DEVICE * devices as u64, 1)
         } else {
             paper_factors::COPY_OVER_DIRECT_LINK
         };
-        Some(Time((time.0 * factor).div_ceil(part)))
+        Some(Time((time.0 * factor).div_ceil(divisor)))
     }
 
-    /// Bytes of a parameter that are not resident where it lands; none if it is there as a whole.
+    /// Bytes of a parameter that are not resident where it lands; none if all of it is.
     fn missing_bytes(&self, param: ParamId) -> Option<u64> {
         let Objective::ColdStart { resident, .. } = self.objective else { return None };
         let missing = u64::from(100u32.checked_sub(resident).filter(|&missing| missing > 0)?);
@@ -200,8 +226,8 @@ impl Problem {
         let spec = self.hardware.device(device);
         let own = if spec.on_host {
             let node = self.hardware.spec().nodes.iter().find(|node| Some(&node.name) == spec.node.as_ref());
-            // A processor in host memory has what its class says, else what its node has; several processors of one
-            // node are not told that they share it.
+            // A processor in host memory has the memory of its class, else that of its node; that several processors of a
+            // node share it is not modelled.
             self.hardware.class(device).memory.or(node.and_then(|node| node.memory))
         } else {
             self.hardware.class(device).memory
@@ -210,18 +236,20 @@ impl Problem {
         own.into_iter().chain(set).min()
     }
 
-    /// The share of measured, scaled and estimated figures over all devices.
+    /// The fractions of measured, scaled and estimated times over all classes.
     pub fn calibrated_share(&self) -> CalibratedShare {
         CalibratedShare::of(
             self.costs.iter().flat_map(|class| class.costs.iter().flatten().flatten().copied()),
         )
     }
 
-    /// Why no plan can exist, as far as quick proofs and a short search of placements show. An empty list promises nothing.
+    /// Why no plan can exist, as far as necessary conditions and a bounded search of placements show. An empty list proves
+    /// nothing.
     pub fn infeasibilities(&self) -> Vec<String> {
         feasibility::find(self)
     }
 
+    /// The sets of devices that may run each op; reports ops without any.
     fn devices_that_may_run(&self, errors: &mut InputErrors) -> Vec<u64> {
         let words = self.hardware.device_count().div_ceil(64);
         let mut may_run = vec![0u64; self.graph.op_count() * words];
@@ -256,90 +284,9 @@ impl Problem {
         }
         may_run
     }
-
-    /// Refuses problems in which some sum of times or bytes could overflow.
-    fn check_horizon(&self, errors: &mut InputErrors) {
-        let inputs = u128::from(self.objective.inputs());
-        let devices = self.hardware.device_count() as u128;
-        let graph = &self.graph;
-        let held: u128 = graph.ops().map(|op| u128::from(graph.activation_bytes(op)) * inputs).sum();
-        let work: u128 = (self.costs.iter().flat_map(|class| &class.costs).flatten().flatten())
-            .map(|cost| u128::from(cost.time.0) * devices)
-            .sum();
-        let ways = WorstRoute::of(&self.hardware);
-        // Every consumer may wait for as many transfers as there are pairs of devices, or inputs to divide; together
-        // they carry each input once. The same tensor may also be sent to an output, and counted at both of its ends.
-        let pairs = (devices * devices).min(inputs);
-        let slowest = self.hardware.spec().classes.iter().filter_map(|class| class.transfer_bandwidth).min();
-        let copied = |bytes: u128| {
-            let time = slowest.map(|bandwidth| Time::of_many_bytes(bytes, Bandwidth(bandwidth)));
-            time.map_or(0, |time| time.map_or(u128::MAX, |time| 2 * u128::from(time.0)))
-        };
-        let sent = |bytes: u64, times: u128| {
-            let latency = ways.latency.saturating_mul(pairs);
-            let bytes = u128::from(bytes) * inputs;
-            let carried = ways.time_of(bytes).saturating_add(copied(bytes));
-            latency.saturating_add(carried).saturating_mul(2 * times + 2).saturating_mul(ways.passes)
-        };
-        let tensors = graph.tensors().map(|t| sent(graph.tensor_bytes(t), graph.consumers(t).len() as u128));
-        // With `batch`, weights are where they are needed from the beginning.
-        let moves_weights = !matches!(self.objective, Objective::Batch { .. });
-        let params = graph.params().filter(|_| moves_weights);
-        let params = params.map(|p| sent(graph.param_bytes(p), graph.readers(p).len() as u128 + devices));
-        let reads = graph.ops().filter_map(|op| graph.op(op).in_place_bytes).map(|bytes| sent(bytes, 0));
-        let contended = match self.objective {
-            Objective::ColdStart { contention: Contention::Paper, .. } => 2 * devices.max(2),
-            _ => 1,
-        };
-        let horizon = tensors.chain(params).chain(reads).fold(work.saturating_mul(2), u128::saturating_add);
-        let horizon = horizon.saturating_mul(contended);
-        if horizon > u128::from(u64::MAX / 2) {
-            errors.add(
-                Code::Horizon,
-                "problem",
-                "the longest conceivable schedule exceeds 106 days, the range of divvy's picosecond clock",
-                "look for a time, size or bandwidth in the wrong unit: times are in us, sizes in bytes",
-            );
-        }
-        if held > u128::from(u64::MAX / 4) {
-            errors.add(
-                Code::Range,
-                "graph.tensors.bytes",
-                "the tensors of all inputs together are more bytes than divvy can add",
-                "look for sizes in the wrong unit, or ask for fewer inputs",
-            );
-        }
-    }
 }
 
-/// The worst of all ways that bytes may take.
-struct WorstRoute {
-    slowest: Option<u128>,
-    latency: u128,
-    passes: u128,
-}
-
-impl WorstRoute {
-    fn of(hardware: &Hardware) -> WorstRoute {
-        let mut ways = WorstRoute { slowest: None, latency: 0, passes: 1 };
-        let pairs = hardware.devices().flat_map(|a| hardware.devices().map(move |b| (a, b)));
-        let between = pairs.filter_map(|(a, b)| hardware.route(a, b));
-        for route in between.chain(hardware.devices().filter_map(|d| hardware.host_route(d))) {
-            let bandwidth = route.bandwidth.map(|bandwidth| u128::from(bandwidth.0));
-            ways.slowest = ways.slowest.into_iter().chain(bandwidth).min();
-            ways.latency = ways.latency.max(u128::from(route.latency.0));
-            let repeats = |link| route.links.iter().filter(|&&other| other == link).count() as u128;
-            ways.passes = route.media().map(repeats).fold(ways.passes, u128::max);
-        }
-        ways
-    }
-
-    /// Picoseconds of that many bytes on the slowest way, rounded up twice over.
-    fn time_of(&self, bytes: u128) -> u128 {
-        self.slowest.map_or(0, |slowest| bytes.saturating_mul(1_000_000_000_000) / slowest + 2)
-    }
-}
-
+/// Reports parameters of the objective that are out of range or do not fit the hardware.
 fn check_objective(objective: Objective, hardware: &Hardware, errors: &mut InputErrors) {
     let devices = hardware.device_count();
     match objective {

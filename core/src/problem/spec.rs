@@ -1,4 +1,4 @@
-//! What a problem is made from, before it is validated: plain data that importers and generators give.
+//! A problem as plain data, before it is validated: what importers and generators give.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub enum OwnHardware {
     },
 }
 
-/// What to minimise. `core/src/makespan` and `core/src/period` define each.
+/// What to minimise. [`crate::objectives`] defines each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Objective {
@@ -60,7 +60,7 @@ pub enum Objective {
     Stream,
     /// The finish of one request whose weights are still in host memory.
     ColdStart {
-        /// What reads in place and copies between devices cost others.
+        /// How reads in place and copies between devices contend.
         #[serde(default, skip_serializing_if = "Contention::is_bus")]
         contention: Contention,
         /// Of every parameter, the share in percent that already lies wherever a plan has it land.
@@ -109,18 +109,18 @@ impl Objective {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkUse {
-    /// A transfer takes its time, whatever else is under way.
+    /// A transfer takes its time, whatever else the link carries.
     #[default]
     Delay,
     /// Every link and bus carries one transfer at a time, in the plan's order.
     InTurn,
 }
 
-/// How reads in place and copies between devices get in each other's way under `cold-start`.
+/// How reads in place and copies between devices contend under `cold-start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contention {
-    /// An op that reads in place takes its turn on the bus and holds it; copies take their time.
+    /// An op that reads in place is an item of the bus's queue and holds the bus; copies take their own time.
     #[default]
     Bus,
     /// As SortingHat reads it: a read in place holds no bus, but takes a multiple of its time; so do copies.
@@ -139,7 +139,7 @@ pub mod paper_factors {
     pub const IN_PLACE_PER_DEVICE_ON_BUS: u64 = 2;
     /// Copies over a link between the two devices are multiplied by this fraction.
     pub const COPY_OVER_DIRECT_LINK: (u64, u64) = (3, 2);
-    /// Other copies are multiplied by this for each device that has a way from host memory.
+    /// Other copies are multiplied by this for each device that has a route from host memory.
     pub const COPY_BY_OTHER_WAYS_PER_DEVICE: u64 = 1;
 }
 

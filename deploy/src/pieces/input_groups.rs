@@ -1,86 +1,99 @@
-//! The inputs of an item, and how they enter and leave the program together.
+//! The stages of a plan for several inputs, which go through the model in groups.
 //!
-//! A `batch` plan divides the inputs of an item into groups that go through ops together. For the other objectives an
-//! item is one input.
+//! Each group of inputs has stages of its own, whose values have a prefix. What a group takes from others is put together
+//! by [`regroupings`], each right before the piece that waits for it.
 
-use divvy_exec::tensor::HostTensor;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Some inputs of an item, as one value: of an input of the model, or of a result.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Share {
-    /// What the program calls it.
-    pub(super) name: String,
-    /// A position in the model's list of inputs or results.
-    pub(super) value: usize,
-    /// Which of the item's inputs, one after another.
-    pub(super) inputs: Vec<usize>,
+use divvy_core::plan::BatchPlan;
+use divvy_exec::program::StageSpec;
+use divvy_io::onnx::batch::SizedModel;
+use divvy_io::onnx::pieces::{GroupModel, group_models};
+
+use crate::error::DeployError;
+use crate::kernel_owners::marked_as;
+use crate::pieces::regroupings::{prefix, regroupings};
+use crate::pieces::shares::Share;
+use crate::pieces::stage_source::{StageSource, Stages};
+use crate::prepared::StageWork;
+
+/// A stage and its place: the number of its piece, and 0 for what comes before the piece itself.
+struct RankedStage {
+    rank: (usize, u8),
+    plain: StageSpec,
+    marked: StageSpec,
+    work: StageWork,
 }
 
-/// What the program is fed for one item, from the arrays of each input.
-pub(super) fn feed(shares: &[Share], inputs: &[Vec<HostTensor>]) -> Result<Vec<HostTensor>, String> {
-    let together = |share: &Share| {
-        let parts: Vec<&HostTensor> = share.inputs.iter().map(|&input| &inputs[input][share.value]).collect();
-        match parts.as_slice() {
-            [only] => Ok((*only).clone()),
-            _ => HostTensor::stack(&parts)
-                .ok_or("arrays without a first dimension cannot go together".to_owned()),
+/// The stages of a plan for several inputs.
+pub(crate) fn stages(source: &StageSource<'_>, plan: &BatchPlan) -> Result<Stages, DeployError> {
+    let sizes: BTreeSet<u32> = plan.batches.iter().map(|batch| batch.size()).collect();
+    let mut models: BTreeMap<u32, SizedModel> =
+        sizes.iter().map(|&size| sized(source, size)).collect::<Result<_, DeployError>>()?;
+    let parts = group_models(&source.plan.problem, plan, &models).map_err(|reason| source.fault(reason))?;
+    if parts.iter().any(|part| !part.taken.is_empty()) {
+        // What grows with the number of inputs shows in two sizes at least.
+        for size in [1, 2].into_iter().filter(|size| !sizes.contains(size)) {
+            models.extend([sized(source, size)?]);
         }
+    }
+    let mut found: Vec<RankedStage> = Vec::new();
+    let mut stages = Stages { groups: parts.len(), ..Stages::default() };
+    for (group, part) in parts.iter().enumerate() {
+        let symbolic_shapes = &models[&part.size()].symbolic_shapes;
+        let plain = source.cut(&part.model, &part.pieces, symbolic_shapes)?;
+        let named = marked_as(part.model.clone(), |node| part.nodes[node]);
+        let named = source.cut(&named, &part.pieces, symbolic_shapes)?;
+        let prefix = prefix(group, parts.len());
+        for (piece, named) in plain.iter().zip(&named) {
+            found.push(RankedStage {
+                rank: (part.rank(piece), 1),
+                plain: source.stage(piece, &prefix),
+                marked: source.stage(named, &prefix),
+                work: source.work(piece, &part.pieces, |node| part.nodes[node], part.size()),
+            });
+        }
+        for (rank, stage) in regroupings(source, &parts, group, &plain, &models)? {
+            let work = StageWork { size: part.size(), ..StageWork::default() };
+            found.push(RankedStage { rank: (rank, 0), plain: stage.clone(), marked: stage, work });
+        }
+        let is_read = |name: &String| plain.iter().any(|piece| piece.inputs.contains(name));
+        let given = |name: &String| part.results.contains(name);
+        stages.inputs.extend(shares(part, &prefix, source.inputs, is_read));
+        stages.results.extend(shares(part, &prefix, source.results, given));
+    }
+    put_in_order(found, &mut stages);
+    Ok(stages)
+}
+
+/// The model for so many inputs at once.
+fn sized(source: &StageSource<'_>, size: u32) -> Result<(u32, SizedModel), DeployError> {
+    let model = SizedModel::new(source.model, size, &source.plan.reading.dims).map_err(|reason| {
+        let fix = "batch plans need a model whose inputs begin with a dimension of inputs";
+        DeployError::cannot_run(source.model_path, reason, fix)
+    })?;
+    Ok((size, model))
+}
+
+/// Brings each regrouping right before the piece that waits for it.
+fn put_in_order(mut found: Vec<RankedStage>, stages: &mut Stages) {
+    found.sort_by_key(|stage| stage.rank);
+    for stage in &found {
+        let reader = || found.iter().position(|other| other.rank == (stage.rank.0, 1));
+        let regroups_for = if stage.rank.1 == 0 { reader() } else { None };
+        stages.work.push(StageWork { regroups_for, ..stage.work.clone() });
+    }
+    for stage in found {
+        stages.plain.push(stage.plain);
+        stages.marked.push(stage.marked);
+    }
+}
+
+fn shares(part: &GroupModel, prefix: &str, names: &[String], wanted: impl Fn(&String) -> bool) -> Vec<Share> {
+    let inputs: Vec<usize> = part.inputs.iter().map(|&input| input as usize).collect();
+    let share = |(value, name): (usize, &String)| {
+        let name = format!("{prefix}{name}");
+        Share { name, value, inputs: inputs.clone() }
     };
-    shares.iter().map(together).collect()
-}
-
-/// What came out for each of `count` inputs of an item: the inverse of [`feed`], for results.
-pub(super) fn apart(
-    shares: &[Share],
-    results: &[HostTensor],
-    count: usize,
-) -> Result<Vec<Vec<HostTensor>>, String> {
-    let values = shares.iter().map(|share| share.value + 1).max().unwrap_or(0);
-    let mut of_input: Vec<Vec<Option<HostTensor>>> = vec![vec![None; values]; count];
-    for (share, result) in shares.iter().zip(results) {
-        for (place, &input) in share.inputs.iter().enumerate() {
-            let part = match share.inputs.len() {
-                1 => Some(result.clone()),
-                count => result.part(place, count),
-            };
-            let fault = || format!("a result of shape {:?} does not come apart", result.shape);
-            of_input[input][share.value] = Some(part.ok_or_else(fault)?);
-        }
-    }
-    let whole = |values: Vec<Option<HostTensor>>| values.into_iter().collect::<Option<Vec<HostTensor>>>();
-    of_input.into_iter().map(whole).collect::<Option<_>>().ok_or("a result did not come out".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use divvy_exec::tensor::Data;
-
-    fn share(value: usize, inputs: &[usize]) -> Share {
-        Share { name: String::new(), value, inputs: inputs.to_vec() }
-    }
-
-    fn row(numbers: [i32; 2]) -> HostTensor {
-        HostTensor { shape: vec![1, 2], data: Data::I32(numbers.to_vec()) }
-    }
-
-    #[test]
-    fn inputs_go_together_and_results_come_apart() {
-        let inputs: Vec<Vec<HostTensor>> = (0..3).map(|i| vec![row([i, 10 * i])]).collect();
-        let shares = [share(0, &[0, 2]), share(0, &[1])];
-        let fed = feed(&shares, &inputs).unwrap();
-        assert_eq!(fed[0], HostTensor { shape: vec![2, 2], data: Data::I32(vec![0, 0, 2, 20]) });
-        assert_eq!(fed[1], inputs[1][0]);
-        assert_eq!(apart(&shares, &fed, 3).unwrap(), inputs);
-    }
-
-    #[test]
-    fn each_value_may_be_divided_otherwise() {
-        let inputs: Vec<Vec<HostTensor>> = (0..2).map(|i| vec![row([i, i]), row([7, i])]).collect();
-        let shares = [share(1, &[0, 1]), share(0, &[0]), share(0, &[1])];
-        let fed = feed(&shares, &inputs).unwrap();
-        assert_eq!(fed.len(), 3);
-        assert_eq!(apart(&shares, &fed, 2).unwrap(), inputs);
-        assert!(apart(&shares[..2], &fed, 2).unwrap_err().contains("did not come out"));
-    }
+    names.iter().enumerate().filter(|(_, name)| wanted(name)).map(share).collect()
 }

@@ -1,22 +1,23 @@
-//! What is done of a profile, kept beside it until all is, so that a run that was stopped goes on.
+//! What is done of a profile, kept in a file until all is, so that a run that was stopped goes on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use divvy_io::file;
 use serde_json::{Value, json};
 
-use super::Measured;
-use crate::failure::Failure;
+use crate::error::DeployError;
+use crate::profile::class_times::ClassTimes;
 
-/// What is done, beside the profile to be.
-pub(super) struct Kept {
+/// The file that keeps what is done.
+pub(super) struct Checkpoint {
     pub(super) path: PathBuf,
     /// What it is of: measurements of anything else do not count.
     pub(super) key: String,
 }
 
-impl Kept {
-    pub(super) fn read(&self, ops: usize) -> Vec<Measured> {
+impl Checkpoint {
+    /// What is done already, of a model with so many ops.
+    pub(super) fn read(&self, ops: usize) -> Vec<ClassTimes> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         let value: Value = serde_json::from_str(&text).unwrap_or_default();
         let list = value["done"].as_array().filter(|_| value["of"] == self.key.as_str());
@@ -30,20 +31,32 @@ impl Kept {
             let batch = u32::try_from(entry["batch"].as_u64()?).ok()?;
             let class = entry["class"].as_str()?.to_owned();
             let (whole, spread) = (entry["whole"].as_f64()?, entry["spread"].as_f64()?);
-            (times.len() == ops).then(|| Measured { class, batch, ops: times.clone(), whole, spread, fused })
+            (times.len() == ops).then(|| ClassTimes {
+                class,
+                batch,
+                ops: times.clone(),
+                whole,
+                spread,
+                fused,
+            })
         };
         list.into_iter().flatten().filter_map(one).collect()
     }
 
-    pub(super) fn write(&self, done: &[Measured]) -> Result<(), Failure> {
-        let one = |m: &Measured| {
+    /// Keeps what is done so far.
+    pub(super) fn write(&self, done: &[ClassTimes]) -> Result<(), DeployError> {
+        let one = |times: &ClassTimes| {
             json!({
-                "class": m.class, "batch": m.batch, "ops": m.ops, "whole": m.whole, "spread": m.spread,
-                "fused": m.fused,
+                "class": times.class, "batch": times.batch, "ops": times.ops, "whole": times.whole,
+                "spread": times.spread, "fused": times.fused,
             })
         };
         let done: Vec<Value> = done.iter().map(one).collect();
-        let path: &Path = &self.path;
-        Ok(file::write(path, &json!({"of": self.key, "done": done}).to_string())?)
+        Ok(file::write(&self.path, &json!({"of": self.key, "done": done}).to_string())?)
+    }
+
+    /// All is done. A file that stays does no harm: it is of what was measured.
+    pub(super) fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -1,8 +1,8 @@
 //! How fast the machine is now, against when the plan's op times were profiled.
 //!
 //! A machine that others use, or that gets hot, is now faster and now slower, within seconds and by more than a good
-//! prediction is off. A run of a plan with a profile therefore takes turns with the whole model on every device, as
-//! `divvy profile` ran it, and what is measured is brought to the speed that the profile was measured at.
+//! prediction is off. A run of a plan with a profile therefore takes turns with the whole model on every device, as it ran
+//! for the profile, and what is measured is brought to the speed that the profile was measured at.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,10 +16,10 @@ use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{file, import};
 
-use super::prepare::{Prepared, cores};
-use super::{feeds, start, warm_up};
-use crate::commands::profile;
-use crate::failure::Failure;
+use crate::device_specs::{by_class, cores_of_all};
+use crate::error::DeployError;
+use crate::prepared::Prepared;
+use crate::session::{at_once, feeds, start, warm_up};
 
 /// How many turns there are at most.
 const TURNS: u32 = 12;
@@ -29,38 +29,37 @@ const ITEMS: u64 = 3;
 const SHARE: f64 = 0.4;
 
 /// The whole model, loaded on every device of the classes that a plan uses.
-pub(super) struct Speed {
+pub(crate) struct MachineSpeed {
     /// What the profile says of the whole model: class, batch size and time.
-    pub(super) profiled: Vec<(String, u32, Time)>,
-    classes: Vec<Class>,
+    pub(crate) profiled: Vec<(String, u32, Time)>,
+    classes: Vec<ClassSpeed>,
     fed: Vec<Vec<Tensor>>,
 }
 
-struct Class {
+struct ClassSpeed {
     /// One for each device, whether or not the plan uses it: all were busy when the class was profiled.
     wholes: Vec<Running>,
     /// What the whole model took then, in microseconds.
     profiled: f64,
 }
 
-impl Speed {
+impl MachineSpeed {
     /// None where the plan was made without a profile, or where its profile has gone, is another now, or has no times of
     /// the whole model on every class that the plan uses.
-    pub(super) fn new(
+    pub(crate) fn new(
         prepared: &Prepared,
         plan: &PlanFile,
-        asked: &[String],
+        cores: &[String],
         backend: &Arc<dyn Backend>,
         inputs: &[Vec<HostTensor>],
-    ) -> Result<Option<Speed>, Failure> {
+    ) -> Result<Option<MachineSpeed>, DeployError> {
         let profiled = profiled(plan).unwrap_or_default();
         let hardware = &prepared.problem.hardware;
-        let names: Vec<&str> = hardware.devices().map(|device| hardware.device_name(device)).collect();
         let used: Vec<&String> =
             prepared.devices.iter().map(|&device| &hardware.class(device).name).collect();
         let fed = feeds(&inputs[..1], &**backend)?;
         let mut classes = Vec::new();
-        for (class, devices) in profile::classes(&prepared.problem, &cores(asked, &names)?) {
+        for (class, devices) in by_class(&prepared.problem, &cores_of_all(cores, &prepared.problem)?) {
             if !used.contains(&&class) {
                 continue;
             }
@@ -75,17 +74,17 @@ impl Speed {
             for running in &mut wholes {
                 warm_up(running, &fed, 2, &AtomicBool::new(false))?;
             }
-            classes.push(Class { wholes, profiled: time.as_us() });
+            classes.push(ClassSpeed { wholes, profiled: time.as_us() });
         }
-        Ok(Some(Speed { profiled, classes, fed }))
+        Ok(Some(MachineSpeed { profiled, classes, fed }))
     }
 
     /// What the whole model takes now, over what it took when it was profiled: each class for so long.
-    fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, Failure> {
+    fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, DeployError> {
         let fed = &self.fed;
         let mut shares = Vec::new();
-        for Class { wholes, profiled } in &mut self.classes {
-            shares.extend(profile::together(wholes.iter_mut().collect(), |running| {
+        for ClassSpeed { wholes, profiled } in &mut self.classes {
+            shares.extend(at_once(wholes.iter_mut().collect(), |running: &mut Running| {
                 let began = Instant::now();
                 let mut source = |item: u64| (item < 2 || began.elapsed() < time).then(|| fed[0].clone());
                 let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
@@ -99,12 +98,12 @@ impl Speed {
 
     /// Runs the turns of a plan, told apart by their number of how many, with the whole model between them. Returns their
     /// reports as if the machine had been as fast as when it was profiled, and how slow it was on average.
-    pub(super) fn in_turns(
+    pub(crate) fn in_turns(
         &mut self,
         turns: u32,
-        mut turn: impl FnMut((u32, u32)) -> Result<Report, Failure>,
+        mut turn: impl FnMut((u32, u32)) -> Result<Report, DeployError>,
         cancelled: &AtomicBool,
-    ) -> Result<(Report, f64), Failure> {
+    ) -> Result<(Report, f64), DeployError> {
         let (mut reports, mut shares) = (Vec::new(), Vec::new());
         let mut before = self.slowness(Duration::ZERO, cancelled)?;
         for number in 0..turns {
@@ -127,7 +126,7 @@ impl Speed {
 }
 
 /// How many turns a run has, by how many items it has at most and how many may be under way.
-pub(super) fn turns(items: Option<u64>, window: usize) -> u32 {
+pub(crate) fn turns(items: Option<u64>, window: usize) -> u32 {
     let of_items = items.map_or(u64::MAX, |items| items / (ITEMS * window as u64));
     u32::try_from(of_items).unwrap_or(TURNS).clamp(1, TURNS)
 }

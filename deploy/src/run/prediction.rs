@@ -2,31 +2,31 @@
 //!
 //! A `latency` plan counts a cut as a delay between devices. Where devices have one memory nothing is sent: a piece starts,
 //! and changes the layout of what it reads and of what it leaves, in its device's own time, also for values that stay on
-//! the device but cross to another piece. `divvy profile --hardware` measures that as the class's transfer bandwidth.
+//! the device but cross to another piece. A profile measures that as the class's transfer bandwidth.
 
 use std::collections::HashMap;
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
-use super::prepare::Prepared;
-use super::stages::Work;
+use crate::prepared::{Prepared, StageWork};
 
 /// Expected times in microseconds.
 #[derive(Default)]
-pub(super) struct Expected {
+pub(crate) struct Prediction {
     /// Of one request.
-    pub(super) request: f64,
+    pub(crate) request: f64,
     /// Of each stage.
-    pub(super) stages: Vec<f64>,
+    pub(crate) stages: Vec<f64>,
     /// The part of a stage's time that cuts make.
-    pub(super) cuts: Vec<f64>,
+    pub(crate) cuts: Vec<f64>,
     /// Of each device of the program.
-    pub(super) devices: Vec<f64>,
+    pub(crate) devices: Vec<f64>,
 }
 
-/// None where nothing was measured of cuts, or where they are no part of the pieces' own times.
-pub(super) fn expected(prepared: &Prepared) -> Option<Expected> {
+/// What a request takes in these pieces; none where nothing was measured of cuts, or where they are no part of the pieces'
+/// own times.
+pub(crate) fn predict(prepared: &Prepared) -> Option<Prediction> {
     let problem = &prepared.problem;
     let measured = |&device: &_| problem.hardware.class(device).transfer_bandwidth.is_some();
     let in_one_memory = prepared.spec.links.is_empty() && prepared.devices.iter().all(measured);
@@ -41,12 +41,12 @@ pub(super) fn expected(prepared: &Prepared) -> Option<Expected> {
     let bytes = |value: &String| prepared.bytes.get(value).copied().unwrap_or(0);
     let is_read = |value: &&String| stages.iter().any(|stage| stage.model.inputs.contains(value));
     let starting = starting(problem);
-    let mut expected = Expected::default();
+    let mut prediction = Prediction::default();
     let mut timed = Vec::new();
-    expected.devices.resize(prepared.devices.len(), 0.0);
+    prediction.devices.resize(prepared.devices.len(), 0.0);
     for (i, stage) in stages.iter().enumerate() {
         let device = prepared.devices[stage.device];
-        let Work { ops, size, .. } = &prepared.work[i];
+        let StageWork { ops, size, .. } = &prepared.work[i];
         let costs = ops.iter().filter_map(|&op| problem.cost(op, device, *size));
         let ops: f64 = costs.map(|cost| cost.time.as_us()).sum();
         let read = stage.model.inputs.iter().filter(|value| maker.contains_key(value.as_str()));
@@ -56,18 +56,18 @@ pub(super) fn expected(prepared: &Prepared) -> Option<Expected> {
         let cuts = copies.sum::<f64>() + if i > 0 { starting.as_us() } else { 0.0 };
         let makers = stage.model.inputs.iter().filter_map(|value| maker.get(value.as_str()).copied());
         timed.push(Timed { device: stage.device, took: ops + cuts, after: makers.collect() });
-        expected.stages.push(ops + cuts);
-        expected.cuts.push(cuts);
-        expected.devices[stage.device] += ops + cuts;
+        prediction.stages.push(ops + cuts);
+        prediction.cuts.push(cuts);
+        prediction.devices[stage.device] += ops + cuts;
     }
-    expected.request = finish(&timed, prepared.devices.len());
-    expected.in_company(alone(prepared));
-    Some(expected)
+    prediction.request = finish(&timed, prepared.devices.len());
+    prediction.account_for_contention(alone(prepared));
+    Some(prediction)
 }
 
-impl Expected {
+impl Prediction {
     /// Op times are of devices that are all busy; those of a request work beside each other for a part of its time only.
-    fn in_company(&mut self, alone: f64) {
+    fn account_for_contention(&mut self, alone: f64) {
         let busy: f64 = self.devices.iter().sum();
         let others = (self.devices.len().max(2) - 1) as f64;
         let beside =
@@ -105,9 +105,9 @@ fn finish(pieces: &[Timed], devices: usize) -> f64 {
 }
 
 /// What to say of a plan whose pieces are expected to take longer than one device takes for everything.
-pub(super) fn warning(prepared: &Prepared) -> Option<String> {
+pub(crate) fn warning(prepared: &Prepared) -> Option<String> {
     let problem = &prepared.problem;
-    let request = expected(prepared)?.request;
+    let request = predict(prepared)?.request;
     let whole = |device| {
         let times =
             problem.graph.ops().map(|op| problem.time(op, device).filter(|_| problem.may_run(op, device)));
@@ -140,14 +140,17 @@ mod tests {
 
     #[test]
     fn devices_that_work_by_themselves_take_less() {
-        let times =
-            |devices: &[f64], request| Expected { request, devices: devices.to_vec(), ..Expected::default() };
+        let times = |devices: &[f64], request| Prediction {
+            request,
+            devices: devices.to_vec(),
+            ..Prediction::default()
+        };
         // One after the other, side by side all the time, and half of it.
         for (devices, request, expected) in
             [([5.0, 5.0], 10.0, 9.0), ([10.0, 10.0], 10.0, 10.0), ([5.0, 10.0], 10.0, 9.5)]
         {
             let mut times = times(&devices, request);
-            times.in_company(0.9);
+            times.account_for_contention(0.9);
             assert!((times.request - expected).abs() < 1e-12, "{}", times.request);
             assert!((times.devices[0] / devices[0] - expected / request).abs() < 1e-12);
         }

@@ -1,4 +1,4 @@
-//! `--trace`: some items more, with every kernel timed, written as a trace file.
+//! When each op ran: some items more with every kernel timed, the last of them written as a trace file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,48 +8,28 @@ use std::sync::atomic::AtomicBool;
 use divvy_core::ids::OpId;
 use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
-use divvy_exec::executor::Happened;
+use divvy_exec::executor::{Happened, Running, Span};
 use divvy_exec::measure::Timings;
 use divvy_exec::tensor::Tensor;
 use divvy_io::file;
-use divvy_io::plan_file::PlanFile;
 use serde_json::{Value, json};
 
-use super::prepare::Prepared;
-use super::{start, warm_up};
-use crate::failure::Failure;
+use crate::error::DeployError;
+use crate::prepared::Prepared;
+use crate::scratch::Scratch;
+use crate::session::{start, warm_up};
 
 /// Items before, and items that count. The last one is written.
 const WARM_UP: u64 = 3;
 const ITEMS: u32 = 8;
 
-/// A folder for the runtime's own files, gone when dropped.
-pub(in crate::commands) struct Scratch(pub(in crate::commands) std::path::PathBuf);
-
-impl Scratch {
-    pub(in crate::commands) fn new() -> Result<Scratch, Failure> {
-        let folder = std::env::temp_dir().join(format!("divvy-kernels-{}", std::process::id()));
-        let made = std::fs::create_dir_all(&folder);
-        let shown = folder.display().to_string();
-        made.map_err(|cause| Failure::Environment(format!("cannot make the folder `{shown}`: {cause}")))?;
-        Ok(Scratch(folder))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Writes the trace; returns the median time of each op that had kernels of its own.
-pub(super) fn write(
+pub(crate) fn write(
     path: &Path,
     prepared: &Prepared,
     runtime: &OnnxRuntime,
     fed: &[Vec<Tensor>],
-    plan: &PlanFile,
-) -> Result<Vec<(OpId, f64)>, Failure> {
+) -> Result<Vec<(OpId, f64)>, DeployError> {
     let scratch = Scratch::new()?;
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone().profiling(scratch.0.clone()));
     let mut running = start(prepared.marked.clone(), &backend, 1)?;
@@ -58,41 +38,17 @@ pub(super) fn write(
     let mut source = |item: u64| (item < u64::from(ITEMS)).then(|| fed[0].clone());
     let report = running.run(&mut source, &mut |_, _| Ok(()), &off, ITEMS)?;
     let last = report.spans.iter().map(|span| span.item).max().unwrap_or(0);
-    let hardware = &plan.problem.hardware;
     let mut spans: Vec<Value> = Vec::new();
-    // For each op and run; copies of an op for other inputs of the item count too.
-    let mut times: BTreeMap<OpId, Vec<f64>> = BTreeMap::new();
+    let mut times = OpTimes::new();
     for span in report.spans.iter().filter(|span| span.item == last) {
         match span.what {
             // Putting inputs together anew is no op of the problem's.
             Happened::Stage(stage) if prepared.work[stage].regroups_for.is_some() => {}
             Happened::Stage(stage) => {
-                let device = hardware.device_name(prepared.devices[prepared.marked.stages[stage].device]);
-                let runs = running.kernels(stage).map_err(|error| Failure::Environment(error.to_string()))?;
-                for (i, run) in runs.iter().skip(WARM_UP as usize).enumerate() {
-                    for (op, run) in prepared.owners.by_op(run) {
-                        let times = times.entry(op).or_default();
-                        times.resize(times.len().max(i + 1), 0.0);
-                        times[i] += run.busy;
-                    }
-                }
-                for (op, run) in prepared.owners.by_op(runs.last().map_or(&[][..], Vec::as_slice)) {
-                    let (start, end) = (span.start_us + run.start, span.start_us + run.end);
-                    let op = plan.problem.graph.op_name(op);
-                    spans.push(json!({"op": op, "device": device, "start": start, "end": end}));
-                }
+                spans.extend(stage_spans(prepared, &mut running, stage, span, &mut times)?);
             }
             Happened::Sent { stage, output, link } => {
-                let link = &prepared.marked.links[link];
-                let tensor = &prepared.marked.stages[stage].model.outputs[output];
-                // Values that are no tensors of the problem, such as shapes, have no place in its timeline.
-                if plan.problem.graph.tensors().any(|t| plan.problem.graph.tensor_name(t) == tensor) {
-                    let to = hardware.device_name(prepared.devices[link.to]);
-                    let (start, end) = (span.start_us, span.end_us);
-                    spans.push(
-                        json!({"tensor": tensor, "link": link.name, "to": to, "start": start, "end": end}),
-                    );
-                }
+                spans.extend(sent_span(prepared, (stage, output, link), span));
             }
         }
     }
@@ -104,4 +60,49 @@ pub(super) fn write(
     }
     file::write(path, &format!("{}\n", json!({"divvy": "trace", "version": 1, "spans": spans})))?;
     Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times).undisturbed())).collect())
+}
+
+/// For each op and run, what it took; copies of an op for other inputs of the item count too.
+type OpTimes = BTreeMap<OpId, Vec<f64>>;
+
+/// When each op of a stage ran in the last item; `times` takes in what its ops took in every item.
+fn stage_spans(
+    prepared: &Prepared,
+    running: &mut Running,
+    stage: usize,
+    span: &Span,
+    times: &mut OpTimes,
+) -> Result<Vec<Value>, DeployError> {
+    let problem = &prepared.problem;
+    let device = problem.hardware.device_name(prepared.devices[prepared.marked.stages[stage].device]);
+    let runs = running.kernels(stage).map_err(|error| DeployError::Environment(error.to_string()))?;
+    for (i, run) in runs.iter().skip(WARM_UP as usize).enumerate() {
+        for (op, run) in prepared.owners.by_op(run) {
+            let times = times.entry(op).or_default();
+            times.resize(times.len().max(i + 1), 0.0);
+            times[i] += run.busy;
+        }
+    }
+    let of_last = prepared.owners.by_op(runs.last().map_or(&[][..], Vec::as_slice));
+    let shown = of_last.into_iter().map(|(op, run)| {
+        let (start, end) = (span.start_us + run.start, span.start_us + run.end);
+        json!({"op": problem.graph.op_name(op), "device": device, "start": start, "end": end})
+    });
+    Ok(shown.collect())
+}
+
+/// When an output of a stage went over a link. Values that are no tensors of the problem, such as shapes, have no place in
+/// its timeline.
+fn sent_span(
+    prepared: &Prepared,
+    (stage, output, link): (usize, usize, usize),
+    span: &Span,
+) -> Option<Value> {
+    let (graph, hardware) = (&prepared.problem.graph, &prepared.problem.hardware);
+    let link = &prepared.marked.links[link];
+    let tensor = &prepared.marked.stages[stage].model.outputs[output];
+    graph.tensors().find(|&known| graph.tensor_name(known) == tensor)?;
+    let to = hardware.device_name(prepared.devices[link.to]);
+    let (start, end) = (span.start_us, span.end_us);
+    Some(json!({"tensor": tensor, "link": link.name, "to": to, "start": start, "end": end}))
 }

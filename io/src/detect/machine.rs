@@ -3,11 +3,11 @@
 use divvy_core::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::units::Time;
 
+use super::control_group::ControlGroupLimits;
 use super::gpus::Gpu;
-use super::limits::Limits;
 use super::names::slug;
+use super::probe::{NoAnswer, Probe};
 use super::processor::{Processor, Thread, list};
-use super::source::{NoAnswer, Source};
 use super::{ASSUMED, Detected, gpus, topo};
 use crate::presets;
 
@@ -23,19 +23,19 @@ const NUMA_BANDWIDTH: u64 = 30_000_000_000;
 const LAUNCH: Time = Time(1_500_000);
 
 /// A NUMA node, or all of the machine.
-struct Node<'a> {
+struct NumaNode<'a> {
     /// Its number; none for all of the machine.
     number: Option<u32>,
     threads: Vec<&'a Thread>,
     memory: Option<u64>,
 }
 
-/// Looks at everything that `source` gives.
-pub(super) fn detect(source: &Source<'_>) -> Detected {
-    let processor = Processor::read(source);
-    let limits = Limits::read(source);
+/// Looks at everything that `probe` gives.
+pub(super) fn detect(probe: &Probe<'_>) -> Detected {
+    let processor = Processor::read(probe);
+    let limits = ControlGroupLimits::read(probe);
     let mut not_found = Vec::new();
-    let mut nodes = nodes(source, &processor);
+    let mut nodes = nodes(probe, &processor);
     let total = nodes.iter().map(|node| node.memory).sum::<Option<u64>>();
     let mut spec = HardwareSpec { name: "this-machine".to_owned(), ..HardwareSpec::default() };
     spec.sources.push("`/proc`, `/sys` and `nvidia-smi` of the machine, as far as it has them".to_owned());
@@ -77,28 +77,28 @@ pub(super) fn detect(source: &Source<'_>) -> Detected {
             not_found.push(what.to_owned());
         }
     }
-    let gpus = add_gpus(source, &mut spec, &nodes, &mut not_found);
+    let gpus = add_gpus(probe, &mut spec, &nodes, &mut not_found);
     spec.description = describe(&processor, &nodes, share, &gpus);
     Detected { spec, not_found }
 }
 
-fn nodes<'a>(source: &Source<'_>, processor: &'a Processor) -> Vec<Node<'a>> {
-    let numbers = source.numbered(NODES, "node");
+fn nodes<'a>(probe: &Probe<'_>, processor: &'a Processor) -> Vec<NumaNode<'a>> {
+    let numbers = probe.numbered(NODES, "node");
     let node = |&number: &u32| {
-        let own = list(&source.line(&format!("{NODES}/node{number}/cpulist"))?);
+        let own = list(&probe.line(&format!("{NODES}/node{number}/cpulist"))?);
         let threads = processor.threads.iter().filter(|thread| own.binary_search(&thread.number).is_ok());
-        let text = source.read(&format!("{NODES}/node{number}/meminfo")).unwrap_or_default();
-        let node = Node { number: Some(number), threads: threads.collect(), memory: memory_total(&text) };
+        let text = probe.read(&format!("{NODES}/node{number}/meminfo")).unwrap_or_default();
+        let node = NumaNode { number: Some(number), threads: threads.collect(), memory: memory_total(&text) };
         // A node without threads is memory of another kind, or closed to this process.
         Some(node).filter(|node| !node.threads.is_empty())
     };
-    let nodes: Vec<Node<'_>> = numbers.iter().take(MOST_NODES + 1).filter_map(node).collect();
+    let nodes: Vec<NumaNode<'_>> = numbers.iter().take(MOST_NODES + 1).filter_map(node).collect();
     let covered: usize = nodes.iter().map(|node| node.threads.len()).sum();
     if (2..=MOST_NODES).contains(&nodes.len()) && covered == processor.threads.len() {
         return nodes;
     }
-    let memory = source.read("proc/meminfo").and_then(|text| memory_total(&text));
-    vec![Node { number: None, threads: processor.threads.iter().collect(), memory }]
+    let memory = probe.read("proc/meminfo").and_then(|text| memory_total(&text));
+    vec![NumaNode { number: None, threads: processor.threads.iter().collect(), memory }]
 }
 
 /// Bytes of the line `MemTotal`.
@@ -120,12 +120,12 @@ fn round_rate(rate: f64) -> u64 {
     ((rate / digit).round() * digit) as u64
 }
 
-fn place(node: &Node<'_>) -> String {
+fn place(node: &NumaNode<'_>) -> String {
     node.number.map_or("host".to_owned(), |number| format!("numa{number}"))
 }
 
 /// Adds a node and its CPU, of which a control group leaves `share`.
-fn add_cpu(spec: &mut HardwareSpec, node: &Node<'_>, processor: &Processor, share: f64) {
+fn add_cpu(spec: &mut HardwareSpec, node: &NumaNode<'_>, processor: &Processor, share: f64) {
     let cores = Processor::cores(&node.threads);
     // A quota is in threads; it can be spent on cores of their own.
     let usable = (node.threads.len() as f64 * share).min(cores.len() as f64);
@@ -209,13 +209,13 @@ fn add_numa_links(spec: &mut HardwareSpec) {
 }
 
 fn add_gpus(
-    source: &Source<'_>,
+    probe: &Probe<'_>,
     spec: &mut HardwareSpec,
-    nodes: &[Node<'_>],
+    nodes: &[NumaNode<'_>],
     not_found: &mut Vec<String>,
 ) -> Vec<Gpu> {
     let query = ["--query-gpu=index,name,memory.total,pci.bus_id", "--format=csv,noheader"];
-    let text = match (source.run)("nvidia-smi", &query) {
+    let text = match (probe.run)("nvidia-smi", &query) {
         Ok(text) => text,
         Err(NoAnswer::Absent) => return Vec::new(),
         Err(NoAnswer::Failed) => {
@@ -233,13 +233,13 @@ fn add_gpus(
         not_found.push("GPUs: `nvidia-smi` is there, but lists none".to_owned());
         return Vec::new();
     }
-    let matrix = (source.run)("nvidia-smi", &["topo", "-m"]).ok().and_then(|text| topo::read(&text).ok());
+    let matrix = (probe.run)("nvidia-smi", &["topo", "-m"]).ok().and_then(|text| topo::read(&text).ok());
     if matrix.is_none() && gpus.len() > 1 {
         not_found.push("how the GPUs are joined: `nvidia-smi topo -m` gave no matrix".to_owned());
     }
     for (gpu, address) in &mut gpus {
         let folder = sysfs_address(address).map(|address| format!("sys/bus/pci/devices/{address}"));
-        let field = |name: &str| folder.as_ref().and_then(|folder| source.line(&format!("{folder}/{name}")));
+        let field = |name: &str| folder.as_ref().and_then(|folder| probe.line(&format!("{folder}/{name}")));
         let told = field("numa_node").and_then(|number| number.parse::<u32>().ok());
         let number = told.or_else(|| matrix.as_ref().and_then(|m| m.numa[m.row_of(gpu.index)?]));
         if let Some(node) = nodes.iter().find(|node| node.number.is_some() && node.number == number) {
@@ -278,7 +278,7 @@ fn pcie(speed: &str, width: &str) -> Option<(u64, String)> {
     Some((megabytes * 1_000_000 * lanes / 16, format!("PCIe {version} x{lanes}, the GPU's fastest")))
 }
 
-fn describe(processor: &Processor, nodes: &[Node<'_>], share: f64, gpus: &[Gpu]) -> String {
+fn describe(processor: &Processor, nodes: &[NumaNode<'_>], share: f64, gpus: &[Gpu]) -> String {
     let threads = processor.threads.len();
     let all: Vec<&Thread> = processor.threads.iter().collect();
     let cores = Processor::cores(&all).len();

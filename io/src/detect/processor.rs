@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::source::Source;
+use super::probe::Probe;
 
 /// The most threads that are looked at.
 const MOST_THREADS: usize = 1 << 14;
@@ -39,20 +39,20 @@ pub(super) struct Processor {
 }
 
 impl Processor {
-    pub(super) fn read(source: &Source<'_>) -> Processor {
-        let info = source.read("proc/cpuinfo").unwrap_or_default();
+    pub(super) fn read(probe: &Probe<'_>) -> Processor {
+        let info = probe.read("proc/cpuinfo").unwrap_or_default();
         let blocks = blocks(&info);
         let common = |keys: &[&str]| {
             keys.iter().find_map(|key| blocks.iter().find_map(|block| block.get(key).copied()))
         };
-        let online = source.line(&format!("{CPUS}/online")).map_or(Vec::new(), |text| list(&text));
+        let online = probe.line(&format!("{CPUS}/online")).map_or(Vec::new(), |text| list(&text));
         let is_known = !online.is_empty() || !blocks.is_empty();
         let mut numbers = match online {
             _ if !online.is_empty() => online,
             _ if !blocks.is_empty() => (0..blocks.len() as u32).collect(),
-            _ => (0..source.parallelism.min(MOST_THREADS as u32)).collect(),
+            _ => (0..probe.parallelism.min(MOST_THREADS as u32)).collect(),
         };
-        let allowed: BTreeSet<u32> = allowed(source).into_iter().collect();
+        let allowed: BTreeSet<u32> = allowed(probe).into_iter().collect();
         if numbers.iter().any(|number| allowed.contains(number)) {
             numbers.retain(|number| allowed.contains(number));
         }
@@ -62,7 +62,7 @@ impl Processor {
         let current = common(&["cpu MHz"]).and_then(|mhz| mhz.parse::<f64>().ok());
         let current = current.filter(|mhz| (1.0..1e5).contains(mhz)).map(|mhz| (mhz * 1e3) as u64);
         let own = |number: u32, file: &str| {
-            source
+            probe
                 .number(&format!("{CPUS}/cpu{number}/cpufreq/{file}"))
                 .filter(|khz| (1..100_000_000).contains(khz))
         };
@@ -83,7 +83,7 @@ impl Processor {
         let by_number: HashMap<u32, &BTreeMap<&str, &str>> =
             blocks.iter().filter_map(|block| Some((block.get("processor")?.parse().ok()?, block))).collect();
         let thread = |&number: &u32| {
-            let topology = |file: &str| source.number(&format!("{CPUS}/cpu{number}/topology/{file}"));
+            let topology = |file: &str| probe.number(&format!("{CPUS}/cpu{number}/topology/{file}"));
             let told = |key: &str| by_number.get(&number)?.get(key)?.parse::<u64>().ok();
             let package = topology("physical_package_id").or_else(|| told("physical id")).unwrap_or(0);
             let core = topology("core_id").or_else(|| told("core id")).unwrap_or(u64::from(number));
@@ -92,7 +92,7 @@ impl Processor {
         Processor {
             threads: numbers.iter().map(thread).collect(),
             vector: common(&["flags", "Features"]).and_then(vector),
-            caches: caches(source, first),
+            caches: caches(probe, first),
             model,
             clock,
             is_known,
@@ -140,8 +140,8 @@ pub(super) fn list(text: &str) -> Vec<u32> {
 }
 
 /// The threads that this process may run on.
-fn allowed(source: &Source<'_>) -> Vec<u32> {
-    let status = source.read("proc/self/status").unwrap_or_default();
+fn allowed(probe: &Probe<'_>) -> Vec<u32> {
+    let status = probe.read("proc/self/status").unwrap_or_default();
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map_or(Vec::new(), list)
 }
 
@@ -165,11 +165,11 @@ fn vector(flags: &str) -> Option<(u32, &'static str)> {
     }
 }
 
-fn caches(source: &Source<'_>, cpu: u32) -> Vec<String> {
+fn caches(probe: &Probe<'_>, cpu: u32) -> Vec<String> {
     let folder = format!("{CPUS}/cpu{cpu}/cache");
     let cache = |index: u32| {
         let field =
-            |name: &str| source.line(&format!("{folder}/index{index}/{name}")).filter(|s| s.len() < 32);
+            |name: &str| probe.line(&format!("{folder}/index{index}/{name}")).filter(|s| s.len() < 32);
         let size = field("size")?.replace('K', " KiB").replace('M', " MiB");
         let kind = match field("type")?.as_str() {
             "Data" => " data",
@@ -178,7 +178,7 @@ fn caches(source: &Source<'_>, cpu: u32) -> Vec<String> {
         };
         Some(format!("L{}{kind} {size}", field("level")?))
     };
-    source.numbered(&folder, "index").into_iter().take(16).filter_map(cache).collect()
+    probe.numbered(&folder, "index").into_iter().take(16).filter_map(cache).collect()
 }
 
 #[cfg(test)]

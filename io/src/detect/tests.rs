@@ -6,13 +6,13 @@ mod topologies;
 use divvy_core::hardware::{Hardware, HardwareSpec};
 
 use super::to_toml;
-use crate::presets;
+use crate::{hardware_source, presets};
 
 /// Reads a description as a hardware file is read.
 fn read_again(text: &str, name: &str) -> HardwareSpec {
     let path = std::env::temp_dir().join(format!("divvy-detect-{}-{name}.toml", std::process::id()));
     std::fs::write(&path, text).unwrap();
-    let read = presets::find(path.to_str().unwrap()).map(|(spec, _)| spec);
+    let read = hardware_source::find(path.to_str().unwrap()).map(|(spec, _)| spec);
     std::fs::remove_file(&path).unwrap();
     read.unwrap_or_else(|error| panic!("{name}: {error}\n{text}"))
 }

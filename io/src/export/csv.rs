@@ -8,7 +8,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score, Span};
 
 use super::origin;
-use crate::critical::critical;
+use crate::critical_path::critical;
 
 const HEAD: &str = "op,kind,module,device,stage,inputs,start_us,duration_us,end_us,flops,weight_bytes,output_bytes,time,critical";
 
@@ -83,12 +83,12 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
 
     #[test]
     fn every_placement_has_a_row_of_its_own() {
         for name in ["latency.json", "batch.json", "cold-start.json", "pipeline.json", "stream.json"] {
-            let (file, score) = samples::plan(name);
+            let (file, score) = test_plans::plan(name);
             let text = csv(&file.problem, &file.plan, &score);
             let rows: Vec<&str> = text.split("\r\n").collect();
             // The head, and nothing after the last break.

@@ -198,10 +198,10 @@ fn check_merged_op(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples::{self, layer};
+    use crate::export::test_plans::{self, layer};
 
     fn exported(device_of: impl Fn(&str) -> &'static str) -> Result<Value, Refusal> {
-        let (problem, plan) = samples::transformer(3, device_of);
+        let (problem, plan) = test_plans::transformer(3, device_of);
         device_map(&problem, &plan).map(|text| serde_json::from_str(&text).unwrap())
     }
 
@@ -235,10 +235,10 @@ mod tests {
 
     #[test]
     fn a_merged_op_beside_its_module_is_named() {
-        let (problem, plan) = samples::shortcut(|name| if name == "second" { "gpu2" } else { "gpu1" });
+        let (problem, plan) = test_plans::shortcut(|name| if name == "second" { "gpu2" } else { "gpu1" });
         let refusal = device_map(&problem, &plan).unwrap_err();
         assert!(refusal.message.contains("`second` is more than its module `block.second`"), "{refusal}");
-        let (problem, plan) = samples::shortcut(|_| "gpu2");
+        let (problem, plan) = test_plans::shortcut(|_| "gpu2");
         assert_eq!(device_map(&problem, &plan), Ok("{\n  \"\": 1\n}\n".to_owned()));
     }
 
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn parameters_without_paths_are_refused() {
-        let (problem, plan) = samples::model("googlenet.json.gz", "h200-cpu", "gpu");
+        let (problem, plan) = test_plans::model("googlenet.json.gz", "h200-cpu", "gpu");
         let refusal = device_map(&problem, &plan).unwrap_err();
         assert!(refusal.message.contains("dotted path"), "{refusal}");
     }

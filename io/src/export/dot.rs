@@ -10,7 +10,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::Score;
 use divvy_core::units::show_bytes;
 
-use crate::critical::critical;
+use crate::critical_path::critical;
 
 /// Fills on which black text is legible, one for each device; further devices begin again.
 const FILLS: [&str; 8] =
@@ -121,12 +121,12 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
 
     #[test]
     fn every_op_is_there_once_and_cut_edges_say_how_much_crosses() {
         for name in ["latency.json", "batch.json", "cold-start.json", "pipeline.json", "stream.json"] {
-            let (file, score) = samples::plan(name);
+            let (file, score) = test_plans::plan(name);
             let text = dot(&file.problem, &file.plan, &score);
             for op in file.problem.graph.ops() {
                 assert_eq!(text.matches(&format!(" op{} [label=", op.0)).count(), 1, "{name}: {text}");

@@ -119,7 +119,7 @@ pub fn layering(graph: &Graph) -> Result<Layering, NoLayers> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
 
     #[test]
     fn numbers_are_found_in_names_of_every_tool() {
@@ -140,12 +140,12 @@ mod tests {
 
     #[test]
     fn a_transformer_has_embeddings_layers_and_a_head() {
-        let (problem, _) = samples::transformer(3, |_| "gpu1");
+        let (problem, _) = test_plans::transformer(3, |_| "gpu1");
         let found = layering(&problem.graph).unwrap();
         assert_eq!(found.count, 3);
         for op in problem.graph.ops() {
             let name = problem.graph.op_name(op);
-            let expected = match samples::layer(name) {
+            let expected = match test_plans::layer(name) {
                 Some(layer) => Place::Layer(layer),
                 None if name.starts_with("w") || name == "embed" => Place::Before,
                 None => Place::After,
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_traced_transformer_has_them_too() {
-        let (problem, _) = samples::model("gpt2-large-1x32.json.gz", "dgx-v100", "gpu1");
+        let (problem, _) = test_plans::model("gpt2-large-1x32.json.gz", "dgx-v100", "gpu1");
         let found = layering(&problem.graph).unwrap();
         assert_eq!(found.count, 36);
         let ops_of = |layer| found.place_of.iter().filter(|&&place| place == Place::Layer(layer)).count();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn networks_without_numbered_layers_have_none() {
-        let (file, _) = samples::plan("latency.json");
+        let (file, _) = test_plans::plan("latency.json");
         assert_eq!(layering(&file.problem.graph), Err(NoLayers::Unnamed));
     }
 }

@@ -187,10 +187,10 @@ fn llama_cpp(problem: &Problem, runs: &[Run], notes: &mut Vec<String>) -> Value 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples::{self, layer};
+    use crate::export::test_plans::{self, layer};
 
     fn exported(device_of: impl Fn(&str) -> &'static str) -> Result<Value, Refusal> {
-        let (problem, plan) = samples::transformer(5, device_of);
+        let (problem, plan) = test_plans::transformer(5, device_of);
         layers(&problem, &plan).map(|text| serde_json::from_str(&text).unwrap())
     }
 
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_network_without_layers_is_refused() {
-        let (file, _) = samples::plan("latency.json");
+        let (file, _) = test_plans::plan("latency.json");
         let refusal = layers(&file.problem, &file.plan).unwrap_err();
         assert!(refusal.message.contains("no parameter or op has the number of a layer"), "{refusal}");
     }

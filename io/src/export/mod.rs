@@ -18,13 +18,13 @@ mod device_map;
 mod dot;
 pub mod layering;
 mod layers;
-#[cfg(test)]
-pub(crate) mod samples;
 pub(crate) mod schedule;
 mod svg;
+#[cfg(test)]
+pub(crate) mod test_plans;
 mod trace;
 
-pub use crate::critical::{critical, path as critical_path};
+pub use crate::critical_path::{critical, critical_path};
 pub use csv::csv;
 pub use device_map::device_map;
 pub use dot::dot;

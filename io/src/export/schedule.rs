@@ -142,7 +142,7 @@ pub(crate) fn bus_of(problem: &Problem, device: DeviceId) -> Option<LinkId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::test_plans;
     use super::*;
 
     /// Follows the queues with nothing but what the file says: each thread does its next item once it may.
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn whoever_follows_the_queues_runs_every_op() {
-        let (file, score) = samples::plan("cold-start.json");
+        let (file, score) = test_plans::plan("cold-start.json");
         let text = schedule(&file.problem, &file.plan, &score).unwrap();
         assert_eq!(follow(&text), file.problem.graph.op_count());
     }
 
     #[test]
     fn other_objectives_have_no_queue_of_loads() {
-        let (file, score) = samples::plan("latency.json");
+        let (file, score) = test_plans::plan("latency.json");
         let refusal = schedule(&file.problem, &file.plan, &score).unwrap_err();
         assert!(refusal.fix.contains("cold-start"));
     }

@@ -10,7 +10,7 @@ use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score, Span};
 use divvy_core::units::{Time, show_count};
 
-use crate::critical::critical;
+use crate::critical_path::critical;
 use crate::svg::markup::escape;
 
 const WIDTH: f64 = 860.0;
@@ -233,19 +233,19 @@ fn device_loads(problem: &Problem, plan: &Plan, score: &Score) -> Vec<Load> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
 
     #[test]
     fn every_span_or_load_is_drawn_and_what_decides_is_set_off() {
         for name in ["latency.json", "latency-links-in-turn.json", "batch.json", "cold-start.json"] {
-            let (file, score) = samples::plan(name);
+            let (file, score) = test_plans::plan(name);
             let text = svg(&file.problem, &file.plan, &score);
             // One rectangle is the ground.
             assert_eq!(text.matches("<rect ").count(), score.trace.spans.len() + 1, "{name}");
             assert!(text.contains("hot\">") && !text.contains("NaN"), "{name}");
         }
         for name in ["pipeline.json", "stream.json"] {
-            let (file, score) = samples::plan(name);
+            let (file, score) = test_plans::plan(name);
             let text = svg(&file.problem, &file.plan, &score);
             let busy =
                 score.device_busy.iter().chain(&score.link_busy).filter(|busy| **busy > Time::ZERO).count();

@@ -16,7 +16,7 @@ use divvy_core::units::Time;
 use serde_json::{Value, json};
 
 use super::origin;
-use crate::critical::critical;
+use crate::critical_path::critical;
 
 const DEVICES: u32 = 1;
 const LINKS: u32 = 2;
@@ -201,7 +201,7 @@ fn flows(problem: &Problem, score: &Score, threads: &Threads) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
 
     const PLANS: [&str; 6] = [
         "latency.json",
@@ -213,7 +213,7 @@ mod tests {
     ];
 
     fn events(name: &str) -> (Vec<Value>, Score) {
-        let (file, score) = samples::plan(name);
+        let (file, score) = test_plans::plan(name);
         let text = trace(&file.problem, &file.plan, &score);
         let whole: Value = serde_json::from_str(&text).unwrap();
         (whole["traceEvents"].as_array().unwrap().clone(), score)

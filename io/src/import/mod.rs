@@ -1,9 +1,9 @@
 //! Importers: what a file holds decides who reads it.
 //!
-//! To add a format, write one file and one line in the list `FORMATS`.
+//! To add a format, write one file and one line in the list `FORMATS`, and name it in [`KNOWN_FORMATS`].
 
 mod latency;
-pub(crate) mod machine;
+pub(crate) mod measured_machine;
 mod msr;
 mod parameters;
 mod pipeline;
@@ -21,13 +21,9 @@ use serde_json::Value;
 
 pub use parameters::declare_parameters;
 
-use crate::file::Loaded;
+use crate::file::{KNOWN_FORMATS, Loaded};
 use crate::reader::Item;
 use crate::{Error, hardware_file, onnx, problem_file};
-
-/// What divvy reads, for messages.
-pub const KNOWN_FORMATS: &str = "ONNX models, divvy problems and plans, torch, latency, pipeline and msr workloads (JSON), and \
-                                 hardware (TOML or JSON)";
 
 /// A format: its name, how to recognise it, how to read it.
 struct Format {
@@ -66,6 +62,11 @@ pub enum Imported {
 /// Sizes for symbolic dimensions, by name.
 pub type Dims = BTreeMap<String, u64>;
 
+/// Whether a file says of itself that it holds a plan.
+pub(crate) fn is_plan(value: &Value) -> bool {
+    value.get("divvy").and_then(Value::as_str) == Some("plan")
+}
+
 /// Reads a file of any known format.
 pub fn import(loaded: &Loaded) -> Result<Imported, Error> {
     import_with(loaded, &Dims::new())
@@ -85,15 +86,15 @@ pub fn import_with(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
     }
     let errors = RefCell::default();
     let top = Item::top(&value, "", &errors);
-    let imported = if crate::plan_file::is_plan(&value) {
+    let imported = if is_plan(&value) {
         Imported::Plan
     } else if let Some(format) = FORMATS.iter().find(|format| (format.recognise)(&value)) {
         Imported::Problem { format: format.name, spec: Box::new((format.read)(&top)), warnings: Vec::new() }
     } else if hardware_file::is_hardware(&value) {
         Imported::Hardware(Box::new(hardware_file::read(&top, &crate::presets::catalogue())))
     } else {
-        if machine::is_machine(&value) {
-            return finish(loaded, Imported::Hardware(Box::new(machine::read(&top))), errors);
+        if measured_machine::is_machine(&value) {
+            return finish(loaded, Imported::Hardware(Box::new(measured_machine::read(&top))), errors);
         }
         top.fault(
             Code::Format,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::facts::{Facts, element};
 use super::infer::infer;
 use super::proto::{DimensionValue, Graph, Model, Tensor, TypeValue, ValueInfo};
-use super::symbolic::Outlines;
+use super::symbolic::SymbolicShapes;
 
 /// A model for several inputs at once, and what is known of its values.
 pub struct SizedModel {
@@ -18,7 +18,7 @@ pub struct SizedModel {
     /// What is known of its values.
     pub facts: Facts,
     /// The same, for cutting it.
-    pub outlines: Outlines,
+    pub symbolic_shapes: SymbolicShapes,
 }
 
 impl SizedModel {
@@ -26,8 +26,8 @@ impl SizedModel {
     pub fn new(model: &Model, size: u32, dims: &BTreeMap<String, u64>) -> Result<SizedModel, String> {
         let model = with_batch(model, size)?;
         let facts = infer(&model, dims);
-        let outlines = Outlines::new(&model, &BTreeMap::new(), &facts);
-        Ok(SizedModel { model, facts, outlines })
+        let symbolic_shapes = SymbolicShapes::new(&model, &BTreeMap::new(), &facts);
+        Ok(SizedModel { model, facts, symbolic_shapes })
     }
 }
 

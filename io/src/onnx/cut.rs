@@ -28,7 +28,7 @@ pub use annotate::annotate;
 use self::build::Builder;
 use self::wiring::Wiring;
 use super::proto::{Graph, Model};
-use super::symbolic::Outlines;
+use super::symbolic::SymbolicShapes;
 
 /// The metadata key under which a piece carries its name.
 pub const PIECE_KEY: &str = "divvy.piece";
@@ -185,9 +185,13 @@ impl From<Fault> for CutError {
 /// Cuts a model into `pieces`, returned in an order in which they can run.
 ///
 /// The types of values that enter or leave a piece are those that the model declares; what it leaves open comes from
-/// `outlines`. A shape that neither knows stays open, and so do dimensions that depend on symbolic ones: a piece accepts
+/// `symbolic_shapes`. A shape that neither knows stays open, and so do dimensions that depend on symbolic ones: a piece accepts
 /// whatever sizes the whole accepts.
-pub fn cut(model: &Model, pieces: &[Piece], outlines: &Outlines) -> Result<Vec<CutPiece>, CutError> {
+pub fn cut(
+    model: &Model,
+    pieces: &[Piece],
+    symbolic_shapes: &SymbolicShapes,
+) -> Result<Vec<CutPiece>, CutError> {
     let graph = model.graph.as_ref().ok_or(Fault::NoGraph)?;
     let (owner, wiring) = match (place(graph, pieces), Wiring::new(graph)) {
         (Ok(owner), Ok(wiring)) => (owner, wiring),
@@ -199,7 +203,7 @@ pub fn cut(model: &Model, pieces: &[Piece], outlines: &Outlines) -> Result<Vec<C
     let order = order::order(&wiring.feeds(&owner, pieces.len())).map_err(|circle| Fault::PieceCycle {
         pieces: circle.into_iter().map(|piece| pieces[piece].name.clone()).collect(),
     })?;
-    let builder = Builder::new(model, graph, outlines, wiring, &owner, &order.sequence)?;
+    let builder = Builder::new(model, graph, symbolic_shapes, wiring, &owner, &order.sequence)?;
     let mut faults = Vec::new();
     let mut cut = Vec::with_capacity(pieces.len());
     for &position in &order.sequence {

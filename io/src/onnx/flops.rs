@@ -38,7 +38,7 @@ impl<'a> Scope<'a> {
 
 /// The operations of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct NodeFlops {
     /// How many; none where they are not known.
     pub flops: Option<u64>,
     /// What was assumed, or left out, to count those of bodies.
@@ -46,7 +46,7 @@ pub struct Work {
 }
 
 /// The operations of the node at a position of the graph that `scope` is about, with those of its bodies.
-pub fn work(index: usize, node: &Node, scope: &Scope) -> Work {
+pub fn node_flops(index: usize, node: &Node, scope: &Scope) -> NodeFlops {
     let fact = |name: &String| scope.fact(name).filter(|_| !name.is_empty());
     let graphs = node
         .attribute
@@ -56,11 +56,11 @@ pub fn work(index: usize, node: &Node, scope: &Scope) -> Work {
     if graphs.is_empty() {
         let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();
         let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
-        return Work { flops: flops(node, &inputs, &outputs), assumed: Vec::new() };
+        return NodeFlops { flops: flops(node, &inputs, &outputs), assumed: Vec::new() };
     }
     let bodies = scope.facts.bodies.get(&index).map_or(&[][..], Vec::as_slice);
     if bodies.len() != graphs.len() {
-        return Work::default();
+        return NodeFlops::default();
     }
     let mut assumed = Vec::new();
     let each = graphs.iter().zip(bodies).map(|(graph, body)| once(&graph.node, body, scope, &mut assumed));
@@ -71,7 +71,7 @@ pub fn work(index: usize, node: &Node, scope: &Scope) -> Work {
     }
     let runs = bodies.iter().map(|body| body.runs.unwrap_or(1));
     let flops = each.iter().zip(runs).map(|(flops, runs)| flops.saturating_mul(runs)).max();
-    Work { flops, assumed }
+    NodeFlops { flops, assumed }
 }
 
 /// The operations of one run of a body.
@@ -79,7 +79,7 @@ fn once(nodes: &[Node], body: &Body, around: &Scope, assumed: &mut Vec<String>) 
     let scope = Scope { facts: &body.facts, around: Some(around) };
     let (mut total, mut unknown) = (0u64, 0);
     for (index, node) in nodes.iter().enumerate() {
-        let work = work(index, node, &scope);
+        let work = node_flops(index, node, &scope);
         assumed.extend(work.assumed);
         match work.flops {
             Some(flops) => total = total.saturating_add(flops),

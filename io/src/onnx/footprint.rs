@@ -9,7 +9,7 @@ use super::proto;
 
 /// The kinds of messages.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MessageKind {
     Model,
     OperatorSet,
     Entry,
@@ -38,43 +38,47 @@ pub(super) enum Kind {
     SimpleShardedDim,
 }
 
-impl Kind {
+impl MessageKind {
     /// The message that a field holds; none for plain fields.
-    fn field(self, number: u64) -> Option<Kind> {
+    fn field(self, number: u64) -> Option<MessageKind> {
         Some(match (self, number) {
-            (Kind::Model, 7) | (Kind::Attribute, 6 | 11) | (Kind::TrainingInfo, 1 | 2) => Kind::Graph,
-            (Kind::Model, 8) | (Kind::Function, 9) => Kind::OperatorSet,
-            (Kind::Model | Kind::Function, 14)
-            | (Kind::Graph, 16)
-            | (Kind::Node, 9)
-            | (Kind::ValueInfo, 4)
-            | (Kind::Tensor, 13 | 16)
-            | (Kind::TensorAnnotation, 2)
-            | (Kind::TrainingInfo, 3 | 4) => Kind::Entry,
-            (Kind::Model, 20) => Kind::TrainingInfo,
-            (Kind::Model, 25) => Kind::Function,
-            (Kind::Model, 26) => Kind::DeviceConfiguration,
-            (Kind::Graph, 1) | (Kind::Function, 7) => Kind::Node,
-            (Kind::Graph, 5) | (Kind::Attribute, 5 | 10) | (Kind::SparseTensor, 1 | 2) => Kind::Tensor,
-            (Kind::Graph, 15) | (Kind::Attribute, 22 | 23) => Kind::SparseTensor,
-            (Kind::Graph, 11..=13) | (Kind::Function, 12) => Kind::ValueInfo,
-            (Kind::Graph, 14) => Kind::TensorAnnotation,
-            (Kind::Node, 5) | (Kind::Function, 11) => Kind::Attribute,
-            (Kind::Node, 10) => Kind::NodeDeviceConfiguration,
-            (Kind::Attribute, 14 | 15) | (Kind::ValueInfo | Kind::MapType, 2) | (Kind::ElementType, 1) => {
-                Kind::Type
-            }
-            (Kind::Tensor, 3) => Kind::Segment,
-            (Kind::TensorType, 2) => Kind::Shape,
-            (Kind::Shape, 1) => Kind::Dimension,
-            (Kind::Type, 1 | 8) => Kind::TensorType,
-            (Kind::Type, 4 | 9) => Kind::ElementType,
-            (Kind::Type, 5) => Kind::MapType,
-            (Kind::Type, 7) => Kind::OpaqueType,
-            (Kind::NodeDeviceConfiguration, 2) => Kind::ShardingSpec,
-            (Kind::ShardingSpec, 3) => Kind::IntIntListEntry,
-            (Kind::ShardingSpec, 4) => Kind::ShardedDim,
-            (Kind::ShardedDim, 2) => Kind::SimpleShardedDim,
+            (MessageKind::Model, 7)
+            | (MessageKind::Attribute, 6 | 11)
+            | (MessageKind::TrainingInfo, 1 | 2) => MessageKind::Graph,
+            (MessageKind::Model, 8) | (MessageKind::Function, 9) => MessageKind::OperatorSet,
+            (MessageKind::Model | MessageKind::Function, 14)
+            | (MessageKind::Graph, 16)
+            | (MessageKind::Node, 9)
+            | (MessageKind::ValueInfo, 4)
+            | (MessageKind::Tensor, 13 | 16)
+            | (MessageKind::TensorAnnotation, 2)
+            | (MessageKind::TrainingInfo, 3 | 4) => MessageKind::Entry,
+            (MessageKind::Model, 20) => MessageKind::TrainingInfo,
+            (MessageKind::Model, 25) => MessageKind::Function,
+            (MessageKind::Model, 26) => MessageKind::DeviceConfiguration,
+            (MessageKind::Graph, 1) | (MessageKind::Function, 7) => MessageKind::Node,
+            (MessageKind::Graph, 5)
+            | (MessageKind::Attribute, 5 | 10)
+            | (MessageKind::SparseTensor, 1 | 2) => MessageKind::Tensor,
+            (MessageKind::Graph, 15) | (MessageKind::Attribute, 22 | 23) => MessageKind::SparseTensor,
+            (MessageKind::Graph, 11..=13) | (MessageKind::Function, 12) => MessageKind::ValueInfo,
+            (MessageKind::Graph, 14) => MessageKind::TensorAnnotation,
+            (MessageKind::Node, 5) | (MessageKind::Function, 11) => MessageKind::Attribute,
+            (MessageKind::Node, 10) => MessageKind::NodeDeviceConfiguration,
+            (MessageKind::Attribute, 14 | 15)
+            | (MessageKind::ValueInfo | MessageKind::MapType, 2)
+            | (MessageKind::ElementType, 1) => MessageKind::Type,
+            (MessageKind::Tensor, 3) => MessageKind::Segment,
+            (MessageKind::TensorType, 2) => MessageKind::Shape,
+            (MessageKind::Shape, 1) => MessageKind::Dimension,
+            (MessageKind::Type, 1 | 8) => MessageKind::TensorType,
+            (MessageKind::Type, 4 | 9) => MessageKind::ElementType,
+            (MessageKind::Type, 5) => MessageKind::MapType,
+            (MessageKind::Type, 7) => MessageKind::OpaqueType,
+            (MessageKind::NodeDeviceConfiguration, 2) => MessageKind::ShardingSpec,
+            (MessageKind::ShardingSpec, 3) => MessageKind::IntIntListEntry,
+            (MessageKind::ShardingSpec, 4) => MessageKind::ShardedDim,
+            (MessageKind::ShardedDim, 2) => MessageKind::SimpleShardedDim,
             _ => return None,
         })
     }
@@ -82,32 +86,32 @@ impl Kind {
     /// Bytes of the message in memory, without what it refers to.
     fn size(self) -> usize {
         match self {
-            Kind::Model => size_of::<proto::Model>(),
-            Kind::OperatorSet => size_of::<proto::OperatorSet>(),
-            Kind::Entry => size_of::<proto::Entry>(),
-            Kind::Graph => size_of::<proto::Graph>(),
-            Kind::Node => size_of::<proto::Node>(),
-            Kind::Attribute => size_of::<proto::Attribute>(),
-            Kind::ValueInfo => size_of::<proto::ValueInfo>(),
-            Kind::Tensor => size_of::<proto::Tensor>(),
-            Kind::Segment => size_of::<proto::Segment>(),
-            Kind::SparseTensor => size_of::<proto::SparseTensor>(),
-            Kind::Shape => size_of::<proto::Shape>(),
-            Kind::Dimension => size_of::<proto::Dimension>(),
-            Kind::Type => size_of::<proto::Type>(),
-            Kind::TensorType => size_of::<proto::TensorType>(),
-            Kind::ElementType => size_of::<proto::ElementType>(),
-            Kind::MapType => size_of::<proto::MapType>(),
-            Kind::OpaqueType => size_of::<proto::OpaqueType>(),
-            Kind::Function => size_of::<proto::Function>(),
-            Kind::TrainingInfo => size_of::<proto::TrainingInfo>(),
-            Kind::TensorAnnotation => size_of::<proto::TensorAnnotation>(),
-            Kind::DeviceConfiguration => size_of::<proto::DeviceConfiguration>(),
-            Kind::NodeDeviceConfiguration => size_of::<proto::NodeDeviceConfiguration>(),
-            Kind::ShardingSpec => size_of::<proto::ShardingSpec>(),
-            Kind::IntIntListEntry => size_of::<proto::IntIntListEntry>(),
-            Kind::ShardedDim => size_of::<proto::ShardedDim>(),
-            Kind::SimpleShardedDim => size_of::<proto::SimpleShardedDim>(),
+            MessageKind::Model => size_of::<proto::Model>(),
+            MessageKind::OperatorSet => size_of::<proto::OperatorSet>(),
+            MessageKind::Entry => size_of::<proto::Entry>(),
+            MessageKind::Graph => size_of::<proto::Graph>(),
+            MessageKind::Node => size_of::<proto::Node>(),
+            MessageKind::Attribute => size_of::<proto::Attribute>(),
+            MessageKind::ValueInfo => size_of::<proto::ValueInfo>(),
+            MessageKind::Tensor => size_of::<proto::Tensor>(),
+            MessageKind::Segment => size_of::<proto::Segment>(),
+            MessageKind::SparseTensor => size_of::<proto::SparseTensor>(),
+            MessageKind::Shape => size_of::<proto::Shape>(),
+            MessageKind::Dimension => size_of::<proto::Dimension>(),
+            MessageKind::Type => size_of::<proto::Type>(),
+            MessageKind::TensorType => size_of::<proto::TensorType>(),
+            MessageKind::ElementType => size_of::<proto::ElementType>(),
+            MessageKind::MapType => size_of::<proto::MapType>(),
+            MessageKind::OpaqueType => size_of::<proto::OpaqueType>(),
+            MessageKind::Function => size_of::<proto::Function>(),
+            MessageKind::TrainingInfo => size_of::<proto::TrainingInfo>(),
+            MessageKind::TensorAnnotation => size_of::<proto::TensorAnnotation>(),
+            MessageKind::DeviceConfiguration => size_of::<proto::DeviceConfiguration>(),
+            MessageKind::NodeDeviceConfiguration => size_of::<proto::NodeDeviceConfiguration>(),
+            MessageKind::ShardingSpec => size_of::<proto::ShardingSpec>(),
+            MessageKind::IntIntListEntry => size_of::<proto::IntIntListEntry>(),
+            MessageKind::ShardedDim => size_of::<proto::ShardedDim>(),
+            MessageKind::SimpleShardedDim => size_of::<proto::SimpleShardedDim>(),
         }
     }
 
@@ -115,13 +119,13 @@ impl Kind {
     fn plain(self, number: u64, length: usize) -> usize {
         match (self, number) {
             // Weights: a slice of the file.
-            (Kind::Tensor, 9) => 0,
+            (MessageKind::Tensor, 9) => 0,
             // Lists of numbers in one run; floats take what they take in the file.
-            (Kind::Tensor, 4 | 10) => length,
-            (Kind::Tensor, 1 | 5 | 7 | 11)
-            | (Kind::Attribute, 8)
-            | (Kind::SparseTensor, 3)
-            | (Kind::ShardingSpec | Kind::IntIntListEntry, 2) => length * size_of::<u64>(),
+            (MessageKind::Tensor, 4 | 10) => length,
+            (MessageKind::Tensor, 1 | 5 | 7 | 11)
+            | (MessageKind::Attribute, 8)
+            | (MessageKind::SparseTensor, 3)
+            | (MessageKind::ShardingSpec | MessageKind::IntIntListEntry, 2) => length * size_of::<u64>(),
             // Texts, each with a place in a list.
             _ => length + size_of::<bytes::Bytes>(),
         }
@@ -133,11 +137,11 @@ const MOST_DEPTH: u32 = 100;
 
 /// Bytes that `message` takes in memory, all that it holds included and weights left out; none if `bytes` are not
 /// sound protobuf, or nested too deeply. Stops counting above `most`.
-pub(super) fn footprint(message: Kind, bytes: &[u8], most: usize) -> Option<usize> {
+pub(super) fn footprint(message: MessageKind, bytes: &[u8], most: usize) -> Option<usize> {
     walk(message, bytes, most, MOST_DEPTH)
 }
 
-fn walk(message: Kind, bytes: &[u8], most: usize, depth: u32) -> Option<usize> {
+fn walk(message: MessageKind, bytes: &[u8], most: usize, depth: u32) -> Option<usize> {
     let mut held = message.size();
     let mut rest = bytes;
     while !rest.is_empty() && held <= most {
@@ -184,7 +188,7 @@ mod tests {
     use super::*;
 
     fn held(model: &proto::Model) -> usize {
-        footprint(Kind::Model, &model.encode_to_vec(), usize::MAX).unwrap()
+        footprint(MessageKind::Model, &model.encode_to_vec(), usize::MAX).unwrap()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use divvy_core::problem::ProblemSpec;
 use super::cut::Fault;
 use super::facts::{Fact, Facts, Sequence, bits, element};
 use super::fixed_shapes::FixedShapes;
-use super::flops::{Scope, work};
+use super::flops::{Scope, node_flops};
 use super::infer::infer;
 use super::infer::order::order;
 use super::proto::{Model, Node};
@@ -175,7 +175,7 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
 
 /// What a value of the model is in the network.
 #[derive(Clone, Copy)]
-enum Role {
+enum ValueRole {
     Tensor(usize),
     Param(usize),
     /// Known beforehand; nobody waits for it.
@@ -188,7 +188,7 @@ struct Builder<'a> {
     spec: GraphSpec,
     free: Vec<bool>,
     warnings: Vec<String>,
-    roles: HashMap<&'a str, Role>,
+    roles: HashMap<&'a str, ValueRole>,
     op_nodes: Vec<&'a Node>,
     opaque: usize,
     unsized_values: usize,
@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
         if name.is_empty() || self.roles.contains_key(name) {
             return;
         }
-        self.roles.insert(name, Role::Param(self.spec.params.len()));
+        self.roles.insert(name, ValueRole::Param(self.spec.params.len()));
         self.spec.params.push(ParamSpec { name: name.to_owned(), bytes, readers: Vec::new() });
     }
 
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
             }
             guess
         });
-        self.roles.insert(name, Role::Tensor(self.spec.tensors.len()));
+        self.roles.insert(name, ValueRole::Tensor(self.spec.tensors.len()));
         self.spec.tensors.push(TensorSpec {
             name: name.to_owned(),
             bytes,
@@ -271,7 +271,8 @@ impl<'a> Builder<'a> {
         let known = |name: &String| {
             name.is_empty() || self.facts.values.get(name).is_some_and(|f| f.content.is_some())
         };
-        let settled = |name: &&str| matches!(self.roles.get(name), Some(Role::Constant | Role::Param(_)));
+        let settled =
+            |name: &&str| matches!(self.roles.get(name), Some(ValueRole::Constant | ValueRole::Param(_)));
         // Dequantised weights stay quantised in memory; chance and subgraphs are left alone.
         let kept = ["DequantizeLinear", "Bernoulli", "Multinomial"].contains(&node.op_type())
             || node.op_type().starts_with("Random")
@@ -290,7 +291,7 @@ impl<'a> Builder<'a> {
             let op = self.spec.ops.len() as u32;
             let fact = |name: &String| self.facts.values.get(name).filter(|_| !name.is_empty());
             let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
-            let work = work(position, node, &Scope { facts: self.facts, around: None });
+            let work = node_flops(position, node, &Scope { facts: self.facts, around: None });
             if let Some(why) = opacity(node, work.flops.is_some(), &work.assumed) {
                 self.opaque += 1;
                 if self.opaque <= MOST_WARNINGS {
@@ -338,9 +339,9 @@ impl<'a> Builder<'a> {
         for (op, node) in self.op_nodes.iter().enumerate() {
             for value in reads(node) {
                 match self.roles.get(value) {
-                    Some(Role::Tensor(tensor)) => self.spec.tensors[*tensor].consumers.push(op as u32),
-                    Some(Role::Param(param)) => self.spec.params[*param].readers.push(op as u32),
-                    Some(Role::Constant) | None => {}
+                    Some(ValueRole::Tensor(tensor)) => self.spec.tensors[*tensor].consumers.push(op as u32),
+                    Some(ValueRole::Param(param)) => self.spec.params[*param].readers.push(op as u32),
+                    Some(ValueRole::Constant) | None => {}
                 }
             }
         }
@@ -365,7 +366,7 @@ impl<'a> Builder<'a> {
                 readers[producer as usize].extend(&tensor.consumers);
             }
         }
-        let mut search = Search { seen_in: vec![0; readers.len()], round: 0, steps_left: MOST_STEPS };
+        let mut search = Reachability { seen_in: vec![0; readers.len()], round: 0, steps_left: MOST_STEPS };
         for ((value, tensor), ops) in waiting {
             let Some(producer) = self.spec.tensors[tensor].producer else { continue };
             let last = ops.iter().copied().max().unwrap_or(0);
@@ -397,7 +398,7 @@ impl<'a> Builder<'a> {
             let mut from = BTreeSet::new();
             for value in reads(node) {
                 match self.roles.get(value) {
-                    Some(Role::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
+                    Some(ValueRole::Tensor(tensor)) if self.spec.tensors[*tensor].producer.is_some() => {
                         from.insert(*tensor);
                     }
                     _ => from.extend(origins.get(value).into_iter().flatten()),
@@ -421,14 +422,14 @@ impl<'a> Builder<'a> {
             if bytes > SMALL_CONSTANT {
                 self.add_param(output, bytes);
             } else {
-                self.roles.entry(output).or_insert(Role::Constant);
+                self.roles.entry(output).or_insert(ValueRole::Constant);
             }
         }
     }
 
     fn finish(&mut self) {
         for value in &self.graph.output {
-            if let Some(Role::Tensor(tensor)) = self.roles.get(value.name()) {
+            if let Some(ValueRole::Tensor(tensor)) = self.roles.get(value.name()) {
                 self.spec.tensors[*tensor].output = true;
             }
         }
@@ -448,14 +449,14 @@ const MOST_ORIGINS: usize = 4_000_000;
 const MOST_STEPS: usize = 50_000_000;
 
 /// Which ops come after another.
-struct Search {
+struct Reachability {
     /// The round in which an op was last found.
     seen_in: Vec<u32>,
     round: u32,
     steps_left: usize,
 }
 
-impl Search {
+impl Reachability {
     /// Finds the ops behind one, itself among them; those past `last` in the file are not looked for.
     fn from(&mut self, readers: &[Vec<u32>], start: u32, last: u32) {
         self.round += 1;

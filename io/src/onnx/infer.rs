@@ -102,7 +102,7 @@ fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<call::Assum
         return Facts::default();
     };
     let limits =
-        Limits { content_left: Cell::new(CONTENT_BUDGET), body_nodes_left: Cell::new(BODY_NODES_BUDGET) };
+        WalkBudget { content_left: Cell::new(CONTENT_BUDGET), body_nodes_left: Cell::new(BODY_NODES_BUDGET) };
     let mut walk = Walk {
         opsets: &opsets(model),
         dims,
@@ -134,16 +134,16 @@ fn domain(name: Option<&str>) -> &str {
 }
 
 /// What all walks over a model and its bodies may still use.
-struct Limits {
+struct WalkBudget {
     content_left: Cell<usize>,
     body_nodes_left: Cell<usize>,
 }
 
 /// Values that a body sees around it.
 #[derive(Clone, Copy)]
-struct Around<'w, 'a> {
+struct OuterScope<'w, 'a> {
     values: &'w HashMap<&'a str, Value>,
-    around: Option<&'w Around<'w, 'a>>,
+    around: Option<&'w OuterScope<'w, 'a>>,
     depth: usize,
 }
 
@@ -151,13 +151,13 @@ struct Around<'w, 'a> {
 struct Walk<'w, 'a> {
     opsets: &'w HashMap<&'a str, i64>,
     dims: &'a BTreeMap<String, u64>,
-    limits: &'w Limits,
+    limits: &'w WalkBudget,
     assumed: Option<call::Assumed>,
     declared: Declared<'a>,
     values: HashMap<&'a str, Value>,
     sequences: HashMap<&'a str, Sequence>,
     facts: Facts,
-    around: Option<&'w Around<'w, 'a>>,
+    around: Option<&'w OuterScope<'w, 'a>>,
 }
 
 impl<'a> Walk<'_, 'a> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError};
 use prost::Message;
 
-use super::footprint::{Kind, footprint};
+use super::footprint::{MessageKind, footprint};
 use super::proto::Model;
 use crate::Error;
 
@@ -22,7 +22,7 @@ const MOST_STRUCTURE: usize = 1 << 30;
 
 /// A model and the folder that its external data are in.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedModel {
     /// The model as the file has it.
     pub model: Model,
     /// The folder of the file.
@@ -37,12 +37,12 @@ pub fn looks_like_onnx(start: &[u8]) -> bool {
 }
 
 /// Decodes a model from the bytes of the file at `path`.
-pub fn decode(path: &str, bytes: Bytes) -> Result<Loaded, Error> {
+pub fn decode(path: &str, bytes: Bytes) -> Result<LoadedModel, Error> {
     let fault = |code, message: String, fix: &str| Error::Input {
         path: path.to_owned(),
         errors: InputError::new(code, "file", message, fix).into(),
     };
-    let structure = footprint(Kind::Model, &bytes, MOST_STRUCTURE).ok_or_else(|| {
+    let structure = footprint(MessageKind::Model, &bytes, MOST_STRUCTURE).ok_or_else(|| {
         fault(Code::Syntax, "it stops short, or is not ONNX".into(), "export or copy it again")
     })?;
     if structure > MOST_STRUCTURE {
@@ -56,7 +56,7 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<Loaded, Error> {
         return Err(fault(Code::Empty, "the model has no graph".into(), "export it again"));
     }
     let folder = Path::new(path).parent().map(Path::to_path_buf).unwrap_or_default();
-    Ok(Loaded { model, folder })
+    Ok(LoadedModel { model, folder })
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn weights_are_not_structure() {
         let bytes = model(100_000);
-        assert!(footprint(Kind::Model, &bytes, usize::MAX).unwrap() < 2000);
+        assert!(footprint(MessageKind::Model, &bytes, usize::MAX).unwrap() < 2000);
         assert!(looks_like_onnx(&bytes));
         assert!(decode("m.onnx", bytes.into()).is_ok());
     }

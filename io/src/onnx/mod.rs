@@ -19,7 +19,7 @@
 //! | [`batch`] | makes a model take several inputs at once |
 //! | [`input_axis`] | which dimension of a value holds the inputs of a batch |
 //! | [`regroup`] | models that join and part values of several batches |
-//! | [`quicker`] | writes slow operators as quicker ones, for running |
+//! | [`op_rewrites`] | writes slow operators as faster ones, for running |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
 pub mod batch;
@@ -33,9 +33,9 @@ pub mod infer;
 pub mod inline;
 pub mod input_axis;
 pub mod load;
+pub mod op_rewrites;
 pub mod pieces;
 pub mod proto;
-pub mod quicker;
 pub mod reads;
 pub mod regroup;
 pub mod symbolic;

@@ -20,7 +20,7 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
-pub use groups::{Part, parts};
+pub use groups::{GroupModel, group_models};
 
 use self::runs::{Runs, Units};
 use super::cut::Piece;

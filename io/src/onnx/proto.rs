@@ -38,6 +38,13 @@ pub struct Model {
     pub configuration: Vec<DeviceConfiguration>,
 }
 
+impl Model {
+    /// The model as a file holds it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+}
+
 /// A set of operators that a model uses.
 #[derive(Clone, PartialEq, Message)]
 pub struct OperatorSet {

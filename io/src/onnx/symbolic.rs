@@ -27,7 +27,7 @@ pub enum Size {
 
 /// A value of the model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outline {
+pub struct SymbolicShape {
     /// Element type by its ONNX number; 0 where it is not known.
     pub element: i32,
     /// Whether it is a sequence of tensors.
@@ -43,37 +43,38 @@ type Sizes = BTreeMap<String, u64>;
 
 /// The values of a model, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Outlines {
+pub struct SymbolicShapes {
     /// What is known of each.
-    pub values: HashMap<String, Outline>,
+    pub values: HashMap<String, SymbolicShape>,
 }
 
-impl From<&Facts> for Outlines {
+impl From<&Facts> for SymbolicShapes {
     /// Those of a model without symbolic dimensions.
-    fn from(facts: &Facts) -> Outlines {
-        let outline = |(name, fact): (&String, &Fact)| {
+    fn from(facts: &Facts) -> SymbolicShapes {
+        let symbolic_shape = |(name, fact): (&String, &Fact)| {
             let shape = fact.shape.as_ref().map(|shape| shape.iter().map(|&dim| Size::Fixed(dim)).collect());
             let planned = fact.shape.clone();
-            (name.clone(), Outline { element: fact.element, is_sequence: false, planned, shape })
+            (name.clone(), SymbolicShape { element: fact.element, is_sequence: false, planned, shape })
         };
         let sequence = |(name, sequence): (&String, &Sequence)| {
-            let outline = Outline { element: sequence.element, is_sequence: true, ..Outline::default() };
-            (name.clone(), outline)
+            let symbolic_shape =
+                SymbolicShape { element: sequence.element, is_sequence: true, ..SymbolicShape::default() };
+            (name.clone(), symbolic_shape)
         };
-        let tensors = facts.values.iter().map(outline);
-        Outlines { values: tensors.chain(facts.sequences.iter().map(sequence)).collect() }
+        let tensors = facts.values.iter().map(symbolic_shape);
+        SymbolicShapes { values: tensors.chain(facts.sequences.iter().map(sequence)).collect() }
     }
 }
 
-impl Outlines {
+impl SymbolicShapes {
     /// Those of a model whose facts were worked out with `dims` set.
-    pub fn new(model: &Model, dims: &BTreeMap<String, u64>, facts: &Facts) -> Outlines {
-        let mut outlines = Outlines::from(facts);
-        if outlines.values.values().any(|outline| outline.shape.is_none()) {
-            outlines.rank_unknown(&infer_ranks(model, dims));
+    pub fn new(model: &Model, dims: &BTreeMap<String, u64>, facts: &Facts) -> SymbolicShapes {
+        let mut symbolic_shapes = SymbolicShapes::from(facts);
+        if symbolic_shapes.values.values().any(|symbolic_shape| symbolic_shape.shape.is_none()) {
+            symbolic_shapes.rank_unknown(&infer_ranks(model, dims));
         }
         if dims.is_empty() {
-            return outlines;
+            return symbolic_shapes;
         }
         let named = model.graph.as_ref().map(named_symbols).unwrap_or_default();
         let others: Vec<(Sizes, Facts)> = other_sizes(dims)
@@ -83,28 +84,30 @@ impl Outlines {
                 (sizes, facts)
             })
             .collect();
-        for (name, outline) in &mut outlines.values {
-            let Some(planned) = &outline.planned else { continue };
+        for (name, symbolic_shape) in &mut symbolic_shapes.values {
+            let Some(planned) = &symbolic_shape.planned else { continue };
             let mut shapes = Vec::with_capacity(others.len());
             for (sizes, facts) in &others {
                 shapes.push((sizes, facts.values.get(name).and_then(|fact| fact.shape.as_deref())));
             }
             let known = shapes.iter().filter_map(|(_, shape)| *shape);
-            outline.shape = if known.clone().any(|shape| shape.len() != planned.len()) {
+            symbolic_shape.shape = if known.clone().any(|shape| shape.len() != planned.len()) {
                 None
             } else {
                 let sizes = (0..planned.len()).map(|axis| size(axis, planned[axis], &shapes, dims, &named));
                 Some(sizes.collect())
             };
         }
-        outlines
+        symbolic_shapes
     }
 
     /// Gives a rank to values whose shape depends on data.
     fn rank_unknown(&mut self, ranked: &Facts) {
-        for (name, outline) in self.values.iter_mut().filter(|(_, outline)| outline.shape.is_none()) {
+        for (name, symbolic_shape) in
+            self.values.iter_mut().filter(|(_, symbolic_shape)| symbolic_shape.shape.is_none())
+        {
             let shape = ranked.values.get(name).and_then(|fact| fact.shape.as_ref());
-            outline.shape = shape.map(|shape| vec![Size::Open; shape.len()]);
+            symbolic_shape.shape = shape.map(|shape| vec![Size::Open; shape.len()]);
         }
     }
 }
@@ -206,7 +209,7 @@ mod tests {
         let dims = [("batch", 4), ("tokens", 4), ("x[2]", 4)];
         let dims: BTreeMap<String, u64> =
             dims.into_iter().map(|(name, dim)| (name.to_owned(), dim)).collect();
-        Outlines::new(model, &dims, &infer(model, &dims)).values[name].shape.clone()
+        SymbolicShapes::new(model, &dims, &infer(model, &dims)).values[name].shape.clone()
     }
 
     #[test]

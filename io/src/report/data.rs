@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::moves::Moved;
 use super::{OneDevice, Report, moves, words};
-use crate::critical;
+use crate::critical_path::critical_path;
 use crate::export::schedule::bus_of;
 
 /// Names of merged ops are left out beyond this many bytes, or they would make up most of the file.
@@ -28,7 +28,7 @@ pub(super) fn of(report: &Report<'_>) -> Value {
     let is_period = problem.objective.is_period();
     let links = used_links(report);
     // The trace of a period objective follows one request; what limits it is a load, not a path.
-    let path = if is_period { Vec::new() } else { critical::path(problem, &report.score.trace) };
+    let path = if is_period { Vec::new() } else { critical_path(problem, &report.score.trace) };
     let important = important_ops(report, &path);
     json!({
         "version": env!("CARGO_PKG_VERSION"),

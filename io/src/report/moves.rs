@@ -223,12 +223,12 @@ impl<'a> Flow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::samples;
+    use crate::export::test_plans;
     use crate::report::OneDevice;
 
     #[test]
     fn what_matters_most_comes_first_until_the_work_is_done() {
-        let (file, score) = samples::plan("latency.json");
+        let (file, score) = test_plans::plan("latency.json");
         let report = Report {
             problem: &file.problem,
             plan: &file.plan,

@@ -2,7 +2,7 @@
 
 /// Text as XML and HTML have it, in attributes too. Names are anybody's: none of them can become markup. XML has no way to
 /// write control characters, so a space stands for each.
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {

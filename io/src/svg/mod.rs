@@ -6,7 +6,7 @@
 //! the chart says that there is nothing to show.
 //!
 //! ```
-//! use {Axis, LineChart, Series};
+//! use divvy_io::svg::{Axis, LineChart, Series};
 //! let chart = LineChart::new("Value over time", Axis::log("seconds"), Axis::linear("ms"))
 //!     .with(Series::new("auto", [(0.01, 12.0), (0.5, 9.5), (8.0, 9.1)]).stepped())
 //!     .with(Series::new("bound of auto", [(0.01, 8.0), (8.0, 9.0)]).stepped().dashed().in_colour_of(0));

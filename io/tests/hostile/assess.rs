@@ -14,7 +14,7 @@ use divvy_io::file::Loaded;
 use divvy_io::import::{Imported, import};
 use divvy_io::plan_file::PlanFile;
 use divvy_io::{Error, presets};
-use divvy_proof::evidence::{Evidence, StageGroup, ChainStage};
+use divvy_proof::evidence::{ChainStage, Evidence, StageGroup};
 use divvy_proof::verify;
 
 /// Inputs of the `batch` that every problem is tried with.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::input_error::Code;
 use divvy_io::file::MOST_BYTES;
 use divvy_io::import::import;
-use divvy_io::{Error, file, presets};
+use divvy_io::{Error, file, hardware_source};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -98,9 +98,9 @@ fn what_cannot_be_read_is_the_environments_fault() {
 #[test]
 fn hardware_from_a_file_is_hardware() {
     let plan = Temporary::new("model.json", PROBLEM.as_bytes());
-    match presets::find(plan.path()) {
+    match hardware_source::find(plan.path()) {
         Err(Error::Input { errors, .. }) => assert_eq!(errors.kept()[0].code, Code::Format),
         other => panic!("{other:?}"),
     }
-    assert!(matches!(presets::find("no-such-preset"), Err(Error::Input { .. })));
+    assert!(matches!(hardware_source::find("no-such-preset"), Err(Error::Input { .. })));
 }

@@ -63,7 +63,8 @@ fn bad_plan_files_are_refused() {
         bad(&format!("plan: {pointer} = {value}"), with(&plan, &[(pointer, value)]), &[code])
     };
     let mut table = vec![
-        change("/version", json!(2), Code::Version),
+        change("/version", json!(1), Code::Version),
+        change("/version", json!(3), Code::Version),
         change("/version", json!(null), Code::Missing),
         change("/surprise", json!(1), Code::UnknownField),
         change("/planner", json!(1), Code::Type),

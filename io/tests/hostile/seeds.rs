@@ -5,7 +5,9 @@ use divvy_core::graph::Graph;
 use divvy_core::history::HistoryPoint;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, Problem, ProblemSpec};
 use divvy_core::{check, default_plan, generate};
-use divvy_io::plan_file::{Claim, PlanFile, ReadingOptions, Source};
+use divvy_io::plan_file::{Claim, PlanFile};
+use divvy_io::read_options::ReadOptions;
+use divvy_io::source::Source;
 use divvy_io::{presets, problem_file};
 use divvy_proof::certificate::Certificate;
 use divvy_proof::verify::proven;
@@ -271,7 +273,7 @@ fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
     Some(PlanFile {
         planner: "auto".to_owned(),
         found_by: Some("plainest".to_owned()),
-        reading: ReadingOptions::default(),
+        reading: ReadOptions::default(),
         sources: vec![Source { role: "model".to_owned(), path: "tiny.json".to_owned(), sha256: None }],
         claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
         certificates: evidences(problem).into_iter().filter_map(certify).collect(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use divvy_io::onnx::cut::{CutPiece, cut};
 use divvy_io::onnx::proto::{Model, Tensor};
-use divvy_io::onnx::symbolic::Outlines;
+use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::onnx::weights::{
     Manifest, Weights, WeightsError, Writing, is_external, read, resolve, write_pieces,
 };
@@ -144,7 +144,7 @@ fn weighted(folder: &Path) -> (Vec<CutPiece>, PathBuf) {
     let whole = model(whole);
     let source = folder.join("whole.onnx");
     fs::write(&source, whole.encode_to_vec()).unwrap();
-    (cut(&whole, &pieces(&[&[0, 1], &[2]]), &Outlines::default()).unwrap(), source)
+    (cut(&whole, &pieces(&[&[0, 1], &[2]]), &SymbolicShapes::default()).unwrap(), source)
 }
 
 fn load(path: &Path) -> Model {

@@ -3,7 +3,7 @@
 use super::{every_field, every_head, every_method, limits, method_bars, solver_differs};
 use crate::cells::Cell;
 use crate::markdown::{Notes, Page, Picture, Table};
-use crate::models::{Kind, Model};
+use crate::models::{Model, ModelFamily};
 use crate::{Experiment, Mode, Results, Settings};
 use divvy_io::svg::Axis;
 
@@ -12,7 +12,7 @@ pub(crate) struct Figure3;
 const SERVER: &str = "cpu-t4-a100";
 
 fn networks(settings: &Settings) -> Vec<Model> {
-    settings.models.iter().filter(|model| model.kind != Kind::Language).cloned().collect()
+    settings.models.iter().filter(|model| model.family != ModelFamily::Language).cloned().collect()
 }
 
 impl Experiment for Figure3 {

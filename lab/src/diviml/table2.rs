@@ -7,7 +7,7 @@ use crate::cells::{Cell, Work};
 use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, number, percent};
-use crate::models::Kind;
+use crate::models::ModelFamily;
 use crate::{Experiment, Mode, Results, Settings};
 use divvy_io::svg::{Axis, BarChart};
 
@@ -42,7 +42,7 @@ fn origin(network: &Instance, figures: &Figures) -> &'static str {
 
 /// Networks by name, in the groups of the paper.
 fn groups(settings: &Settings) -> [(&'static str, Vec<(String, Instance)>); 2] {
-    let vision = settings.models.iter().filter(|model| model.kind != Kind::Language).cloned();
+    let vision = settings.models.iter().filter(|model| model.family != ModelFamily::Language).cloned();
     let vision = vision.map(|model| (model.name.clone(), model.on(SERVER))).collect();
     let wired = [(Wiring::Sdep, 1), (Wiring::Sdep, 2), (Wiring::Wdep, 2), (Wiring::Wdep, 4)];
     let wired = wired
@@ -74,7 +74,7 @@ impl Experiment for Table2 {
         let networks = groups(settings).into_iter().flat_map(|(_, networks)| networks);
         let mut cells: Vec<Cell> =
             networks.flat_map(|(_, network)| DEVICES.map(|device| sum(&network, device, settings))).collect();
-        for model in settings.models.iter().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().filter(|model| model.family == ModelFamily::Vision) {
             cells.extend(MEASURED_DEVICES.map(|device| sum(&model.on(MEASURED), device, settings)));
         }
         cells
@@ -125,7 +125,7 @@ impl Experiment for Table2 {
             "Where the times were measured, in ms: 16 CPU threads and an H200.",
             &["network", "CPU", "H200", "CPU / H200", "measured"],
         );
-        for model in settings.models.iter().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().filter(|model| model.family == ModelFamily::Vision) {
             let network = model.on(MEASURED);
             let figures = MEASURED_DEVICES.map(|device| results.of(&sum(&network, device, settings)));
             let [cpu, h200] = figures.map(|figures| Some(figures?.value_ps? as f64));

@@ -10,7 +10,7 @@ use crate::charts::quality_over_time;
 use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, percent};
-use crate::models::Kind;
+use crate::models::ModelFamily;
 use crate::{Experiment, Mode, Results, Settings};
 use divvy_io::svg::{Axis, BarChart};
 
@@ -128,7 +128,7 @@ fn batch(options: RwnnOptions) -> Instance {
 fn figure_5(settings: &Settings) -> Vec<Row> {
     let mut rows = Vec::new();
     for hardware in ["cpu-t4-a100", "h200-cpu"] {
-        for model in settings.models.iter().filter(|model| model.kind == Kind::Vision) {
+        for model in settings.models.iter().filter(|model| model.family == ModelFamily::Vision) {
             rows.push(Row {
                 name: format!("{} on {hardware}", model.name),
                 instance: Instance::Batch(Box::new(model.on(hardware)), 128),

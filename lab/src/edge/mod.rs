@@ -8,7 +8,7 @@ pub(crate) mod figure6;
 pub(crate) mod figure8;
 pub(crate) mod table2;
 pub(crate) mod unlike;
-mod unlike_networks;
+pub(crate) mod unlike_networks;
 
 use crate::cells::{Cell, Work};
 use crate::figures::Figures;

@@ -1,32 +1,29 @@
 //! Our own table: vision networks as streams over four and eight unlike devices, whose links are slow, fast, mixed or one
 //! Wi-Fi channel; splits are not limited.
 
-use super::{MEGA, is_optimal, quick, remarks, speedup};
+use super::{is_optimal, quick, remarks, speedup};
 use crate::cells::{Cell, Work};
-use crate::edge::unlike_networks::{Joined, UnlikeDevices};
+use crate::edge::unlike_networks::{CLASSES, Interconnect, MORE_RATES, RATES, UnlikeDevices};
 use crate::figures::Figures;
 use crate::markdown::{Notes, Page, Table, factor, percent, seconds};
-use crate::models::{Kind, Model};
+use crate::models::{Model, ModelFamily};
 use crate::{Experiment, Mode, Results, Settings};
 
 pub(crate) struct Unlike;
 
-/// Built-in classes, and processors of other rates in GFLOP/s that join where there are eight devices.
-const CLASSES: [&str; 4] = ["jetson-tx2-gpu", "jetson-nano-gpu", "raspberry-pi-4", "jetson-nano-cpu"];
-const MORE_RATES: [u64; 4] = [22, 10, 7, 3];
-const RATES: [u64; 3] = [10 * MEGA, 100 * MEGA, 1400 * MEGA];
-const MIXED_SEED: u64 = 7;
-
-const ALL_JOINED: [Joined; 5] = [
-    Joined::Each(RATES[0]),
-    Joined::Each(RATES[1]),
-    Joined::Each(RATES[2]),
-    Joined::Mixed,
-    Joined::Channel(RATES[0]),
+const ALL_JOINED: [Interconnect; 5] = [
+    Interconnect::Each(RATES[0]),
+    Interconnect::Each(RATES[1]),
+    Interconnect::Each(RATES[2]),
+    Interconnect::Mixed,
+    Interconnect::Channel(RATES[0]),
 ];
 
 fn rows(settings: &Settings) -> Vec<(&Model, UnlikeDevices)> {
-    let models = settings.models.iter().filter(|model| matches!(model.kind, Kind::Vision | Kind::Onnx));
+    let models = settings
+        .models
+        .iter()
+        .filter(|model| matches!(model.family, ModelFamily::Vision | ModelFamily::Onnx));
     let sizes = move |model| [false, true].map(move |are_eight| (model, are_eight));
     let networks =
         |(model, are_eight)| ALL_JOINED.map(move |joined| (model, UnlikeDevices { are_eight, joined }));

@@ -1,13 +1,21 @@
-//! TODO-DOC lab/src/edge/unlike_networks.rs
+//! Four or eight unlike devices at the edge, and what joins them.
 
-use crate::edge::MEGA;
-use crate::edge::unlike::{CLASSES, MIXED_SEED, MORE_RATES, RATES};
 use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::rng::Rng;
 
+/// Built-in classes of the first four devices.
+pub(crate) const CLASSES: [&str; 4] =
+    ["jetson-tx2-gpu", "jetson-nano-gpu", "raspberry-pi-4", "jetson-nano-cpu"];
+/// Rates in GFLOP/s of the processors that join where there are eight devices.
+pub(crate) const MORE_RATES: [u64; 4] = [22, 10, 7, 3];
+/// Bytes per second of the links.
+pub(crate) const RATES: [u64; 3] = [10 * MEGA, 100 * MEGA, 1400 * MEGA];
+const MIXED_SEED: u64 = 7;
+const MEGA: u64 = 1_000_000;
+
 /// What joins the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Joined {
+pub enum Interconnect {
     /// A link of so many bytes per second for every pair.
     Each(u64),
     /// A link of one of three rates for every pair, by chance.
@@ -16,12 +24,12 @@ pub enum Joined {
     Channel(u64),
 }
 
-impl Joined {
+impl Interconnect {
     pub(crate) fn name(self) -> String {
         match self {
-            Joined::Each(rate) => format!("{} MB/s", rate / MEGA),
-            Joined::Mixed => "mixed".to_owned(),
-            Joined::Channel(rate) => format!("one channel of {} MB/s", rate / MEGA),
+            Interconnect::Each(rate) => format!("{} MB/s", rate / MEGA),
+            Interconnect::Mixed => "mixed".to_owned(),
+            Interconnect::Channel(rate) => format!("one channel of {} MB/s", rate / MEGA),
         }
     }
 }
@@ -32,7 +40,7 @@ pub struct UnlikeDevices {
     /// Whether there are eight of them, not four.
     pub are_eight: bool,
     /// What joins them.
-    pub joined: Joined,
+    pub joined: Interconnect,
 }
 
 impl UnlikeDevices {
@@ -60,17 +68,17 @@ impl UnlikeDevices {
         for i in 0..classes.len() {
             for j in i + 1..classes.len() {
                 let bandwidth = match self.joined {
-                    Joined::Each(rate) | Joined::Channel(rate) => rate,
-                    Joined::Mixed => *rng.pick(&RATES),
+                    Interconnect::Each(rate) | Interconnect::Channel(rate) => rate,
+                    Interconnect::Mixed => *rng.pick(&RATES),
                 };
-                let bus = matches!(self.joined, Joined::Channel(_)).then(|| "channel".to_owned());
+                let bus = matches!(self.joined, Interconnect::Channel(_)).then(|| "channel".to_owned());
                 let half_duplex = bus.is_some();
                 let between = [name(i), name(j)];
                 links.push(LinkSpec { between, bandwidth, half_duplex, bus, ..LinkSpec::default() });
             }
         }
         let bus = match self.joined {
-            Joined::Channel(bandwidth) => {
+            Interconnect::Channel(bandwidth) => {
                 let name = "channel".to_owned();
                 Some(BusSpec { name, bandwidth, half_duplex: true, ..BusSpec::default() })
             }

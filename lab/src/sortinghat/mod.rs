@@ -8,7 +8,7 @@ use crate::cells::{Cell, Work};
 use crate::figures::Figures;
 use crate::instances::Instance;
 use crate::markdown::{Notes, Page, Picture, Table, factor, percent, seconds};
-use crate::models::{Kind, Model};
+use crate::models::{Model, ModelFamily};
 use crate::{Experiment, Mode, Results, Settings};
 use divvy_io::svg::{Axis, BarChart};
 
@@ -23,7 +23,7 @@ const METHODS: [&str; 6] =
 const FULL_TIME: [(&str, &str); 2] = [("gpt2-large-1x32", "dgx-v100"), ("gpt2-large-1x32", "a6000-3")];
 
 fn language(settings: &Settings) -> Vec<&Model> {
-    settings.models.iter().filter(|model| model.kind == Kind::Language).collect()
+    settings.models.iter().filter(|model| model.family == ModelFamily::Language).collect()
 }
 
 /// Methods that take no time to speak of.

@@ -1,11 +1,11 @@
 //! Runs that only SortingHat's figures need: sums of loads, one schedule on several pairs, and what lanes do when.
 
 use divvy_core::check::check;
-use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
 use divvy_core::plan::{BusItem, Landing, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::score::{Lane, Score};
+use divvy_io::assemble::put_together;
 use divvy_search::{Budget, Request, solve};
 
 use crate::figures::{Figures, LaneUse};
@@ -51,9 +51,7 @@ pub(crate) fn pair(problem: &Problem, second: &str, budget: &Budget) -> Result<F
     for op in problem.graph.ops() {
         spec.constraints.forbid.insert(problem.graph.op_name(op).to_owned(), others.clone());
     }
-    let graph = Graph::new(spec.graph).map_err(|errors| errors.to_string())?;
-    let hardware = problem.hardware.spec().clone();
-    let two = Problem::new(graph, &spec.profile, hardware, &[], problem.objective, &spec.constraints)
+    let two = put_together(spec, problem.hardware.spec().clone(), problem.objective)
         .map_err(|errors| errors.to_string())?;
     let request = Request { planner: Some("efficient-mip".to_owned()), ..Request::default() };
     let budget = Budget { nodes: Some(NODES), ..budget.clone() };

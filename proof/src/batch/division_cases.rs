@@ -1,23 +1,23 @@
-//! `batch` by cases: as `divisions`, but prices within a part of the network may depend on how its ops are divided.
+//! Case distinction over the division LP: rows within a region of the graph may depend on how its ops are divided.
 //!
-//! Ops are grouped into parts. Some rows of `divisions` are the same in all cases: the work of devices, and what lies between
-//! parts. Within a part, cases are told apart by how many inputs the devices of a class take of an op: at least so many, or
-//! fewer. They form a binary tree, whose every end has flows and windows of its own between ops of the part.
+//! Ops are grouped into disjoint *regions*. The rows outside and between regions are the same in all cases
+//! ([`crate::division_lp`]). Within a region a binary tree distinguishes cases by whether the devices of a class take at least
+//! n inputs of an op; every leaf has rows of its own, with both ends and everything between them inside the region.
 //!
-//! Where a class of one device takes all inputs of an op, they are a single batch: the op is *whole*. Two things are known of
-//! such ops. Between two of them, i before j, every batch of the ops in between starts after i has ended for all inputs, and
-//! has ended when j starts for all: all their times on a device count for every input, not for those that are part of them
-//! alone. And two of one device take turns: cases are told apart by which is the first, and start_j(l) ≥ start_i(l) + time of i.
+//! Where a class of one device takes all inputs of an op, they are a single batch: the op is *whole*. Between two whole ops i
+//! and j, i an ancestor of j, every batch of the ops between them starts after i has ended for all inputs and ends before j
+//! starts for any; so in a window from i to j their times count for every input. Two whole ops of one device are ordered: the
+//! tree branches on which is first, and start_j(l) ≥ end of i holds for all inputs.
 //!
-//! In any plan, exactly one case of each part holds. The rows that are always there and those of the cases that hold add up,
-//! as in `divisions`, to C · L · (Σ λ + Σ G) ≥ the cost of every batch, where an op's divisions are those of its case. What an
-//! op of a part costs, and how often it counts C (its G), depends on the part's own case only: flows and windows of a case
-//! stay within its part, with everything that lies between their ends. So each part costs at least as much as in its cheapest
-//! case, and counts C at most as often as in the case that counts it most.
+//! In any plan exactly one case of each region holds. The sum of the rows in force bounds C · L · (multipliers of C) from below
+//! by the price of every batch. What a region costs, and its multiplier of C, depend on its own case only. So the bound is
+//! (Σ over regions of the cheapest case + the ops outside) / (L · (Σ over regions of the largest multiplier + …)).
+//!
+//! Complexity: the knapsacks of a region's ops once for each leaf.
 
 use crate::division_lp::units::too_large;
-use crate::division_lp::{BatchPrices, MOST_STEPS, DivisionRows, divisor_of, finish_of, indivisible, reached};
-use crate::evidence::{CaseTree, PricedEdge, CaseRegion, WorkWindow};
+use crate::division_lp::{BatchPrices, MOST_STEPS, DivisionRows, bound_of, divisor_of, indivisible, reached};
+use crate::evidence::{CaseRegion, CaseTree, DevicePair, PricedEdge, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -26,12 +26,12 @@ use divvy_core::units::Time;
 struct CaseFacts {
     inputs: u32,
     classes: usize,
-    /// For each op and class of devices, how many inputs it may take at least and at most.
+    /// For each op and class of devices, the least and the largest number of inputs that the class takes.
     ranges: Vec<(u32, u32)>,
-    /// For each op and class, the device that it may use of it, if that is but one.
+    /// For each op and class, the only device of the class that may run the op; none if there are several or none.
     only: Vec<Option<DeviceId>>,
-    /// Ops that take turns, the first one first.
-    turns: Vec<(OpId, OpId)>,
+    /// Pairs of whole ops of one device, in their order.
+    ordered: Vec<(OpId, OpId)>,
 }
 
 impl CaseFacts {
@@ -48,10 +48,10 @@ impl CaseFacts {
         for (only, _) in only.iter_mut().zip(has_several).filter(|(_, has_several)| *has_several) {
             *only = None;
         }
-        CaseFacts { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, turns: Vec::new() }
+        CaseFacts { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, ordered: Vec::new() }
     }
 
-    /// The device that takes all inputs of an op, if that is known.
+    /// The device that takes all inputs of an op, if the case says so.
     fn whole_on(&self, op: OpId) -> Option<DeviceId> {
         let mut places = op.index() * self.classes..(op.index() + 1) * self.classes;
         let place = places.find(|&place| self.ranges[place].0 >= self.inputs)?;
@@ -63,89 +63,89 @@ impl CaseFacts {
     }
 }
 
-/// What rows and the cases of parts prove.
-pub fn proven(problem: &Problem, rows: &DivisionRows<'_>, parts: &[CaseRegion]) -> Result<Time, String> {
+/// The bound of the rows of all cases and the case trees of the regions.
+pub fn proven(problem: &Problem, rows: &DivisionRows<'_>, regions: &[CaseRegion]) -> Result<Time, String> {
     let Objective::Batch { inputs } = problem.objective else {
         return Err(format!("cases are for `batch`, not for `{}`", problem.objective.name()));
     };
-    debug_assert!(rows.memory.is_empty(), "what is given back for memory is not told apart by cases");
+    debug_assert!(rows.memory.is_empty(), "memory rows are not part of case trees");
     let always = BatchPrices::new(problem, rows)?;
     let ops = problem.graph.op_count();
-    let cases: u128 = parts.iter().map(|part| part.walk.len() as u128).sum();
-    let links = rows.flows.len() * always.slots().len().pow(2) + rows.windows.len() * ops;
+    let cases: u128 = regions.iter().map(|region| region.walk.len() as u128).sum();
+    let links = rows.flows.len() * always.class_sizes().len().pow(2) + rows.windows.len() * ops;
     let each = always.steps(problem) + (links + ops * (ops + problem.hardware.device_count())) as u128;
     if each.saturating_mul(cases + 1) > MOST_STEPS {
         return Err("there are too many cases".to_owned());
     }
-    let mut part_of: Vec<Option<usize>> = vec![None; ops];
-    for (number, part) in parts.iter().enumerate() {
-        for op in &part.ops {
-            let Some(place) = part_of.get_mut(op.index()) else {
-                return Err("a part names an op that does not exist".to_owned());
+    let mut region_of: Vec<Option<usize>> = vec![None; ops];
+    for (number, region) in regions.iter().enumerate() {
+        for op in &region.ops {
+            let Some(place) = region_of.get_mut(op.index()) else {
+                return Err("a region names an op that does not exist".to_owned());
             };
             if place.replace(number).is_some() {
-                return Err(format!("`{}` is part of two", problem.graph.op_name(*op)));
+                return Err(format!("`{}` is region of two", problem.graph.op_name(*op)));
             }
         }
     }
     let (mut sum, mut counted) = (0i128, always.open());
-    for op in problem.graph.ops().filter(|op| part_of[op.index()].is_none()) {
+    for op in problem.graph.ops().filter(|op| region_of[op.index()].is_none()) {
         let least = always.cheapest(problem, op, &|_| (0, inputs))?;
         sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
         counted += always.ends_of(op);
     }
     let mut known = CaseFacts::new(problem, inputs);
-    for (number, part) in parts.iter().enumerate() {
-        let inside = |op: usize| part_of[op] == Some(number);
-        let (least, most_counted) = cheapest_case(problem, rows, part, &inside, &mut known)?;
+    for (number, region) in regions.iter().enumerate() {
+        let inside = |op: usize| region_of[op] == Some(number);
+        let (least, most_counted) = cheapest_case(problem, rows, region, &inside, &mut known)?;
         sum = sum.checked_add(least).ok_or_else(too_large)?;
         counted += most_counted;
     }
-    finish_of(sum, divisor_of(counted, inputs)?)
+    bound_of(sum, divisor_of(counted, inputs)?)
 }
 
-/// What the walk through a part's cases does next.
+/// A step of the preorder walk through a case tree.
 enum WalkStep {
-    /// Nothing more is known than before.
+    /// Visit the root.
     Root,
-    /// A range is narrowed.
+    /// Narrow a range, and visit the subtree.
     Narrow(usize, (u32, u32)),
-    /// Two ops take turns.
-    Turn(OpId, OpId),
-    /// The last turn is forgotten.
-    Forget,
-    /// A range is put back.
-    Widen(usize, (u32, u32)),
+    /// Order two ops, and visit the subtree.
+    Order(OpId, OpId),
+    /// Undo the last order.
+    Unorder,
+    /// Restore a range.
+    Restore(usize, (u32, u32)),
 }
 
-/// What a part costs in its cheapest case, and how often it counts C at most.
+/// The price of a region in its cheapest case, and the largest multiplier of C over its cases.
 fn cheapest_case(
     problem: &Problem,
     rows: &DivisionRows<'_>,
-    part: &CaseRegion,
+    region: &CaseRegion,
     inside: &dyn Fn(usize) -> bool,
     known: &mut CaseFacts,
 ) -> Result<(i128, u128), String> {
     let (mut least_cost, mut most_counted): (Option<i128>, u128) = (None, 0);
     let exists = |op: OpId| op.index() < problem.graph.op_count() && inside(op.index());
     let unknown = || "cases are told apart by an op or a class that is not there".to_owned();
-    let mut walk = part.walk.iter();
+    let mut walk = region.walk.iter();
     let mut open = vec![WalkStep::Root];
     while let Some(step) = open.pop() {
         match step {
-            WalkStep::Widen(place, range) => {
+            WalkStep::Restore(place, range) => {
                 known.ranges[place] = range;
                 continue;
             }
-            WalkStep::Forget => {
-                known.turns.pop();
+            WalkStep::Unorder => {
+                known.ordered.pop();
                 continue;
             }
             WalkStep::Narrow(place, range) => known.ranges[place] = range,
-            WalkStep::Turn(first, second) => known.turns.push((first, second)),
+            WalkStep::Order(first, second) => known.ordered.push((first, second)),
             WalkStep::Root => {}
         }
-        match walk.next().ok_or("a part's cases end too early")? {
+        match walk.next().ok_or("a region's cases end too early")? {
             CaseTree::Split { op, class, least } => {
                 if !exists(*op) || *class >= known.classes {
                     return Err(unknown());
@@ -155,7 +155,7 @@ fn cheapest_case(
                 if *least <= from || *least > to {
                     return Err(format!("a case of `{}` holds always or never", problem.graph.op_name(*op)));
                 }
-                open.push(WalkStep::Widen(place, (from, to)));
+                open.push(WalkStep::Restore(place, (from, to)));
                 open.push(WalkStep::Narrow(place, (from, least - 1)));
                 open.push(WalkStep::Narrow(place, (*least, to)));
             }
@@ -168,43 +168,54 @@ fn cheapest_case(
                     let [first, second] = [first, second].map(|op| problem.graph.op_name(*op));
                     return Err(format!("`{first}` and `{second}` need not share a device"));
                 }
-                open.extend([WalkStep::Forget, WalkStep::Turn(*second, *first)]);
-                open.extend([WalkStep::Forget, WalkStep::Turn(*first, *second)]);
+                open.extend([WalkStep::Unorder, WalkStep::Order(*second, *first)]);
+                open.extend([WalkStep::Unorder, WalkStep::Order(*first, *second)]);
             }
             CaseTree::Priced { flows, windows, turns } => {
                 stays_inside(problem, flows, windows, inside)?;
-                if turns.iter().any(|turn| !known.turns.contains(&(turn.from, turn.to))) {
+                if turns.iter().any(|pair| !known.ordered.contains(&(pair.from, pair.to))) {
                     return Err("a case has turns that nothing says".to_owned());
                 }
                 let flows: Vec<PricedEdge> = rows.flows.iter().chain(flows).cloned().collect();
                 let windows: Vec<WorkWindow> = rows.windows.iter().chain(windows).cloned().collect();
-                let is_whole = |op: OpId| known.whole_on(op).is_some();
                 let rows = DivisionRows { flows: &flows, windows: &windows, ..*rows };
-                let prices = BatchPrices::in_case(problem, &rows, turns, &is_whole)?;
-                let (mut sum, mut counted) = (Some(0i128), 0);
-                for &op in &part.ops {
-                    let cost = prices.cheapest(problem, op, &|class| known.range(op, class))?;
-                    counted += prices.ends_of(op);
-                    // Where an op cannot be divided so, the case does not occur.
-                    sum = match sum.zip(cost) {
-                        Some((sum, cost)) => Some(sum.checked_add(cost).ok_or_else(too_large)?),
-                        None => None,
-                    };
-                }
-                if let Some(sum) = sum {
-                    least_cost = Some(least_cost.map_or(sum, |known| known.min(sum)));
+                if let Some((cost, counted)) = price_of_case(problem, &rows, turns, region, known)? {
+                    least_cost = Some(least_cost.map_or(cost, |known| known.min(cost)));
                     most_counted = most_counted.max(counted);
                 }
             }
         }
     }
     if walk.next().is_some() {
-        return Err("a part has more cases than its branchings".to_owned());
+        return Err("a region has more cases than its branchings".to_owned());
     }
-    least_cost.map(|least| (least, most_counted)).ok_or_else(|| "a part has no case that occurs".to_owned())
+    least_cost.map(|least| (least, most_counted)).ok_or_else(|| "a region has no case that occurs".to_owned())
 }
 
-/// Whether flows and windows, and all that lies between their ends, are within a part.
+/// The price of a region in one case, and its multiplier of C; none if the case does not occur.
+fn price_of_case(
+    problem: &Problem,
+    rows: &DivisionRows<'_>,
+    turns: &[DevicePair],
+    region: &CaseRegion,
+    known: &CaseFacts,
+) -> Result<Option<(i128, u128)>, String> {
+    let is_whole = |op: OpId| known.whole_on(op).is_some();
+    let prices = BatchPrices::in_case(problem, rows, turns, &is_whole)?;
+    let (mut sum, mut counted) = (Some(0i128), 0);
+    for &op in &region.ops {
+        let cost = prices.cheapest(problem, op, &|class| known.range(op, class))?;
+        counted += prices.ends_of(op);
+        // If an op cannot be divided within its ranges, the case does not occur.
+        sum = match sum.zip(cost) {
+            Some((sum, cost)) => Some(sum.checked_add(cost).ok_or_else(too_large)?),
+            None => None,
+        };
+    }
+    Ok(sum.map(|sum| (sum, counted)))
+}
+
+/// Whether flows and windows, and all ops between their ends, are within a region.
 fn stays_inside(
     problem: &Problem,
     flows: &[PricedEdge],
@@ -213,7 +224,7 @@ fn stays_inside(
 ) -> Result<(), String> {
     let ops = problem.graph.op_count();
     let holds = |op: OpId| op.index() < ops && inside(op.index());
-    let outside = || "a case reaches beyond its part".to_owned();
+    let outside = || "a case reaches beyond its region".to_owned();
     if flows.iter().any(|flow| !holds(flow.from) || !holds(flow.to)) {
         return Err(outside());
     }

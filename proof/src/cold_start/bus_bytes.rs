@@ -1,9 +1,10 @@
-//! Bytes that must move under `cold-start`: each op reads its parameters in place, or they land somewhere first.
+//! Bus bytes: under `cold-start` every op reads its parameters in place, or they land on some device first.
 //!
-//! For weights w over links and buses, Σ w·busy is at most the finish times Σ w, because each of them does one thing
-//! at a time. An op that reads in place holds the links to its device for its time in place; otherwise every parameter
-//! it reads is loaded to some device at least once. A parameter read by several ops is counted for the first only,
-//! so that no load is counted twice. An op that may run in host memory may need no bus at all.
+//! For weights w ≥ 0 of links and buses, Σ w·busy ≤ C · Σ w, because each of them does one thing at a time. An op that reads
+//! in place holds the links of its device's host route for its time in place; otherwise each parameter it reads is loaded to
+//! some device at least once. So Σ w·busy ≥ Σ_ops min(in-place time · w(route), Σ_params load time · w(route)), each minimised
+//! over devices. A parameter read by several ops counts for the first one only, so that no load counts twice. An op that may
+//! run in host memory may need no bus and counts 0. With contention as in the paper, reads in place hold no bus.
 
 use crate::loads::weighted_average::MOST_WEIGHT;
 use divvy_core::hardware::Route;
@@ -11,6 +12,7 @@ use divvy_core::ids::DeviceId;
 use divvy_core::problem::{Contention, Objective, Problem};
 use divvy_core::units::Time;
 
+/// The bound of link weights.
 pub(crate) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String> {
     let Objective::ColdStart { contention, .. } = problem.objective else {
         return Err("weights are resident except under cold-start".to_owned());
@@ -36,7 +38,7 @@ pub(crate) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String>
         }
         let in_place = problem.devices_for(op).filter_map(|device| {
             let (time, _) = problem.in_place_time(op, device)?;
-            // In the paper's reading it holds no bus.
+            // With contention as in the paper it holds no bus.
             let held = if contention == Contention::Paper { 0 } else { u128::from(time.0) };
             Some(held * weight_to[device.index()]?)
         });

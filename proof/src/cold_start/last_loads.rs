@@ -1,16 +1,16 @@
-//! What must have crossed the buses of a cold start by the time when so much is still to do.
+//! Last loads: what must have crossed the buses of a cold start by the time at which τ of work is still to do.
 //!
-//! An op with at least τ behind its start starts no later than τ before the end, so by then its parameters have
-//! landed. If it reads in place it holds the buses to its device instead, and it ends no later than what is behind its
-//! end before the end of the plan, so that all but the rest of its time lies before that moment too. Weights for links
-//! and buses make one sum of it, as for the bytes of the whole network (`certificate/bus.rs`), which is the case τ = 0:
-//! the plan takes at least τ plus that sum over the sum of the weights.
+//! An op with a tail ≥ τ starts no later than C − τ, so by then its parameters have landed. If it reads in place, it holds the
+//! links of its host route instead, and ends no later than C minus what follows its end; all but the excess of that time lies
+//! before C − τ too. With weights w of links, as in [`crate::cold_start::bus_bytes`] (the case τ = 0):
+//! C ≥ τ + Σ (weighted demands) / Σ w.
 //!
-//! What is behind an op on a device is the longest chain of kernels behind it, each on the device that suits it best
-//! with copies between devices paid: whichever op pays for a copy, every reader there ends after it. A parameter with
-//! several readers is counted for one of them. An op that may run in host memory may need no bus at all. Searches of
-//! what follows each op (`frontier`), with all weights resident, may say that more is behind it: branches cannot all
-//! run at once where copies between devices take time.
+//! The tail of an op on a device is the longest path of ops behind it, each on its best device, with copies between devices
+//! paid: whichever op pays for a copy, every reader there ends after it. Frontier searches with all weights resident may raise
+//! tails, since branches cannot all run at once where copies take time. A parameter with several readers counts for one of
+//! them. An op that may run in host memory may need no bus and counts 0.
+//!
+//! Complexity: edges · devices² for the tails, then linear in parameters and devices for each τ.
 
 use crate::evidence::{Evidence, ProofStep};
 use crate::frontier_search::recipe::{FrontierProof, follow_with};
@@ -19,38 +19,38 @@ use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::problem::{Contention, Objective, Problem};
 use divvy_core::units::Time;
 
-/// Past this many devices copies between them are not counted.
+/// With more devices than this, copies between them count 0.
 const EXACT_PAIRS: usize = 16;
 
-/// What some op must have got over the buses.
-pub struct Demand {
+/// What one op needs of the buses before C − τ: all its loads, or one read in place.
+pub struct LoadDemand {
     /// For each of its parameters, the time to load it to each device.
     pub loads: Vec<Vec<(DeviceId, Time)>>,
-    /// How long it holds the buses to each device before the moment if it reads in place instead.
+    /// For each device, how long it holds the buses before C − τ if it reads in place there.
     pub reads: Vec<(DeviceId, Time)>,
 }
 
-/// The chains behind the ops of a problem.
+/// The tails of the ops of a problem, from which the bound of any τ and any weights follows.
 pub struct LastLoadArgument<'a> {
     problem: &'a Problem,
     contention: Contention,
-    /// The weights of the devices and the steps of the searches that raised what is behind.
+    /// The device weights and the steps of the searches that raised tails.
     searches: (Vec<Vec<u64>>, Vec<ProofStep>),
     in_host: Vec<bool>,
-    /// For each op and device that may run it, the least time from its end to the end of the plan.
+    /// For each op and device that may run it, a lower bound from its end to the end of the schedule.
     behind_end: Vec<Vec<Option<u64>>>,
-    /// For each op, the least time from its start to the end of the plan.
+    /// For each op, a lower bound from its start to the end of the schedule.
     behind_start: Vec<u64>,
 }
 
 impl<'a> LastLoadArgument<'a> {
-    /// Works out the chains; fails for other objectives, and where no device can run an op so that its output arrives.
+    /// Computes the tails; fails for other objectives, and where an op has no device from which the schedule can end.
     pub fn new(problem: &'a Problem) -> Result<LastLoadArgument<'a>, String> {
         LastLoadArgument::with_searches(problem, None)
     }
 
-    /// As [`LastLoadArgument::new`], with the tails of a prover that works as if all weights were resident.
-    pub fn with_searches(problem: &'a Problem, prover: Option<&FrontierProof>) -> Result<LastLoadArgument<'a>, String> {
+    /// As [`LastLoadArgument::new`], with the tails of a frontier proof with all weights resident.
+    pub fn with_searches(problem: &'a Problem, proof: Option<&FrontierProof>) -> Result<LastLoadArgument<'a>, String> {
         let Objective::ColdStart { contention, .. } = problem.objective else {
             return Err("weights are resident except under cold-start".to_owned());
         };
@@ -60,7 +60,7 @@ impl<'a> LastLoadArgument<'a> {
         let mut all = LastLoadArgument {
             problem,
             contention,
-            searches: prover.map_or_else(Default::default, |p| (p.weights().to_vec(), p.steps().to_vec())),
+            searches: proof.map_or_else(Default::default, |p| (p.weights().to_vec(), p.steps().to_vec())),
             in_host: hardware.devices().map(in_host).collect(),
             behind_end: vec![vec![None; hardware.device_count()]; graph.op_count()],
             behind_start: vec![0; graph.op_count()],
@@ -69,7 +69,7 @@ impl<'a> LastLoadArgument<'a> {
             let mut least = None;
             for (device, time) in problem.times_of(op) {
                 let Some(behind) = all.after(op, device) else { continue };
-                let tail = prover.map_or(0, |prover| prover.tails().of(op.index(), device.index()));
+                let tail = proof.map_or(0, |proof| proof.tails().of(op.index(), device.index()));
                 let behind = behind.max(tail.saturating_sub(time.0));
                 all.behind_end[op.index()][device.index()] = Some(behind);
                 let whole = behind + time.0;
@@ -81,7 +81,7 @@ impl<'a> LastLoadArgument<'a> {
         Ok(all)
     }
 
-    /// The least time from the end of an op on a device to the end of the plan.
+    /// A lower bound from the end of an op on a device to the end of the schedule.
     fn after(&self, op: OpId, device: DeviceId) -> Option<u64> {
         let problem = self.problem;
         let graph = &problem.graph;
@@ -104,26 +104,26 @@ impl<'a> LastLoadArgument<'a> {
         Some(longest)
     }
 
-    /// The least time from the end of an op on a device to the end of the plan; none where it may not run.
+    /// A lower bound from the end of an op on a device to the end of the schedule; none where it may not run.
     pub(super) fn behind_end(&self, op: OpId, device: DeviceId) -> Option<u64> {
         self.behind_end[op.index()][device.index()]
     }
 
-    /// The least of them over all devices.
+    /// The least of these over all devices.
     pub(super) fn least_behind_end(&self, op: OpId) -> u64 {
         self.behind_end[op.index()].iter().flatten().copied().min().unwrap_or(0)
     }
 
-    /// The evidence for what weights for the links prove of a moment.
+    /// The evidence of link weights at a τ.
     pub fn evidence(&self, weights: Vec<u64>, left_ps: Time) -> Evidence {
         let (shares, steps) = self.searches.clone();
         Evidence::LastLoads { weights, left_ps, shares, steps }
     }
 
-    /// What must have crossed the buses at the moment `left` before the end: the rows of the program of bus capacities.
-    /// Each demand is met by loading all its parameters, in parts over any bus, or by reading in place. A dual solution
-    /// of it, one weight for each link, is what [`LastLoadArgument::proven`] takes.
-    pub fn demands(&self, left: Time) -> Vec<Demand> {
+    /// The demands at τ = `left`: the rows of a linear program of bus capacities, in which a demand is met by loading all its
+    /// parameters, in parts over any bus, or by reading in place. Its dual solutions, one weight for each link, are what
+    /// [`LastLoadArgument::proven`] takes.
+    pub fn demands(&self, left: Time) -> Vec<LoadDemand> {
         let graph = &self.problem.graph;
         let mut params: Vec<Vec<ParamId>> = vec![Vec::new(); graph.op_count()];
         for param in graph.params() {
@@ -134,7 +134,7 @@ impl<'a> LastLoadArgument<'a> {
         let buses = |d: &DeviceId| {
             self.problem.hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_some())
         };
-        let ways = |param: &ParamId| {
+        let load_times = |param: &ParamId| {
             let devices = self.problem.hardware.devices().filter(buses);
             devices.filter_map(|d| Some((d, self.problem.load_time(*param, d)?.0))).collect::<Vec<_>>()
         };
@@ -142,8 +142,8 @@ impl<'a> LastLoadArgument<'a> {
             let in_host = self.problem.devices_for(op).any(|d| self.in_host[d.index()]);
             !params[op.index()].is_empty() && !in_host
         });
-        let demand = |op: OpId| Demand {
-            loads: params[op.index()].iter().map(ways).collect(),
+        let demand = |op: OpId| LoadDemand {
+            loads: params[op.index()].iter().map(load_times).collect(),
             reads: (self.problem.devices_for(op).filter(buses))
                 .filter_map(|device| Some((device, Time(self.held_before(op, device, left)?))))
                 .collect(),
@@ -151,16 +151,16 @@ impl<'a> LastLoadArgument<'a> {
         counted.map(demand).collect()
     }
 
-    /// Times that are behind the start of some op: the moments worth a look.
-    pub fn moments(&self) -> Vec<Time> {
-        let mut moments: Vec<Time> = self.behind_start.iter().map(|&time| Time(time)).collect();
-        moments.push(Time::ZERO);
-        moments.sort_unstable();
-        moments.dedup();
-        moments
+    /// The values of τ worth trying: the tail of some op, and 0.
+    pub fn candidate_times_left(&self) -> Vec<Time> {
+        let mut times: Vec<Time> = self.behind_start.iter().map(|&time| Time(time)).collect();
+        times.push(Time::ZERO);
+        times.sort_unstable();
+        times.dedup();
+        times
     }
 
-    /// What weights for the links prove of the moment `left` before the end.
+    /// The bound of link weights at τ = `left`.
     pub fn proven(&self, weights: &[u64], left: Time) -> Result<Time, String> {
         const MOST_WEIGHT: u64 = 1 << 32;
         let links = self.problem.hardware.links().len();
@@ -172,7 +172,7 @@ impl<'a> LastLoadArgument<'a> {
             return Err("all weights are zero".to_owned());
         }
         if self.behind_start.iter().all(|&behind| behind < left.0) {
-            return Err("nothing has so much behind it".to_owned());
+            return Err("no op has so long a tail".to_owned());
         }
         let weight_to: Vec<Option<u128>> = (self.problem.hardware.devices())
             .map(|d| {
@@ -197,7 +197,7 @@ impl<'a> LastLoadArgument<'a> {
         u64::try_from(value).map(Time).map_err(|_| "it proves a time out of range".to_owned())
     }
 
-    /// The reader that a parameter is counted for: of those with enough behind them, the one that reads most in place.
+    /// The reader that a parameter counts for: of those with a tail ≥ τ, the one that reads most in place.
     fn reader(&self, param: ParamId, left: Time) -> Option<OpId> {
         let graph = &self.problem.graph;
         let readers = graph.readers(param).iter().copied();
@@ -207,14 +207,14 @@ impl<'a> LastLoadArgument<'a> {
 
     /// The least weighted time of a load.
     fn load(&self, param: ParamId, weight_to: &[Option<u128>]) -> u128 {
-        let ways = self.problem.hardware.devices().filter_map(|via| {
+        let times = self.problem.hardware.devices().filter_map(|via| {
             let weight = weight_to[via.index()]?;
             Some(u128::from(self.problem.load_time(param, via)?.0.0) * weight)
         });
-        ways.min().unwrap_or(0)
+        times.min().unwrap_or(0)
     }
 
-    /// The least weighted time that an op in place holds buses before the moment.
+    /// The least weighted time for which an op that reads in place holds buses before C − τ.
     fn read(&self, op: OpId, left: Time, weight_to: &[Option<u128>]) -> u128 {
         let reads = self.problem.devices_for(op).filter_map(|device| {
             let weight = weight_to[device.index()]?;
@@ -223,7 +223,7 @@ impl<'a> LastLoadArgument<'a> {
         reads.min().unwrap_or(if self.contention == Contention::Paper { 0 } else { u128::MAX })
     }
 
-    /// How long an op in place on a device holds its buses before the moment.
+    /// How long an op that reads in place on a device holds its buses before C − τ.
     fn held_before(&self, op: OpId, device: DeviceId, left: Time) -> Option<u64> {
         if self.contention == Contention::Paper {
             return Some(0);
@@ -234,7 +234,7 @@ impl<'a> LastLoadArgument<'a> {
     }
 }
 
-/// What weights for the links prove of the moment `left` before the end of every plan.
+/// The bound of link weights at τ = `left`, with tails raised by searches.
 pub(crate) fn proven(
     problem: &Problem,
     weights: &[u64],
@@ -245,6 +245,6 @@ pub(crate) fn proven(
     if steps.is_empty() {
         return LastLoadArgument::new(problem)?.proven(weights, left);
     }
-    let prover = follow_with(FrontierProof::of_kernels(problem, shares.to_vec())?, steps)?;
-    LastLoadArgument::with_searches(problem, Some(&prover))?.proven(weights, left)
+    let proof = follow_with(FrontierProof::with_resident_weights(problem, shares.to_vec())?, steps)?;
+    LastLoadArgument::with_searches(problem, Some(&proof))?.proven(weights, left)
 }

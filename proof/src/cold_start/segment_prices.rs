@@ -1,18 +1,23 @@
-//! What buses and kernels of a cold start cost together, segment by segment.
+//! A Lagrangian of bus time and compute time of a cold start, minimised segment by segment.
 //!
-//! A chain of ops d₀, d₁, … each of which leads to the next cuts the network: the ops behind dᵢ and before dᵢ₊₁ (with it) run
-//! between the ends of the two, so the times of the segments add up. Prices for the links and for the kernels make one sum of
-//! what a plan of value C does: no link carries more than C less what is behind the last load that counts, and the chain takes
-//! no more than C less what is before and behind it. Given the prices, segments depend on each other only by the devices of
-//! the chain, and a dynamic program over those adds up the least that each can cost.
+//! Ops d₀, d₁, …, each an ancestor of the next, cut the network into *segments*: the ops that descend from dᵢ and precede
+//! dᵢ₊₁ (with it). They run between the ends of dᵢ and dᵢ₊₁, so the lengths of segments add up. For prices w of links and κ of
+//! compute, every schedule of finish C satisfies
 //!
-//! In a segment every op chooses a device, and where each of its (up to two largest) parameters lands, or to read in place.
-//! That costs bus time at its price, and time of the kernel for what is forwarded. How long the segment then takes is at least
-//! the longest path, with copies between devices on it; and for each device all that it does, copies to it included, behind the
-//! first thing that could start there and before what must follow. A search over all choices finds the least sum; where it takes
-//! too many steps, what could be least of what is left stands for it. Ops without a time of their own that look at one tensor
-//! go along with it, and a copy is as large as the smallest tensor on its way. Parameters with several readers, memory and
-//! tensors from elsewhere are left out. Segments that look the same are searched once.
+//! C · (Σ w + κ) ≥ Σ_segments (Σ w·bus time + κ·length) + κ·(head of d₀ + tail behind the last d) + Σ w·(tail behind the last load).
+//!
+//! Given the prices, segments depend on each other only by the devices of the dᵢ, so a dynamic program over (i, device of dᵢ)
+//! adds up the minimum of each segment for each pair of devices.
+//!
+//! In a segment every op chooses a device and, for each of its two largest parameters that it alone reads, the device where it
+//! lands; or to read in place. An option costs bus time at its price, and compute time for forwarded parameters. The length
+//! is at least the longest path, with copies between devices; and for each device its head + all its work, copies to it
+//! included, + its tail. A beam search gives an upper bound, depth-first branch and bound the minimum; where it takes too many
+//! steps, the least lower bound of an open node stands for it. Ops without a time of their own that read one tensor go along
+//! with its producer, and a copy is as large as the smallest tensor on its path. Other parameters, memory, and tensors from
+//! elsewhere are left out. Equal segments are searched once.
+//!
+//! Complexity: exponential in a segment, limited by `MOST_STEPS`; invariant: leaving things out only lowers the minimum.
 
 use std::collections::HashMap;
 
@@ -23,19 +28,21 @@ use divvy_core::units::Time;
 
 /// The most devices for which segments are searched.
 pub const MOST_DEVICES: usize = 4;
-/// The most ops in a segment, and steps of a search.
+/// The most ops in a segment.
 const MOST_NODES: usize = 80;
+/// The most steps of one search.
 const MOST_STEPS: u64 = 1_000_000;
-/// The most steps of all searches together, so that a check comes to its end.
+/// The most steps of all searches together, so that a check ends.
 const MOST_STEPS_IN_ALL: u64 = 100_000_000;
+/// The largest price.
 const MOST_PRICE: u64 = 1 << 24;
 
-/// What the links and the kernels cost.
+/// The Lagrange multipliers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentPrices {
     /// One for each link or bus.
     pub links: Vec<u64>,
-    /// For the time of the chain.
+    /// The price of compute time along the chain.
     pub kernels: u64,
 }
 
@@ -44,38 +51,39 @@ pub struct SegmentArgument<'a> {
     problem: &'a Problem,
     loads: LastLoadArgument<'a>,
     chain: Vec<OpId>,
-    parts: Vec<SegmentOps>,
-    /// The least time from the last load or read that counts to the end of the plan.
+    segments: Vec<SegmentOps>,
+    /// A lower bound from the last load or read in place that counts to the end of the schedule.
     behind_loads: u64,
-    /// The least time until the first op of the chain has run.
+    /// A lower bound on the end of the first op of the chain.
     head: u64,
 }
 
-/// The ops of a segment; the first node is the op that it begins behind.
+/// The ops of a segment in topological order; the first node is the op at whose end the segment begins.
 struct SegmentOps {
     nodes: Vec<SegmentOp>,
 }
 
+/// An op of a segment.
 struct SegmentOp {
     op: OpId,
     before: Vec<SegmentEdge>,
-    /// Parameters that it alone reads, the largest ones.
+    /// The largest parameters that it alone reads.
     params: Vec<ParamId>,
 }
 
-/// What a node waits for.
+/// An edge from an earlier node.
 struct SegmentEdge {
     node: usize,
     bytes: u64,
-    /// Whether an op without a time of its own is on the way, which may be on a device of its own.
+    /// Whether an op without a time of its own is on the path, which may be on a device of its own.
     viewed: bool,
-    /// For each pair of devices, the time until it has arrived.
+    /// For each pair of devices, the time until the tensor has arrived.
     delays: Vec<u64>,
-    /// For each pair of devices, how long the second is busy with it.
+    /// For each pair of devices, how long the second is busy with the copy.
     copies: Vec<u64>,
 }
 
-/// No way leads there.
+/// The time of a copy without a route.
 const NEVER: u64 = u64::MAX;
 
 impl SegmentEdge {
@@ -90,7 +98,7 @@ impl SegmentEdge {
         if !viewed {
             return SegmentEdge { node, bytes, viewed, delays: copies.clone(), copies };
         }
-        // It may come by any devices; the last copy is from one of them.
+        // It may pass through any devices (Floyd and Warshall's recursion); the last copy is from one of them.
         let mut delays = copies.clone();
         for by in 0..devices {
             for (from, to) in pairs.clone() {
@@ -104,11 +112,11 @@ impl SegmentEdge {
     }
 }
 
-/// A way to run an op on a device: time and price.
+/// An option to run an op on a device: time and price.
 type OpOption = (u64, u128);
 
 impl<'a> SegmentArgument<'a> {
-    /// Cuts a network; fails where the ops are no chain.
+    /// Cuts a network at a chain; fails where an op is no ancestor of the next.
     pub fn new(problem: &'a Problem, chain: Vec<OpId>) -> Result<SegmentArgument<'a>, String> {
         let graph = &problem.graph;
         if problem.hardware.device_count() > MOST_DEVICES {
@@ -118,11 +126,11 @@ impl<'a> SegmentArgument<'a> {
             return Err("the chain names no op, or one that does not exist".to_owned());
         }
         let loads = LastLoadArgument::new(problem)?;
-        let mut parts = Vec::new();
+        let mut segments = Vec::new();
         for pair in chain.windows(2) {
-            parts.push(SegmentOps::new(problem, pair[0], pair[1])?);
+            segments.push(SegmentOps::new(problem, pair[0], pair[1])?);
         }
-        let counted = parts.iter().flat_map(|part| &part.nodes[1..]).filter(|node| !node.params.is_empty());
+        let counted = segments.iter().flat_map(|segment| &segment.nodes[1..]).filter(|node| !node.params.is_empty());
         let behind_loads = counted.map(|node| loads.least_behind_end(node.op)).min().unwrap_or(0);
         let mut ends = vec![0u64; graph.op_count()];
         for &op in graph.order() {
@@ -130,7 +138,7 @@ impl<'a> SegmentArgument<'a> {
             ends[op.index()] = before + problem.shortest_time(op).0;
         }
         let head = ends[chain[0].index()];
-        Ok(SegmentArgument { problem, loads, chain, parts, behind_loads, head })
+        Ok(SegmentArgument { problem, loads, chain, segments, behind_loads, head })
     }
 
     /// The chain.
@@ -138,7 +146,7 @@ impl<'a> SegmentArgument<'a> {
         &self.chain
     }
 
-    /// What prices prove.
+    /// The bound of Lagrange multipliers.
     pub fn proven(&self, prices: &SegmentPrices) -> Result<Time, String> {
         let links = self.problem.hardware.links().len();
         let all = || prices.links.iter().copied().chain([prices.kernels]);
@@ -156,10 +164,10 @@ impl<'a> SegmentArgument<'a> {
             self.problem.hardware.devices().map(|d| self.problem.may_run(first, d).then_some(0)).collect();
         let mut left = MOST_STEPS_IN_ALL;
         let mut known: HashMap<Vec<u128>, Vec<Option<u128>>> = HashMap::new();
-        for part in &self.parts {
-            let ways = part.ways(self.problem, prices);
+        for segment in &self.segments {
+            let options = segment.options(self.problem, prices);
             let table =
-                known.entry(part.looks(&ways)).or_insert_with(|| part.table(&ways, kernels, &mut left));
+                known.entry(segment.signature(&options)).or_insert_with(|| segment.minima(&options, kernels, &mut left));
             let devices = costs.len();
             let reached = |to: usize| {
                 let from = (0..devices).filter_map(|from| Some(costs[from]? + table[from * devices + to]?));
@@ -179,6 +187,7 @@ impl<'a> SegmentArgument<'a> {
 }
 
 impl SegmentOps {
+    /// The ops between two ops of the chain.
     fn new(problem: &Problem, from: OpId, to: OpId) -> Result<SegmentOps, String> {
         let graph = &problem.graph;
         let (first, last) = (graph.position(from), graph.position(to));
@@ -200,7 +209,7 @@ impl SegmentOps {
             let names = (graph.op_name(from), graph.op_name(to));
             return Err(format!("`{}` does not lead to `{}`", names.0, names.1));
         }
-        // For each op that belongs to a node: the node, and the smallest tensor on the way from there.
+        // For each op that belongs to a node: the node, and the smallest tensor on the path from there.
         let mut place: HashMap<OpId, (usize, u64)> = HashMap::from([(from, (0, NEVER))]);
         let source = SegmentOp { op: from, before: Vec::new(), params: Vec::new() };
         let mut nodes = vec![source];
@@ -238,34 +247,34 @@ impl SegmentOps {
         Ok(SegmentOps { nodes })
     }
 
-    /// For each node and device, the ways to run it that no other beats in time and price.
-    fn ways(&self, problem: &Problem, prices: &SegmentPrices) -> Vec<Vec<Vec<OpOption>>> {
-        let of = |node: &SegmentOp| problem.hardware.devices().map(|d| ways(problem, prices, node, d)).collect();
+    /// For each node and device, the options that no other dominates in time and price.
+    fn options(&self, problem: &Problem, prices: &SegmentPrices) -> Vec<Vec<Vec<OpOption>>> {
+        let of = |node: &SegmentOp| problem.hardware.devices().map(|d| options(problem, prices, node, d)).collect();
         self.nodes.iter().map(of).collect()
     }
 
-    /// Everything that a search of it depends on but the hardware.
-    fn looks(&self, ways: &[Vec<Vec<OpOption>>]) -> Vec<u128> {
-        let mut looks = Vec::new();
-        for (node, ways) in self.nodes.iter().zip(ways) {
-            looks.push(node.before.len() as u128);
-            looks.extend(node.before.iter().flat_map(|edge| {
+    /// Everything but the hardware that a search of the segment depends on.
+    fn signature(&self, options: &[Vec<Vec<OpOption>>]) -> Vec<u128> {
+        let mut signature = Vec::new();
+        for (node, options) in self.nodes.iter().zip(options) {
+            signature.push(node.before.len() as u128);
+            signature.extend(node.before.iter().flat_map(|edge| {
                 [edge.node as u128, u128::from(edge.bytes), u128::from(u8::from(edge.viewed))]
             }));
-            for list in ways {
-                looks.push(list.len() as u128);
-                looks.extend(list.iter().flat_map(|&(time, price)| [u128::from(time), price]));
+            for list in options {
+                signature.push(list.len() as u128);
+                signature.extend(list.iter().flat_map(|&(time, price)| [u128::from(time), price]));
             }
         }
-        looks
+        signature
     }
 
-    /// The least cost for each device before and each device at the end.
-    fn table(&self, ways: &[Vec<Vec<OpOption>>], kernels: u128, left: &mut u64) -> Vec<Option<u128>> {
-        let devices = ways[0].len();
+    /// The minimum for each device of the op before the segment and each device of its last op.
+    fn minima(&self, options: &[Vec<Vec<OpOption>>], kernels: u128, left: &mut u64) -> Vec<Option<u128>> {
+        let devices = options[0].len();
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| (from, to)));
         let least = |pair| {
-            let mut search = SegmentSearch::new(self, ways, kernels, pair, MOST_STEPS.min(*left));
+            let mut search = SegmentSearch::new(self, options, kernels, pair, MOST_STEPS.min(*left));
             let least = search.least();
             *left = left.saturating_sub(search.steps);
             least
@@ -274,8 +283,8 @@ impl SegmentOps {
     }
 }
 
-/// The ways of one node on a device.
-fn ways(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: DeviceId) -> Vec<OpOption> {
+/// The options of one node on a device.
+fn options(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: DeviceId) -> Vec<OpOption> {
     let Some(time) = problem.time(node.op, device).filter(|_| problem.may_run(node.op, device)) else {
         return Vec::new();
     };
@@ -308,33 +317,35 @@ fn ways(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: Dev
     undominated(all)
 }
 
-fn undominated(mut ways: Vec<OpOption>) -> Vec<OpOption> {
-    ways.sort_unstable();
+/// The options on the Pareto front of time and price.
+fn undominated(mut options: Vec<OpOption>) -> Vec<OpOption> {
+    options.sort_unstable();
     let mut kept: Vec<OpOption> = Vec::new();
-    for way in ways {
-        if kept.last().is_none_or(|last| way.1 < last.1) {
-            kept.push(way);
+    for option in options {
+        if kept.last().is_none_or(|last| option.1 < last.1) {
+            kept.push(option);
         }
     }
     kept
 }
 
-/// How many choices a first pass keeps; the better they are, the more the search can pass over.
+/// Width of the beam search that gives the first upper bound.
 const BEAM: usize = 24;
 
-/// A search over all choices of a segment: a narrow pass for a good one, then all that could be better, depth first.
+/// The minimisation over all choices of a segment: a beam search, then depth-first branch and bound.
 struct SegmentSearch<'s> {
     nodes: &'s [SegmentOp],
-    ways: &'s [Vec<Vec<OpOption>>],
+    options: &'s [Vec<Vec<OpOption>>],
     kernels: u128,
     from: usize,
     to: usize,
     /// The least price of the nodes from each one on.
     rest: Vec<u128>,
-    /// For each node and device, the least time from its end there to the end of the segment.
+    /// For each node and device, a lower bound from its end there to the end of the segment.
     tails: Vec<u64>,
+    /// The cost of the best choice so far.
     best: Option<u128>,
-    /// The least that anything could cost that was not looked at for want of steps.
+    /// The least lower bound of a node that was not explored for want of steps.
     abandoned: Option<u128>,
     steps: u64,
     most_steps: u64,
@@ -345,59 +356,60 @@ struct SegmentSearch<'s> {
 struct PartialChoice {
     device: Vec<usize>,
     finish: Vec<u64>,
-    /// For each node and device, the time of its copy there so far.
+    /// For each node and device, the longest copy of it there so far.
     copied: Vec<u64>,
-    busy: Vec<Busy>,
+    loads: Vec<DeviceLoad>,
     price: u128,
-    takes: u64,
+    /// A lower bound on the length of the segment.
+    length: u64,
 }
 
-/// What a device does so far.
+/// What a device runs so far: its work, the earliest start and the shortest tail of any of it.
 #[derive(Clone, Copy)]
-struct Busy {
+struct DeviceLoad {
     work: u64,
     head: u64,
     tail: u64,
 }
 
-/// What one more choice comes to.
+/// One more choice, and what it comes to.
 #[derive(Clone, Copy)]
 struct ChoiceCost {
     device: usize,
-    busy: Busy,
+    load: DeviceLoad,
     finish: u64,
     price: u128,
-    takes: u64,
-    /// What the whole costs at least.
+    length: u64,
+    /// A lower bound on the cost of every completion.
     least: u128,
 }
 
 impl<'s> SegmentSearch<'s> {
     fn new(
-        part: &'s SegmentOps,
-        ways: &'s [Vec<Vec<OpOption>>],
+        segment: &'s SegmentOps,
+        options: &'s [Vec<Vec<OpOption>>],
         kernels: u128,
         (from, to): (usize, usize),
         most_steps: u64,
     ) -> SegmentSearch<'s> {
-        let devices = ways[0].len();
-        let count = part.nodes.len();
+        let devices = options[0].len();
+        let count = segment.nodes.len();
         let mut rest = vec![0u128; count + 1];
-        // Until a node behind says more.
+        // Raised by the nodes behind.
         let mut tails = vec![0u64; count * devices];
         for device in (0..devices).filter(|&device| device != to) {
             tails[(count - 1) * devices + device] = NEVER;
         }
         for node in (1..count).rev() {
-            let least = ways[node].iter().flatten().map(|&(_, price)| price).min().unwrap_or(0);
+            let least = options[node].iter().flatten().map(|&(_, price)| price).min().unwrap_or(0);
             rest[node] = rest[node + 1] + least;
             let through: Vec<u64> = (0..devices)
                 .map(|d| {
-                    let shortest = ways[node][d].iter().map(|&(time, _)| time).min();
+                    let shortest = options[node][d].iter().map(|&(time, _)| time).min();
                     shortest.map_or(NEVER, |time| time.saturating_add(tails[node * devices + d]))
                 })
                 .collect();
-            for edge in &part.nodes[node].before {
+            for edge in &segment.nodes[node].before {
                 for d in 0..devices {
                     let ends = (0..devices).map(|e| edge.delays[d * devices + e].saturating_add(through[e]));
                     let tail = &mut tails[edge.node * devices + d];
@@ -405,14 +417,14 @@ impl<'s> SegmentSearch<'s> {
                 }
             }
         }
-        let nodes = &part.nodes;
+        let nodes = &segment.nodes;
         let (best, abandoned) = (None, None);
-        SegmentSearch { nodes, ways, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
+        SegmentSearch { nodes, options, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
     }
 
-    /// The least cost; what certainly is no more than it, where that takes too long.
+    /// The minimum, or a lower bound on it where the steps do not suffice; none if no choice is possible.
     fn least(&mut self) -> Option<u128> {
-        let (devices, count) = (self.ways[0].len(), self.nodes.len());
+        let (devices, count) = (self.options[0].len(), self.nodes.len());
         let path = self.tails[self.from];
         if path == NEVER {
             return None;
@@ -421,17 +433,17 @@ impl<'s> SegmentSearch<'s> {
             device: vec![self.from; count],
             finish: vec![0; count],
             copied: vec![0; count * devices],
-            busy: vec![Busy { work: 0, head: NEVER, tail: NEVER }; devices],
+            loads: vec![DeviceLoad { work: 0, head: NEVER, tail: NEVER }; devices],
             price: 0,
-            takes: path,
+            length: path,
         };
-        self.best = self.narrow(state.clone());
-        self.go_on(1, &mut state);
+        self.best = self.beam_search(state.clone());
+        self.branch(1, &mut state);
         self.best.into_iter().chain(self.abandoned).min()
     }
 
-    /// A good choice, keeping a few at each node.
-    fn narrow(&mut self, first: PartialChoice) -> Option<u128> {
+    /// The cost of a good choice, from a beam search.
+    fn beam_search(&mut self, first: PartialChoice) -> Option<u128> {
         let mut states = vec![first];
         for node in 1..self.nodes.len() {
             let mut steps: Vec<(usize, ChoiceCost)> = Vec::new();
@@ -448,25 +460,26 @@ impl<'s> SegmentSearch<'s> {
             };
             states = steps.into_iter().map(next).collect();
         }
-        states.iter().map(|state| self.kernels * u128::from(state.takes) + state.price).min()
+        states.iter().map(|state| self.kernels * u128::from(state.length) + state.price).min()
     }
 
-    /// Everything that can be chosen for a node, but for what is no better than the best.
+    /// All choices for a node whose lower bound is below the best cost.
     fn choices(&self, node: usize, state: &PartialChoice) -> Vec<ChoiceCost> {
         let is_last = node + 1 == self.nodes.len();
         let mut steps = Vec::new();
-        for device in (0..self.ways[0].len()).filter(|&device| !is_last || device == self.to) {
-            for &way in &self.ways[node][device] {
-                steps.extend(self.look(node, state, device, way));
+        for device in (0..self.options[0].len()).filter(|&device| !is_last || device == self.to) {
+            for &option in &self.options[node][device] {
+                steps.extend(self.evaluate(node, state, device, option));
             }
         }
         steps.retain(|step| self.best.is_none_or(|best| step.least < best));
         steps
     }
 
-    fn look(&self, node: usize, state: &PartialChoice, device: usize, (work, cost): OpOption) -> Option<ChoiceCost> {
-        let devices = self.ways[0].len();
-        let mut busy = state.busy[device];
+    /// What a choice comes to; none if a copy has no route, or the segment could not end.
+    fn evaluate(&self, node: usize, state: &PartialChoice, device: usize, (work, cost): OpOption) -> Option<ChoiceCost> {
+        let devices = self.options[0].len();
+        let mut load = state.loads[device];
         let mut head = 0;
         for edge in &self.nodes[node].before {
             let pair = state.device[edge.node] * devices + device;
@@ -476,46 +489,48 @@ impl<'s> SegmentSearch<'s> {
             head = head.max(state.finish[edge.node] + edge.delays[pair]);
             let known = state.copied[edge.node * devices + device];
             if edge.copies[pair] > known {
-                busy.work += edge.copies[pair] - known;
-                busy.head = busy.head.min(state.finish[edge.node]);
+                load.work += edge.copies[pair] - known;
+                load.head = load.head.min(state.finish[edge.node]);
             }
         }
         let tail = self.tails[node * devices + device];
         if tail == NEVER {
             return None;
         }
-        busy.work += work;
-        busy.head = busy.head.min(head);
-        busy.tail = busy.tail.min(tail);
+        load.work += work;
+        load.head = load.head.min(head);
+        load.tail = load.tail.min(tail);
         let finish = head + work;
-        let takes = state.takes.max(finish + tail).max(busy.head + busy.work + busy.tail);
+        let length = state.length.max(finish + tail).max(load.head + load.work + load.tail);
         let price = state.price + cost;
-        let least = self.kernels * u128::from(takes) + price + self.rest[node + 1];
-        Some(ChoiceCost { device, busy, finish, price, takes, least })
+        let least = self.kernels * u128::from(length) + price + self.rest[node + 1];
+        Some(ChoiceCost { device, load, finish, price, length, least })
     }
 
+    /// Makes a choice.
     fn apply(&self, node: usize, state: &mut PartialChoice, step: ChoiceCost) {
-        let devices = self.ways[0].len();
+        let devices = self.options[0].len();
         for edge in &self.nodes[node].before {
             let copy = edge.copies[state.device[edge.node] * devices + step.device];
             let known = &mut state.copied[edge.node * devices + step.device];
             *known = copy.max(*known);
         }
-        state.busy[step.device] = step.busy;
+        state.loads[step.device] = step.load;
         state.device[node] = step.device;
         state.finish[node] = step.finish;
         state.price = step.price;
-        state.takes = step.takes;
+        state.length = step.length;
     }
 
-    fn go_on(&mut self, node: usize, state: &mut PartialChoice) {
+    /// Depth-first branch and bound from a node on.
+    fn branch(&mut self, node: usize, state: &mut PartialChoice) {
         self.steps += 1;
         if node == self.nodes.len() {
-            let cost = self.kernels * u128::from(state.takes) + state.price;
+            let cost = self.kernels * u128::from(state.length) + state.price;
             self.best = Some(self.best.map_or(cost, |best| best.min(cost)));
             return;
         }
-        let devices = self.ways[0].len();
+        let devices = self.options[0].len();
         let mut steps = self.choices(node, state);
         steps.sort_by_key(|step| (step.least, step.finish));
         for step in steps {
@@ -523,17 +538,17 @@ impl<'s> SegmentSearch<'s> {
                 break;
             }
             if self.steps >= self.most_steps {
-                // The others cost no less.
+                // Sorted by lower bound: the others cost no less.
                 self.abandoned = Some(self.abandoned.map_or(step.least, |least| least.min(step.least)));
                 break;
             }
-            let (busy, price, takes) = (state.busy[step.device], state.price, state.takes);
+            let (load, price, length) = (state.loads[step.device], state.price, state.length);
             let slots = || self.nodes[node].before.iter().map(|edge| edge.node * devices + step.device);
             let copied: Vec<u64> = slots().map(|slot| state.copied[slot]).collect();
             let slots: Vec<usize> = slots().collect();
             self.apply(node, state, step);
-            self.go_on(node + 1, state);
-            (state.busy[step.device], state.price, state.takes) = (busy, price, takes);
+            self.branch(node + 1, state);
+            (state.loads[step.device], state.price, state.length) = (load, price, length);
             for (slot, copy) in slots.into_iter().zip(copied) {
                 state.copied[slot] = copy;
             }
@@ -541,7 +556,7 @@ impl<'s> SegmentSearch<'s> {
     }
 }
 
-/// What prices prove of a chain.
+/// The bound of Lagrange multipliers over the segments of a chain.
 pub(crate) fn proven(problem: &Problem, chain: &[OpId], prices: &SegmentPrices) -> Result<Time, String> {
     SegmentArgument::new(problem, chain.to_vec())?.proven(prices)
 }

@@ -1,37 +1,37 @@
-//! Memory at prices: what batches hold of a device's memory is no more than it has.
+//! Memory rows of the division LP: what batches hold on a device is no more than its memory.
 //!
-//! An op's batch holds the weights that the op reads and, unless weights alone count, its inputs and outputs. Weights that
-//! several ops read are there once; each of them answers for its part, rounded down, so that on no device more is counted than is
-//! there. With a price for the bytes of a device, every batch there pays for what it holds, and all that the device has is
-//! given back: whatever fits pays no more than it gets.
+//! A batch of an op holds the weights that the op reads and, unless weights alone count, its inputs and outputs. Weights with
+//! several readers are held once; each reader answers for an equal part, rounded down, so that on no device more is counted
+//! than is held. With a price per byte of device u, every batch there pays for what it holds, and price · limit is subtracted
+//! once: a plan that fits pays no more than that.
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::{Problem, feasible_placement};
 
-/// What batches pay for memory.
+/// The prices of memory, and what ops hold.
 pub(super) struct MemoryPrices {
-    /// For each device, the price of a byte; none at all: memory is free.
+    /// For each device, the price of a byte; empty: all 0.
     prices: Vec<u64>,
     /// For each op, the weights that it answers for.
     weights: Vec<u64>,
-    /// For each op, what it holds for each input.
+    /// For each op, the bytes it holds for each input.
     activations: Vec<u64>,
-    /// What is given back.
-    given_back: i128,
+    /// Σ price · limit.
+    capacity_price: i128,
 }
 
 impl MemoryPrices {
-    /// From one price for each device, or none at all.
+    /// From one price for each device, or none at all; only devices with a limit may have a price.
     pub(super) fn new(problem: &Problem, prices: &[u64]) -> Result<MemoryPrices, String> {
         let devices = problem.hardware.device_count();
-        let mut room = MemoryPrices {
+        let mut memory = MemoryPrices {
             prices: prices.to_vec(),
             weights: Vec::new(),
             activations: Vec::new(),
-            given_back: 0,
+            capacity_price: 0,
         };
         if prices.is_empty() {
-            return Ok(room);
+            return Ok(memory);
         }
         if prices.len() != devices {
             return Err(format!("it needs one price of memory for each of {devices} devices, or none"));
@@ -42,12 +42,12 @@ impl MemoryPrices {
                 return Err(format!("memory of `{name}` has a price, but no limit"));
             };
             let held = i128::from(price).checked_mul(i128::from(limit));
-            let sum = held.and_then(|held| room.given_back.checked_add(held));
-            room.given_back = sum.ok_or_else(crate::division_lp::units::too_large)?;
+            let sum = held.and_then(|held| memory.capacity_price.checked_add(held));
+            memory.capacity_price = sum.ok_or_else(crate::division_lp::units::too_large)?;
         }
-        room.weights = weights_of_ops(problem);
-        room.activations = activations_of_ops(problem);
-        Ok(room)
+        memory.weights = weights_of_ops(problem);
+        memory.activations = activations_of_ops(problem);
+        Ok(memory)
     }
 
     /// The price of a byte on a device.
@@ -55,7 +55,7 @@ impl MemoryPrices {
         self.prices.get(device).copied().unwrap_or(0)
     }
 
-    /// What a batch pays; none if that is too much to count.
+    /// What a batch pays; none if that does not fit.
     pub(super) fn of(&self, op: usize, device: usize, size: u32) -> Option<i128> {
         let price = i128::from(self.price(device));
         if price == 0 {
@@ -65,13 +65,13 @@ impl MemoryPrices {
         price.checked_mul(held)
     }
 
-    /// What is given back for the memory that devices have.
-    pub(super) fn given_back(&self) -> i128 {
-        self.given_back
+    /// Σ price · limit over the devices, to be subtracted once.
+    pub(super) fn capacity_price(&self) -> i128 {
+        self.capacity_price
     }
 }
 
-/// For each op, the weights that it answers for: those that it reads, divided by the number of their readers.
+/// For each op, the bytes of weights that it answers for: those it reads, divided by the number of their readers.
 pub fn weights_of_ops(problem: &Problem) -> Vec<u64> {
     let graph = &problem.graph;
     let of_op = |op: OpId| {
@@ -89,12 +89,12 @@ pub fn weights_of_ops(problem: &Problem) -> Vec<u64> {
     graph.ops().map(of_op).collect()
 }
 
-/// For each op, what it holds for each input beside weights.
+/// For each op, the bytes it holds for each input beside weights.
 pub fn activations_of_ops(problem: &Problem) -> Vec<u64> {
     problem.graph.ops().map(|op| feasible_placement::tensors_of(problem, op)).collect()
 }
 
-/// Whether some device has too little memory for all inputs of all ops.
+/// Whether some device has too little memory for the whole network with all inputs.
 pub fn is_tight(problem: &Problem, inputs: u32) -> bool {
     feasible_placement::is_tight(problem, inputs)
 }

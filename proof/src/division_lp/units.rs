@@ -1,16 +1,16 @@
-//! TODO-DOC proof/src/division_lp/units.rs
+//! What the bounds by divisions share: the fastest routes between classes, the greatest common divisor, one message.
 
 use divvy_core::hardware::Route;
 use divvy_core::problem::Problem;
 
-/// The ways between classes: of all between their devices, those that can be the fastest for some number of bytes.
+/// For each ordered pair of classes, the distinct routes between their devices: which is fastest depends on the bytes.
 pub struct FastestRoutes<'a> {
     classes: usize,
     routes: Vec<Vec<&'a Route>>,
 }
 
 impl<'a> FastestRoutes<'a> {
-    /// The ways of a problem's hardware.
+    /// The routes of a problem's hardware.
     pub fn new(problem: &'a Problem) -> FastestRoutes<'a> {
         let hardware = &problem.hardware;
         let classes = hardware.class_count();
@@ -30,7 +30,7 @@ impl<'a> FastestRoutes<'a> {
         FastestRoutes { classes, routes }
     }
 
-    /// The least time of bytes from a device of one class to one of another; none without a route.
+    /// The least time of bytes from a device of one class to one of another; 0 within a class, none without a route.
     pub fn delay(&self, from: usize, to: usize, bytes: u64) -> Option<u64> {
         if from == to {
             return Some(0);
@@ -39,10 +39,12 @@ impl<'a> FastestRoutes<'a> {
     }
 }
 
+/// The greatest common divisor.
 pub(crate) fn divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
+/// The message for a sum that does not fit its integer.
 pub(crate) fn too_large() -> String {
     "its figures add up to more than can be counted".to_owned()
 }

@@ -1,20 +1,23 @@
-//! Frontiers: partial schedules by what they leave to the ops still to come.
+//! Frontier search: a dynamic program with dominance over partial schedules of one request, and a beam search if states are
+//! dropped.
 //!
-//! A schedule can be written down op by op in the order of their starts. What matters of the ops written so far is
-//! when each device is free and when each tensor still needed can be on each device: a row of numbers, one for each
-//! set of ops scheduled. A row that is nowhere larger than another of the same set leaves at least as much room, so
-//! the other can be forgotten. Level by level, keeping the most promising rows, this gives
+//! A schedule is a sequence of ops in the order of their starts. What matters of a prefix is its *frontier*: the set of ops in
+//! it, when each device is free, and when each tensor still needed can be on each device. A state A dominates a state B with
+//! the same set of ops if it is no larger in any component. Level by level (one op each), keeping the most promising states,
+//! this gives
 //!
-//! * the optimum, if none was dropped;
-//! * a lower bound in any case: the least value that a row dropped or completed could still have;
-//! * a schedule, found on the way.
+//! * the optimum, if no state was dropped;
+//! * a lower bound in any case: the least estimate of a state that was dropped or completed;
+//! * a schedule, if a state survives to the last level.
 //!
-//! It is a dynamic program with dominance, and a beam search when rows are dropped. All in integers.
+//! All in integers. As evidence it is run again.
 //!
-//! * [`part`]: the ops looked at, what releases them and what follows them.
-//! * [`tails`]: how much time is left at least from the start of an op on a device.
-//! * [`rows`]: the level-by-level search.
-//! * [`proof`]: searches put together into a lower bound that can be checked.
+//! | file | what |
+//! |---|---|
+//! | [`subproblem`] | the ops of a search, with release times before them and tails behind them |
+//! | [`tails`] | lower bounds from the start of an op on a device to the end of the schedule |
+//! | [`levels`] | the search, level by level |
+//! | [`recipe`] | a sequence of searches as a proof: each raises tails or the bound |
 
 pub mod levels;
 pub mod recipe;

@@ -1,13 +1,15 @@
-//! A part of a `latency` problem: some ops, with what is known about those before and after them.
+//! A subproblem of a one-request problem: some ops, with release times before them and tails behind them.
 //!
-//! Ops outside the part count only through release times (what arrives from before), tails (what is still to come
-//! after an op starts) and device tails (what must still run on a device). Leaving ops out only relaxes the problem,
-//! so a lower bound for a part with valid releases and tails is one for the whole.
+//! Ops outside count only through release times (what arrives from before), tails (what must follow an op's start) and device
+//! tails (what a device must still run afterwards). Leaving ops out relaxes the problem, so with valid releases and tails a
+//! lower bound for the subproblem is one for the whole.
+//!
+//! A *port* is a tensor read inside the subproblem, with its delays between devices.
 
 use crate::frontier_search::tails::Tails;
 use crate::latency_tables::{LatencyTables, NEVER};
 
-/// A tensor that ops of the part wait for: its producer, the sizes it comes in, and who still needs it.
+/// A tensor between ops of the subproblem: its producer, its consumers, its delays.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) producer: u32,
@@ -16,7 +18,7 @@ pub(super) struct Port {
     pub(super) delays: Vec<u64>,
 }
 
-/// The ops looked at. Numbers of ops in here are positions in `ops`.
+/// The subproblem. Ops are numbered by their position in `ops`.
 #[derive(Clone, Debug)]
 pub struct Subproblem {
     /// The ops, as numbered in the problem, in topological order.
@@ -24,35 +26,35 @@ pub struct Subproblem {
     pub(super) devices: usize,
     pub(super) times: Vec<u64>,
     pub(super) allowed: Vec<Vec<u32>>,
-    /// When each device is free at first.
+    /// The earliest time at which each device is free.
     pub(super) free: Vec<u64>,
-    /// When an op may start on a device at the earliest.
+    /// The earliest start of an op on a device.
     pub(super) release: Vec<u64>,
-    /// From the start of an op on a device to the end of everything, at least.
+    /// A lower bound from the start of an op on a device to the end of the schedule.
     pub(super) tails: Vec<u64>,
-    /// From the start of an op on a device to the end of what it decides by itself.
+    /// The same, counting only the op itself and ops outside.
     pub(super) own: Vec<u64>,
-    /// From when a device is done with the part to the end of everything.
+    /// From the last op of the subproblem on a device to the end of the schedule.
     pub(super) device_tails: Vec<u64>,
-    /// From the end of an op to the end of everything, on the best of devices.
+    /// From the end of an op to the end of the schedule, the least over its devices.
     pub(super) after: Vec<u64>,
     pub(super) ports: Vec<Port>,
     /// For each op, the ports it reads.
     pub(super) reads: Vec<Vec<u32>>,
     /// For each op, the ports it fills.
     pub(super) fills: Vec<Vec<u32>>,
-    /// Ops by `after`, the largest first.
+    /// Ops by descending `after`.
     pub(super) by_after: Vec<u32>,
-    /// For each op and two devices: how much earlier it must start on the first for its results to be everywhere no
+    /// For each op and two devices: how much earlier it must start on the first for its outputs to be on every device no
     /// later than from the second.
     pub(super) head_start: Vec<i64>,
 }
 
 impl Subproblem {
-    /// The part of `ops`, which must be in topological order; nothing but the problem's own releases before them.
-    pub fn new(dense: &LatencyTables, tails: &Tails, ops: Vec<u32>) -> Subproblem {
-        let devices = dense.device_count();
-        let mut local = vec![u32::MAX; dense.op_count()];
+    /// The subproblem of `ops`, which must be in topological order, with the release times of the problem itself.
+    pub fn new(tables: &LatencyTables, tails: &Tails, ops: Vec<u32>) -> Subproblem {
+        let devices = tables.device_count();
+        let mut local = vec![u32::MAX; tables.op_count()];
         for (i, &op) in ops.iter().enumerate() {
             local[op as usize] = i as u32;
         }
@@ -62,7 +64,7 @@ impl Subproblem {
         let mut sizes: Vec<(u32, u32)> = Vec::new();
         for (i, &op) in ops.iter().enumerate() {
             sizes.clear();
-            for edge in dense.outputs(op as usize) {
+            for edge in tables.outputs(op as usize) {
                 let consumer = local[edge.op as usize];
                 if consumer == u32::MAX {
                     continue;
@@ -71,7 +73,7 @@ impl Subproblem {
                     Some(&(_, port)) => port,
                     None => {
                         let pairs = (0..devices).flat_map(|u| (0..devices).map(move |v| (u, v)));
-                        let delays = pairs.map(|(u, v)| dense.delay(edge.size, u, v)).collect();
+                        let delays = pairs.map(|(u, v)| tables.delay(edge.size, u, v)).collect();
                         ports.push(Port { producer: i as u32, consumers: Vec::new(), delays });
                         let port = ports.len() as u32 - 1;
                         sizes.push((edge.size, port));
@@ -86,16 +88,16 @@ impl Subproblem {
         let per_op = |f: &dyn Fn(usize, usize) -> u64| -> Vec<u64> {
             ops.iter().flat_map(|&op| (0..devices).map(move |d| f(op as usize, d))).collect()
         };
-        let times = per_op(&|op, d| dense.time(op, d));
-        let release = per_op(&|op, d| dense.release(op, d));
-        // What an op means for ops outside shows in nothing but its tail.
-        let inside = |op: usize| dense.outputs(op).iter().all(|edge| local[edge.op as usize] != u32::MAX);
+        let times = per_op(&|op, d| tables.time(op, d));
+        let release = per_op(&|op, d| tables.release(op, d));
+        // For ops outside only the tail counts.
+        let inside = |op: usize| tables.outputs(op).iter().all(|edge| local[edge.op as usize] != u32::MAX);
         let own = per_op(&|op, d| {
-            if inside(op) { dense.time(op, d) + dense.way_out(op, d) } else { tails.of(op, d) }
+            if inside(op) { tables.time(op, d) + tables.way_out(op, d) } else { tails.of(op, d) }
         });
         let tails = per_op(&|op, d| tails.of(op, d));
-        let allowed = ops.iter().map(|&op| dense.allowed(op as usize).to_vec()).collect();
-        let mut part = Subproblem {
+        let allowed = ops.iter().map(|&op| tables.allowed(op as usize).to_vec()).collect();
+        let mut subproblem = Subproblem {
             devices,
             times,
             allowed,
@@ -112,11 +114,11 @@ impl Subproblem {
             head_start: Vec::new(),
             ops,
         };
-        part.settle();
-        part
+        subproblem.derive();
+        subproblem
     }
 
-    /// Sets when each op may start on each device: `release(op, device)`, with ops as numbered in the part.
+    /// Sets the earliest start of each op on each device: `release(op, device)`, with ops as numbered in here.
     pub fn set_releases(&mut self, release: impl Fn(usize, usize) -> u64) {
         for op in 0..self.ops.len() {
             for device in 0..self.devices {
@@ -125,8 +127,8 @@ impl Subproblem {
         }
     }
 
-    /// Fixes all that is outside: when each device is free at first, how long it takes from the start of each op on each
-    /// device to the end of everything, counting only ops outside, and from each device's last op here to the end.
+    /// Fixes all that is outside: when each device becomes free; for each op and device, a lower bound from its start to the
+    /// end of the schedule that counts only ops outside; and for each device, one from its last op in here.
     pub fn set_surroundings(
         &mut self,
         free: Vec<u64>,
@@ -141,11 +143,11 @@ impl Subproblem {
                 let mut rest = 0;
                 for port in self.fills[op].iter().map(|&port| &self.ports[port as usize]) {
                     for &consumer in &port.consumers {
-                        let ways = self.allowed[consumer as usize].iter().map(|&to| to as usize);
-                        let ways = ways.map(|to| {
+                        let devices_of = self.allowed[consumer as usize].iter().map(|&to| to as usize);
+                        let rests = devices_of.map(|to| {
                             port.delays[device * devices + to] + self.tails[consumer as usize * devices + to]
                         });
-                        rest = rest.max(ways.min().unwrap_or(NEVER));
+                        rest = rest.max(rests.min().unwrap_or(NEVER));
                     }
                 }
                 self.tails[cell] = self.own[cell].max(self.times[cell].saturating_add(rest)).min(NEVER);
@@ -153,10 +155,10 @@ impl Subproblem {
         }
         self.free = free;
         self.device_tails = device_tails;
-        self.settle();
+        self.derive();
     }
 
-    /// Keeps an op off devices.
+    /// Removes devices from those that may run an op.
     pub fn restrict(&mut self, op: usize, allow: impl Fn(u32) -> bool) {
         self.allowed[op].retain(|&device| allow(device));
     }
@@ -164,10 +166,11 @@ impl Subproblem {
     /// Lets an op run on one device only.
     pub fn pin(&mut self, op: usize, device: u32) {
         self.allowed[op].retain(|&d| d == device);
-        self.settle();
+        self.derive();
     }
 
-    fn settle(&mut self) {
+    /// Recomputes what follows from times and tails.
+    fn derive(&mut self) {
         let devices = self.devices;
         self.after = (0..self.ops.len())
             .map(|op| {
@@ -195,8 +198,8 @@ impl Subproblem {
         for &port in &self.fills[op] {
             let delays = &self.ports[port as usize].delays;
             for to in 0..devices {
-                let way = |from: usize| delays[from * devices + to] as i64;
-                head_start = head_start.max(longer + way(on) - way(instead));
+                let delay = |from: usize| delays[from * devices + to] as i64;
+                head_start = head_start.max(longer + delay(on) - delay(instead));
             }
         }
         head_start

@@ -1,8 +1,13 @@
-//! Tails: from the start of an op on a device to the end of the schedule, at least.
+//! Tails: lower bounds from the start of an op on a device to the end of the schedule.
 //!
-//! The op's own time; then the longest of: its results on their way out; for each consumer, the cheapest device for
-//! it, with the transfer there; and all ops that follow, as well as the devices could share them (their area, for
-//! given weights of the devices). Valid for every schedule, whatever else runs.
+//! tail(op, d) = time(op, d) + the maximum of
+//!
+//! * the transfer of its outputs to `output_at`;
+//! * for each successor, the minimum over devices e of delay(d, e) + tail(successor, e);
+//! * the area of all descendants: max over the given device weights λ of Σ_descendants min_e λ_e·time / Σ λ.
+//!
+//! Valid for every schedule, whatever else runs; a proven value may raise a tail further. Complexity: edges · devices², and
+//! ops² / 64 words for the descendants.
 
 use crate::latency_tables::{LatencyTables, NEVER};
 
@@ -13,35 +18,35 @@ pub struct Tails {
     values: Vec<u64>,
 }
 
-/// Past this many ops the sets of ops that follow are not listed, and areas not counted.
+/// With more ops than this the descendants are not listed, and areas are 0.
 const MOST_OPS_WITH_AREAS: usize = 4000;
 
 impl Tails {
-    /// Tails from chains and from areas under the given weights of the devices.
-    pub fn new(dense: &LatencyTables, weights: &[Vec<u64>]) -> Tails {
-        let devices = dense.device_count();
-        let areas = areas_after(dense, weights);
-        let mut tails = Tails { devices, values: vec![NEVER; dense.op_count() * devices] };
-        for &op in dense.order().iter().rev() {
+    /// Tails from paths, and from areas under the given device weights.
+    pub fn new(tables: &LatencyTables, weights: &[Vec<u64>]) -> Tails {
+        let devices = tables.device_count();
+        let areas = areas_after(tables, weights);
+        let mut tails = Tails { devices, values: vec![NEVER; tables.op_count() * devices] };
+        for &op in tables.order().iter().rev() {
             let op = op as usize;
-            for &device in dense.allowed(op) {
+            for &device in tables.allowed(op) {
                 let device = device as usize;
-                let mut rest = dense.way_out(op, device).max(areas[op]);
-                for edge in dense.outputs(op) {
-                    rest = rest.max(tails.cheapest(dense, edge.op as usize, edge.size, device));
+                let mut rest = tables.way_out(op, device).max(areas[op]);
+                for edge in tables.outputs(op) {
+                    rest = rest.max(tails.cheapest(tables, edge.op as usize, edge.size, device));
                 }
-                tails.values[op * devices + device] = dense.time(op, device).saturating_add(rest).min(NEVER);
+                tails.values[op * devices + device] = tables.time(op, device).saturating_add(rest).min(NEVER);
             }
         }
         tails
     }
 
-    /// From the end of a producer on a device: the transfer and the tail of a consumer on the best device for it.
-    fn cheapest(&self, dense: &LatencyTables, consumer: usize, size: u32, from: usize) -> u64 {
-        let ways = dense.allowed(consumer).iter().map(|&to| {
-            dense.delay(size, from, to as usize) + self.values[consumer * self.devices + to as usize]
+    /// From the end of a producer on a device: the least sum of delay and tail of a consumer.
+    fn cheapest(&self, tables: &LatencyTables, consumer: usize, size: u32, from: usize) -> u64 {
+        let tails = tables.allowed(consumer).iter().map(|&to| {
+            tables.delay(size, from, to as usize) + self.values[consumer * self.devices + to as usize]
         });
-        ways.min().unwrap_or(NEVER)
+        tails.min().unwrap_or(NEVER)
     }
 
     /// The tail of an op on a device; at least [`NEVER`] where it may not run.
@@ -54,7 +59,7 @@ impl Tails {
         &self.values[op * self.devices..(op + 1) * self.devices]
     }
 
-    /// Takes back what was raised.
+    /// Sets the tails of an op to earlier values.
     pub(super) fn restore(&mut self, op: usize, tails: &[u64]) {
         self.values[op * self.devices..(op + 1) * self.devices].copy_from_slice(tails);
     }
@@ -67,20 +72,20 @@ impl Tails {
         raised
     }
 
-    /// Works out once more what the tails of consumers mean for an op.
-    pub fn refresh(&mut self, dense: &LatencyTables, op: usize) {
-        for &device in dense.allowed(op) {
+    /// Recomputes the path part of an op's tails from the tails of its successors.
+    pub fn refresh(&mut self, tables: &LatencyTables, op: usize) {
+        for &device in tables.allowed(op) {
             let device = device as usize;
-            let ways = dense.outputs(op).iter();
-            let rest = ways.map(|edge| self.cheapest(dense, edge.op as usize, edge.size, device)).max();
-            self.raise(op, device, dense.time(op, device).saturating_add(rest.unwrap_or(0)).min(NEVER));
+            let rest = tables.outputs(op).iter();
+            let rest = rest.map(|edge| self.cheapest(tables, edge.op as usize, edge.size, device)).max();
+            self.raise(op, device, tables.time(op, device).saturating_add(rest.unwrap_or(0)).min(NEVER));
         }
     }
 }
 
-/// For each op, the area of all ops that follow it.
-fn areas_after(dense: &LatencyTables, weights: &[Vec<u64>]) -> Vec<u64> {
-    let count = dense.op_count();
+/// For each op, the area of its descendants.
+fn areas_after(tables: &LatencyTables, weights: &[Vec<u64>]) -> Vec<u64> {
+    let count = tables.op_count();
     if count > MOST_OPS_WITH_AREAS || weights.is_empty() {
         return vec![0; count];
     }
@@ -89,7 +94,7 @@ fn areas_after(dense: &LatencyTables, weights: &[Vec<u64>]) -> Vec<u64> {
         .map(|weights| {
             let least = |op| {
                 let times =
-                    dense.allowed(op).iter().map(|&d| dense.time(op, d as usize) * weights[d as usize]);
+                    tables.allowed(op).iter().map(|&d| tables.time(op, d as usize) * weights[d as usize]);
                 times.min().unwrap_or(0)
             };
             (0..count).map(least).collect()
@@ -98,10 +103,10 @@ fn areas_after(dense: &LatencyTables, weights: &[Vec<u64>]) -> Vec<u64> {
     let words = count.div_ceil(64);
     let mut following = vec![0u64; count * words];
     let mut areas = vec![0; count];
-    for &op in dense.order().iter().rev() {
+    for &op in tables.order().iter().rev() {
         let op = op as usize;
         let mut set = vec![0u64; words];
-        for edge in dense.outputs(op) {
+        for edge in tables.outputs(op) {
             let next = edge.op as usize;
             set[next / 64] |= 1 << (next % 64);
             for (word, &other) in set.iter_mut().zip(&following[next * words..][..words]) {

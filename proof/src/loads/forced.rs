@@ -1,4 +1,7 @@
-//! Forced loads: what one device must run, and what one link must carry, because pins leave no choice.
+//! Forced loads: what one device must run and one link must carry, because pins leave no choice.
+//!
+//! An op is *forced* if only one device may run it. The load of a device by its forced ops, and of a link by the tensors
+//! between forced ops on two devices, are the same in every plan. Complexity: linear in the graph times the devices.
 
 use std::collections::HashSet;
 
@@ -57,12 +60,12 @@ fn forced_io(problem: &Problem, device: DeviceId, ops: &[OpId]) -> Time {
         time += routes.map(|route| route.time(graph.tensor_bytes(tensor))).min().unwrap_or(Time::ZERO);
     }
     for &tensor in ops.iter().flat_map(|&op| graph.outputs(op)) {
-        // The tensor leaves once, at the pace of its slowest way; any one forced consumer is a lower bound for that.
-        let ways = graph.consumers(tensor).iter().filter(|&&op| elsewhere(op)).map(|&op| {
+        // The tensor leaves once, over its slowest route; any one forced consumer bounds that from below.
+        let times = graph.consumers(tensor).iter().filter(|&&op| elsewhere(op)).map(|&op| {
             let routes = problem.devices_for(op).filter_map(|to| problem.hardware.route(device, to));
             routes.map(|route| route.time(graph.tensor_bytes(tensor))).min().unwrap_or(Time::ZERO)
         });
-        time += ways.max().unwrap_or(Time::ZERO);
+        time += times.max().unwrap_or(Time::ZERO);
     }
     time
 }

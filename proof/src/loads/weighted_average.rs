@@ -1,9 +1,9 @@
-//! Averages: the busiest device is at least as busy as any weighted average of the devices.
+//! Area bound: the busiest device is at least as busy as any convex combination of the devices.
 //!
-//! For weights w over devices, Σ w·load ≥ Σ over ops of the least w·time of that op, so some load is at least that sum
-//! over Σ w. With at most k pipeline stages only k devices have any load, so the sum of the k largest weights takes
-//! the place of Σ w. For `batch`, an op's inputs cost at least (number of inputs) × the least w·time / size. This is
-//! weak duality for the linear program that divides every op freely over devices.
+//! For weights λ ≥ 0 of devices, Σ_d λ_d·load_d ≥ Σ_ops min_d λ_d·time(op, d), so some load is at least the right side over
+//! Σ λ. With at most k pipeline stages only k devices have any load, so the k largest weights take the place of Σ λ. For
+//! `batch`, an op's inputs cost at least (number of inputs) · min λ_d·time / size. This is weak duality for the linear program
+//! that divides every op freely over devices.
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::{Objective, Problem};
@@ -12,6 +12,7 @@ use divvy_core::units::Time;
 /// Weights are integers up to this, so that sums of products fit.
 pub(crate) const MOST_WEIGHT: u64 = 1 << 32;
 
+/// The bound of device weights.
 pub(crate) fn proven(problem: &Problem, weights: &[u64]) -> Result<Time, String> {
     let devices = problem.hardware.device_count();
     if weights.len() != devices || weights.iter().any(|&w| w > MOST_WEIGHT) {

@@ -1,35 +1,39 @@
-//! Trees of branchings, written as a list of numbers.
+//! Branch-and-bound trees over binary decisions, written as a list of numbers.
 //!
-//! In the order of a walk that takes the branch *in* before the branch *out*: an even number 2i branches on unit i, an odd
-//! number 2m + 1 is a leaf, which a minimum cut with the multiplier m closes. A branch that contradicts itself takes
-//! no number. What branchings mean, and what closes a leaf, is said by [`Branching`].
+//! The list is the tree in preorder, the branch *in* before the branch *out*: an even number 2i branches on unit i, an odd
+//! number 2m + 1 is a leaf, closed by a minimum cut with the Lagrange multiplier m. A branch that propagation finds empty
+//! takes no number. [`Branching`] says what a decision implies and what closes a leaf.
+//!
+//! Invariant of [`verify`]: the open nodes together are the part of the space that is not yet shown empty.
 
-/// A search space that a tree divides.
+/// A space of sets of units that a tree divides.
 pub trait Branching {
-    /// A part of the space.
-    type State: Clone;
+    /// A node of the tree: the sets that agree with the decisions so far.
+    type Node: Clone;
     /// The whole space; none if it is empty.
-    fn root(&self) -> Option<Self::State>;
+    fn root(&self) -> Option<Self::Node>;
     /// How many units there are to branch on.
     fn units(&self) -> usize;
-    /// The part with a unit in (or out); none if that is empty. Units that are decided already may be asked for.
-    fn decide(&self, state: &Self::State, unit: usize, inside: bool) -> Option<Self::State>;
-    /// Whether a multiplier shows that nothing is left in a part.
-    fn closes(&mut self, state: &Self::State, multiplier: u32) -> bool;
+    /// The child with a unit in (or out); none if that is empty. Units that are decided already may be asked for.
+    fn decide(&self, node: &Self::Node, unit: usize, inside: bool) -> Option<Self::Node>;
+    /// Whether the relaxation with this multiplier shows that a node is empty.
+    fn closes(&mut self, node: &Self::Node, multiplier: u32) -> bool;
 }
 
 /// The largest multiplier.
 pub const MOST_MULTIPLIER: u32 = 1 << 14;
+/// The most numbers in all trees of a proof.
+pub const MOST_NUMBERS: usize = 1 << 22;
 
-/// Whether a tree shows that there is nothing in a space.
+/// Whether a tree shows that a space is empty.
 pub fn verify<B: Branching>(space: &mut B, tree: &[u32]) -> Result<(), String> {
-    let mut open: Vec<B::State> = space.root().into_iter().collect();
+    let mut open: Vec<B::Node> = space.root().into_iter().collect();
     let mut numbers = tree.iter();
-    while let Some(state) = open.pop() {
+    while let Some(node) = open.pop() {
         let &number = numbers.next().ok_or("the tree ends before all is shown")?;
         let value = number >> 1;
         if number & 1 == 1 {
-            if value > MOST_MULTIPLIER || !space.closes(&state, value) {
+            if value > MOST_MULTIPLIER || !space.closes(&node, value) {
                 return Err(format!("a cut with multiplier {value} does not close a leaf"));
             }
             continue;
@@ -38,8 +42,8 @@ pub fn verify<B: Branching>(space: &mut B, tree: &[u32]) -> Result<(), String> {
         if unit >= space.units() {
             return Err(format!("unit {unit} of {}", space.units()));
         }
-        open.extend(space.decide(&state, unit, false));
-        open.extend(space.decide(&state, unit, true));
+        open.extend(space.decide(&node, unit, false));
+        open.extend(space.decide(&node, unit, true));
         if open.len() > space.units() + 2 {
             return Err("it branches on a unit again and again".to_owned());
         }

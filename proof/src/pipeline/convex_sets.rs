@@ -1,84 +1,84 @@
-//! Convex sets of units that fit one stage, or one group of stages, and hold much of a price.
+//! Convex sets of units that fit one stage, or one group of consecutive stages, and hold more than a limit of some prices.
 //!
-//! The stages of a plan are convex: what lies on a way between two units of a stage is in it too, or the stages would
-//! wait for each other. [`Sets`] are the convex sets whose cost is within a budget and whose prices add up to more than a
-//! limit; a tree ([`crate::pipeline::branching_tree`]) shows that there are none. Of a set S that contains the units *in* and none of those *out*:
+//! The stages of a plan are convex: a unit on a path between two units of a stage is in the stage, or the quotient graph would
+//! have a cycle. [`ConvexSets`] are the convex sets S with cost(S) ≤ T and π(S) > P; a branch-and-bound tree
+//! ([`crate::pipeline::branching_tree`]) shows that there are none. With I the units decided to be in S and O those out:
 //!
-//! * what is between two units that are in is in;
-//! * of a unit that is out, and to which a unit that is in leads, all that it leads to is out; likewise backward;
-//! * a unit is out if those in, with it and all between, cost more than the budget by work and by the tensors that are
-//!   certainly cut;
-//! * for p, q ≥ 0: if S is within the budget T and above the limit P, then p·cost(S) − q·price(S) ≤ p·T − q·(P + 1). The
-//!   left side is at least that of a minimum cut over all sets that contain, with a unit after one that is in, its
-//!   inputs that are also after it (and likewise backward).
+//! * every unit between two units of I is in S;
+//! * descendants of a unit of O that descends from a unit of I are out; likewise ancestors;
+//! * a unit is out if I, with it and all units between, costs more than T by work and by the tensors that are certainly cut;
+//! * for p, q ≥ 0 every such S satisfies p·cost(S) − q·π(S) ≤ p·T − q·(P + 1). The left side is at least a minimum cut over
+//!   all sets that contain, with a unit descended from I, those of its predecessors that also descend from I (likewise
+//!   backward); this relaxes convexity.
 //!
-//! The cost of a tensor is that of an arc from its producer to a node that forces all consumers to be in, and an arc
-//! from a node that any consumer forces to be in to the producer.
+//! A tensor's cost is an arc from its producer to a node that forces all consumers in, and an arc from a node that any
+//! consumer forces in to the producer. Complexity: one minimum cut for each leaf. This is the pricing problem of column
+//! generation over stages.
 
 use crate::bit_set::Bits;
-use crate::min_cut::{Arc, ENDLESS, Fate, CutNetwork, CutNode};
+use crate::min_cut::{Arc, INFINITE, Fixing, CutNetwork, CutNode};
 use crate::pipeline::branching_tree::Branching;
 use crate::pipeline::relaxation::PipelineRelaxation;
-use crate::pipeline::units::DeviceKind;
+use crate::pipeline::units::KindCosts;
 
-/// p of every cut. A multiplier is q: this much is p = q.
-pub const ONE: i64 = 1 << 12;
+/// p of every cut. A multiplier is q.
+pub const COST_FACTOR: i64 = 1 << 12;
 
-/// In place of a multiplier: all that may be in holds too little of the prices.
+/// In place of a multiplier: all units that are not out together hold too little of the prices.
 pub const BY_PRICE: u32 = 0;
 
-/// The sets.
-pub struct Sets<'a> {
+/// The convex sets within a budget and above a price limit, as a space to branch on.
+pub struct ConvexSets<'a> {
     relaxed: &'a PipelineRelaxation,
-    kind: &'a DeviceKind,
+    kind: &'a KindCosts,
     budget: u64,
     prices: &'a [u64],
-    /// Sets whose prices add up to this or less are of no interest.
+    /// Only sets whose prices add up to more than this are in the space.
     pub limit: u64,
     cut: SetCut,
 }
 
-/// The network of the cuts, and what it was solved for last.
+/// The network of the minimum cuts, and what it was solved for last.
 struct SetCut {
     network: CutNetwork,
     nodes: Vec<CutNode>,
-    /// Producer, consumer, arc, and what it costs if nothing follows from one being chosen.
+    /// Producer, consumer, arc, and its capacities where neither end implies the other.
     arcs: Vec<(u32, u32, Arc, [i64; 2])>,
     /// For each unit the arcs from and to it.
     arcs_of: Vec<Vec<u32>>,
-    state: Chosen,
+    branch: SetBranch,
     multiplier: Option<u32>,
 }
 
 /// Units decided so far.
 #[derive(Clone, Debug)]
-pub struct Chosen {
-    /// Units that are in.
+pub struct SetBranch {
+    /// Units in the set.
     pub inside: Bits,
-    /// Units that are out.
+    /// Units outside the set.
     pub outside: Bits,
-    /// Units that some unit that is in leads to.
+    /// Descendants of units in the set.
     pub below: Bits,
-    /// Units that lead to some unit that is in.
+    /// Ancestors of units in the set.
     pub above: Bits,
 }
 
-/// A cheapest set of a relaxation.
+/// A set of least Lagrangian cost in the relaxation.
 #[derive(Clone, Debug)]
 pub struct CheapestSet {
-    /// p·cost − q·price, at least.
+    /// A lower bound on p·cost − q·price.
     pub value: i64,
     /// The set.
     pub set: Bits,
 }
 
-impl<'a> Sets<'a> {
-    /// Sets within a budget. Prices add up to less than 2⁴⁴; the relaxation must know its order.
-    pub fn new(relaxed: &'a PipelineRelaxation, kind: &'a DeviceKind, budget: u64, prices: &'a [u64], limit: u64) -> Sets<'a> {
-        Sets { relaxed, kind, budget, prices, limit, cut: SetCut::new(relaxed, kind) }
+impl<'a> ConvexSets<'a> {
+    /// The convex sets within a budget. Prices must add up to less than 2⁴⁴, and the relaxation must know its order.
+    pub fn new(relaxed: &'a PipelineRelaxation, kind: &'a KindCosts, budget: u64, prices: &'a [u64], limit: u64) -> ConvexSets<'a> {
+        ConvexSets { relaxed, kind, budget, prices, limit, cut: SetCut::new(relaxed, kind) }
     }
 
-    /// The problem.
+    /// The relaxed problem.
     pub fn relaxed(&self) -> &'a PipelineRelaxation {
         self.relaxed
     }
@@ -103,13 +103,13 @@ impl<'a> Sets<'a> {
         self.relaxed.cost(self.kind, set)
     }
 
-    /// The price of all that may be in.
-    pub fn reachable(&self, state: &Chosen) -> u64 {
-        state.outside.missing(self.relaxed.units()).map(|unit| self.prices[unit]).sum()
+    /// The price of all units that are not out.
+    pub fn reachable(&self, branch: &SetBranch) -> u64 {
+        branch.outside.missing(self.relaxed.units()).map(|unit| self.prices[unit]).sum()
     }
 
-    /// Whether a set is what is looked for.
-    pub fn is_one(&self, set: &Bits) -> bool {
+    /// Whether a set is in the space.
+    pub fn is_solution(&self, set: &Bits) -> bool {
         self.price(set) > self.limit
             && self.cost(set).is_some_and(|cost| cost <= self.budget)
             && self.is_convex(set)
@@ -127,64 +127,62 @@ impl<'a> Sets<'a> {
         below.both(set, |between, set| between & !set).next().is_none()
     }
 
-    /// Draws all conclusions; whether anything is left.
-    fn conclude(&self, state: &mut Chosen) -> bool {
+    /// Propagates to a fixpoint; whether anything may be left.
+    fn propagate(&self, branch: &mut SetBranch) -> bool {
         loop {
-            let decided = state.inside.count() + state.outside.count();
-            // Between.
-            let mut between = state.below.clone();
-            between.intersect(&state.above);
-            let new: Vec<usize> = between.both(&state.inside, |b, i| b & !i).collect();
+            let decided = branch.inside.count() + branch.outside.count();
+            let mut between = branch.below.clone();
+            between.intersect(&branch.above);
+            let new: Vec<usize> = between.both(&branch.inside, |b, i| b & !i).collect();
             for unit in new {
-                self.add(state, unit);
+                self.add(branch, unit);
             }
-            // Beyond a unit that is out.
-            let passed: Vec<usize> = state.outside.both(&state.below, |o, b| o & b).collect();
+            let passed: Vec<usize> = branch.outside.both(&branch.below, |o, b| o & b).collect();
             for unit in passed {
-                state.outside.unite(self.relaxed.after(unit));
+                branch.outside.unite(self.relaxed.after(unit));
             }
-            let passed: Vec<usize> = state.outside.both(&state.above, |o, a| o & a).collect();
+            let passed: Vec<usize> = branch.outside.both(&branch.above, |o, a| o & a).collect();
             for unit in passed {
-                state.outside.unite(self.relaxed.before(unit));
+                branch.outside.unite(self.relaxed.before(unit));
             }
-            if state.inside.meets(&state.outside) {
+            if branch.inside.meets(&branch.outside) {
                 return false;
             }
-            if state.inside.is_empty() {
+            if branch.inside.is_empty() {
                 return true;
             }
-            let mut sure = Sure::new(self, state);
-            if sure.cost > self.budget {
+            let mut certain = CertainCost::new(self, branch);
+            if certain.cost > self.budget {
                 return false;
             }
-            sure.drop_misfits(state);
-            if state.inside.count() + state.outside.count() == decided {
+            certain.exclude_misfits(branch);
+            if branch.inside.count() + branch.outside.count() == decided {
                 return true;
             }
         }
     }
 
-    fn add(&self, state: &mut Chosen, unit: usize) {
-        state.inside.add(unit);
-        state.below.unite(self.relaxed.after(unit));
-        state.above.unite(self.relaxed.before(unit));
+    fn add(&self, branch: &mut SetBranch, unit: usize) {
+        branch.inside.add(unit);
+        branch.below.unite(self.relaxed.after(unit));
+        branch.above.unite(self.relaxed.before(unit));
     }
 
-    /// A cheapest set at q = `multiplier`. If that shows that nothing is left, any set.
-    pub fn cheapest(&mut self, state: &Chosen, multiplier: u32) -> CheapestSet {
-        self.cut.change(state);
+    /// A set of least Lagrangian cost at q = `multiplier`; any set if the value already shows that the branch is empty.
+    pub fn cheapest(&mut self, branch: &SetBranch, multiplier: u32) -> CheapestSet {
+        self.cut.change(branch);
         if self.cut.multiplier != Some(multiplier) {
             self.cut.multiplier = Some(multiplier);
             for (unit, &node) in self.cut.nodes.iter().enumerate() {
                 let work = self.kind.work[unit].unwrap_or(0);
                 let gain = i64::from(multiplier) * self.prices[unit] as i64;
-                self.cut.network.set_cost(node, ONE * work as i64 - gain);
+                self.cut.network.set_cost(node, COST_FACTOR * work as i64 - gain);
             }
         }
-        // What contradicts itself was concluded before.
+        // Contradictions were found by propagation.
         let value = self.cut.network.solve(self.most(multiplier)).unwrap_or(i64::MAX);
-        let mut set = state.inside.clone();
-        for unit in open(state, self.relaxed.units()) {
+        let mut set = branch.inside.clone();
+        for unit in open(branch, self.relaxed.units()) {
             if self.cut.network.is_chosen(self.cut.nodes[unit]) {
                 set.add(unit);
             }
@@ -192,56 +190,56 @@ impl<'a> Sets<'a> {
         CheapestSet { value, set }
     }
 
-    /// After [`Sets::cheapest`]: at least so much more is the value with this unit in if it is not in that set, or out if
-    /// it is.
+    /// After [`ConvexSets::cheapest`]: a lower bound on the increase of the value if this unit changes sides.
     #[inline]
-    pub fn price_of_change(&self, unit: usize) -> i64 {
-        self.cut.network.price_of_change(self.cut.nodes[unit])
+    pub fn reduced_cost(&self, unit: usize) -> i64 {
+        self.cut.network.reduced_cost(self.cut.nodes[unit])
     }
 
-    /// Whether a value of [`Sets::cheapest`] shows that nothing is left.
+    /// Whether a value of [`ConvexSets::cheapest`] shows that a branch is empty.
     pub fn is_closed(&self, value: i64, multiplier: u32) -> bool {
         value > self.most(multiplier)
     }
 
-    /// p times the budget less q times the least price of interest.
+    /// p·T − q·(P + 1): no set of the space has a larger Lagrangian cost.
     pub fn most(&self, multiplier: u32) -> i64 {
         let most =
-            i128::from(ONE) * i128::from(self.budget) - i128::from(multiplier) * (i128::from(self.limit) + 1);
-        // Whatever a file says the limit is, no cut costs as little as that.
+            i128::from(COST_FACTOR) * i128::from(self.budget) - i128::from(multiplier) * (i128::from(self.limit) + 1);
+        // A limit from a file may be anything; no cut is as small as this.
         i64::try_from(most).unwrap_or(i64::MIN)
     }
 }
 
-/// What sets that contain the units that are in, and none of those out, cost at least.
-struct Sure<'a> {
-    sets: &'a Sets<'a>,
+/// A lower bound on the cost of the sets that agree with a branch.
+struct CertainCost<'a> {
+    sets: &'a ConvexSets<'a>,
     cost: u64,
     /// Tensors with a consumer that is out.
     leaves: Vec<bool>,
-    /// Tensors from a unit that is out that are paid for: by those that are in, or by the unit of this number.
+    /// Who pays for each tensor that enters: nobody, the units that are in, or the unit of this number.
     paid_by: Vec<u32>,
 }
 
-/// Tensors are paid for by none, or by those that are in.
+/// A tensor that nobody pays for.
 const NOBODY: u32 = u32::MAX;
+/// A tensor that the units in the set pay for.
 const INSIDE: u32 = u32::MAX - 1;
 
-impl<'a> Sure<'a> {
-    fn new(sets: &'a Sets<'a>, state: &Chosen) -> Sure<'a> {
+impl<'a> CertainCost<'a> {
+    fn new(sets: &'a ConvexSets<'a>, branch: &SetBranch) -> CertainCost<'a> {
         let tensors = sets.relaxed.tensors().len();
-        let mut sure = Sure { sets, cost: 0, leaves: vec![false; tensors], paid_by: vec![NOBODY; tensors] };
-        for unit in state.outside.iter() {
-            sets.relaxed.read(unit).iter().for_each(|&t| sure.leaves[t as usize] = true);
+        let mut certain = CertainCost { sets, cost: 0, leaves: vec![false; tensors], paid_by: vec![NOBODY; tensors] };
+        for unit in branch.outside.iter() {
+            sets.relaxed.read(unit).iter().for_each(|&t| certain.leaves[t as usize] = true);
         }
-        for unit in state.inside.iter() {
-            sure.cost = sure.cost.saturating_add(sure.with(unit, state, INSIDE));
+        for unit in branch.inside.iter() {
+            certain.cost = certain.cost.saturating_add(certain.with(unit, branch, INSIDE));
         }
-        sure
+        certain
     }
 
-    /// What a unit adds, where the tensors that it takes in are paid for by `payer`.
-    fn with(&mut self, unit: usize, state: &Chosen, payer: u32) -> u64 {
+    /// What a unit adds to the cost, where `payer` pays for the tensors that it takes in.
+    fn with(&mut self, unit: usize, branch: &SetBranch, payer: u32) -> u64 {
         let (relaxed, kind) = (self.sets.relaxed, self.sets.kind);
         let Some(mut cost) = kind.work[unit] else { return u64::MAX / 2 };
         for &t in relaxed.made(unit) {
@@ -249,7 +247,7 @@ impl<'a> Sure<'a> {
         }
         for &t in relaxed.read(unit) {
             let paid = &mut self.paid_by[t as usize];
-            if state.outside.has(relaxed.tensors()[t as usize].producer as usize)
+            if branch.outside.has(relaxed.tensors()[t as usize].producer as usize)
                 && *paid != INSIDE
                 && *paid != payer
             {
@@ -260,40 +258,40 @@ impl<'a> Sure<'a> {
         cost
     }
 
-    /// Puts out every unit that cannot join those that are in.
-    fn drop_misfits(&mut self, state: &mut Chosen) {
+    /// Excludes every unit that cannot join those in the set within the budget.
+    fn exclude_misfits(&mut self, branch: &mut SetBranch) {
         let relaxed = self.sets.relaxed;
-        let open: Vec<usize> = open(state, relaxed.units()).collect();
+        let open: Vec<usize> = open(branch, relaxed.units()).collect();
         let mut joining = Vec::new();
         for unit in open {
             joining.clear();
             joining.push(unit);
-            // What is between the unit and those that are in.
+            // Convexity adds the units between.
             let between = |a: u64, b: u64| a & b;
-            if state.below.has(unit) {
-                joining.extend(relaxed.before(unit).both(&state.below, between));
+            if branch.below.has(unit) {
+                joining.extend(relaxed.before(unit).both(&branch.below, between));
             }
-            if state.above.has(unit) {
-                joining.extend(relaxed.after(unit).both(&state.above, between));
+            if branch.above.has(unit) {
+                joining.extend(relaxed.after(unit).both(&branch.above, between));
             }
             let mut cost = self.cost;
             let mut fits = true;
             for &other in &joining {
-                if state.inside.has(other) {
+                if branch.inside.has(other) {
                     continue;
                 }
-                if state.outside.has(other) {
+                if branch.outside.has(other) {
                     fits = false;
                     break;
                 }
-                cost = cost.saturating_add(self.with(other, state, unit as u32));
+                cost = cost.saturating_add(self.with(other, branch, unit as u32));
                 if cost > self.sets.budget {
                     fits = false;
                     break;
                 }
             }
             if !fits {
-                state.outside.add(unit);
+                branch.outside.add(unit);
                 relaxed.read(unit).iter().for_each(|&t| self.leaves[t as usize] = true);
             }
         }
@@ -301,13 +299,13 @@ impl<'a> Sure<'a> {
 }
 
 impl SetCut {
-    fn new(relaxed: &PipelineRelaxation, kind: &DeviceKind) -> SetCut {
+    fn new(relaxed: &PipelineRelaxation, kind: &KindCosts) -> SetCut {
         let units = relaxed.units();
         let mut network = CutNetwork::default();
         let nodes: Vec<CutNode> = (0..units).map(|_| network.node()).collect();
         let (mut arcs, mut arcs_of) = (Vec::new(), vec![Vec::new(); units]);
         for (t, tensor) in relaxed.tensors().iter().enumerate() {
-            let costs = [ONE * kind.out[t] as i64, ONE * kind.into[t] as i64];
+            let costs = [COST_FACTOR * kind.out[t] as i64, COST_FACTOR * kind.into[t] as i64];
             let producer = nodes[tensor.producer as usize];
             let is_single = tensor.consumers.len() == 1;
             for &consumer in &tensor.consumers {
@@ -320,86 +318,86 @@ impl SetCut {
             if is_single {
                 continue;
             }
-            // Out: the producer is in and some consumer is not. In: the producer is not and some consumer is.
+            // `all_in` is cut if the producer is in and some consumer is not, `any_in` if the producer is out and some is in.
             let (all_in, any_in) = (network.node(), network.node());
             network.arc(producer, all_in, costs[0], 0);
             network.arc(any_in, producer, costs[1], 0);
             for &consumer in &tensor.consumers {
-                network.arc(all_in, nodes[consumer as usize], ENDLESS, 0);
-                network.arc(nodes[consumer as usize], any_in, ENDLESS, 0);
+                network.arc(all_in, nodes[consumer as usize], INFINITE, 0);
+                network.arc(nodes[consumer as usize], any_in, INFINITE, 0);
             }
         }
         network.lay_out();
         let none = || Bits::none(units);
-        let state = Chosen { inside: none(), outside: none(), below: none(), above: none() };
-        SetCut { network, nodes, arcs, arcs_of, state, multiplier: None }
+        let branch = SetBranch { inside: none(), outside: none(), below: none(), above: none() };
+        SetCut { network, nodes, arcs, arcs_of, branch, multiplier: None }
     }
 
-    /// Changes the network to that of another state.
-    fn change(&mut self, state: &Chosen) {
-        let decided = [(&state.inside, &self.state.inside), (&state.outside, &self.state.outside)];
+    /// Changes the network to that of another branch.
+    fn change(&mut self, branch: &SetBranch) {
+        let decided = [(&branch.inside, &self.branch.inside), (&branch.outside, &self.branch.outside)];
         for unit in decided.into_iter().flat_map(|(new, old)| new.both(old, |new, old| new ^ old)) {
-            let fate = match (state.inside.has(unit), state.outside.has(unit)) {
-                (true, _) => Fate::In,
-                (_, true) => Fate::Out,
-                _ => Fate::Open,
+            let fate = match (branch.inside.has(unit), branch.outside.has(unit)) {
+                (true, _) => Fixing::In,
+                (_, true) => Fixing::Out,
+                _ => Fixing::Open,
             };
-            self.network.set_fate(self.nodes[unit], fate);
+            self.network.set_fixing(self.nodes[unit], fate);
         }
-        // With a unit after one that is in come its inputs that are too; and likewise backward.
-        let sides = [(&state.below, &self.state.below), (&state.above, &self.state.above)];
+        // Relaxed convexity: a unit descended from the set brings its predecessors that are too; likewise backward.
+        let sides = [(&branch.below, &self.branch.below), (&branch.above, &self.branch.above)];
         for unit in sides.into_iter().flat_map(|(new, old)| new.both(old, |new, old| new ^ old)) {
             for &arc in &self.arcs_of[unit] {
                 let (producer, consumer, arc, own) = self.arcs[arc as usize];
                 let both = |side: &Bits| {
-                    ENDLESS * i64::from(side.has(producer as usize) && side.has(consumer as usize))
+                    INFINITE * i64::from(side.has(producer as usize) && side.has(consumer as usize))
                 };
-                self.network.set_arc(arc, own[0] + both(&state.above), own[1] + both(&state.below));
+                self.network.set_arc(arc, own[0] + both(&branch.above), own[1] + both(&branch.below));
             }
         }
-        self.state.clone_from(state);
+        self.branch.clone_from(branch);
     }
 }
 
-/// The units that are neither in nor out.
-fn open(state: &Chosen, units: usize) -> impl Iterator<Item = usize> + '_ {
-    state.inside.both(&state.outside, |i, o| !(i | o)).take_while(move |&unit| unit < units)
+/// The undecided units.
+fn open(branch: &SetBranch, units: usize) -> impl Iterator<Item = usize> + '_ {
+    branch.inside.both(&branch.outside, |i, o| !(i | o)).take_while(move |&unit| unit < units)
 }
 
-impl Branching for Sets<'_> {
-    type State = Chosen;
+impl Branching for ConvexSets<'_> {
+    type Node = SetBranch;
 
-    fn root(&self) -> Option<Chosen> {
+    fn root(&self) -> Option<SetBranch> {
         let none = Bits::none(self.relaxed.units());
-        let mut state =
-            Chosen { inside: none.clone(), outside: none.clone(), below: none.clone(), above: none };
+        let mut branch =
+            SetBranch { inside: none.clone(), outside: none.clone(), below: none.clone(), above: none };
         for (unit, work) in self.kind.work.iter().enumerate() {
             if work.is_none() {
-                state.outside.add(unit);
+                branch.outside.add(unit);
             }
         }
-        self.conclude(&mut state).then_some(state)
+        self.propagate(&mut branch).then_some(branch)
     }
 
     fn units(&self) -> usize {
         self.relaxed.units()
     }
 
-    fn decide(&self, state: &Chosen, unit: usize, inside: bool) -> Option<Chosen> {
-        let mut state = state.clone();
+    fn decide(&self, branch: &SetBranch, unit: usize, inside: bool) -> Option<SetBranch> {
+        let mut branch = branch.clone();
         if inside {
-            self.add(&mut state, unit);
+            self.add(&mut branch, unit);
         } else {
-            state.outside.add(unit);
+            branch.outside.add(unit);
         }
-        self.conclude(&mut state).then_some(state)
+        self.propagate(&mut branch).then_some(branch)
     }
 
-    fn closes(&mut self, state: &Chosen, multiplier: u32) -> bool {
+    fn closes(&mut self, branch: &SetBranch, multiplier: u32) -> bool {
         if multiplier == BY_PRICE {
-            return self.reachable(state) <= self.limit;
+            return self.reachable(branch) <= self.limit;
         }
-        let value = self.cheapest(state, multiplier).value;
+        let value = self.cheapest(branch, multiplier).value;
         self.is_closed(value, multiplier)
     }
 }

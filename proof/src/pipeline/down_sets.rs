@@ -1,98 +1,103 @@
-//! All beginnings of a network, where they are few, and how few stages reach each.
+//! A dynamic program over all down-sets of the units, where they are few: how few stages reach each.
 //!
-//! A *beginning* holds with a unit all that leads to it. The stages of a plan, along the data, lead from beginning to
-//! beginning, and each costs what the units between two of them do. Networks that are nearly chains, as most real ones are,
-//! have few beginnings; then all steps from one to another within a threshold can be taken, and if as many stages as
-//! there are do not reach the end, no plan takes the threshold or less. With unlike devices, what counts is how many of
-//! each kind were used; of two ways to a beginning, one that used no less of any kind is dropped.
+//! A *down-set* holds with a unit all its ancestors. The stages of a plan, in topological order, lead from the empty down-set
+//! to the whole network, each adding the units of one stage. Networks that are nearly chains have few down-sets; then every
+//! pair D ⊂ D' with cost(D' ∖ D) ≤ T can be listed, and T is refuted if no chain of at most k such steps reaches the whole
+//! network. With unlike devices a label counts the devices used of each kind, and a label that uses no fewer of any kind than
+//! another one is dominated.
 //!
-//! The time is that of all steps: pairs of beginnings with a threshold's work between them.
+//! Stages are pruned by work and incoming tensors, which grow with the stage; outgoing tensors do not. The remaining units
+//! bound how many stages must still follow. Complexity: proportional to the pairs of down-sets with at most T of work
+//! between them. On identical devices the answer is exact for the relaxation.
 
 use std::collections::HashMap;
 
 use crate::bit_set::Bits;
-use crate::pipeline::relaxation::{MOST_KINDS, PipelineRelaxation};
-use crate::pipeline::units::DeviceKind;
+use crate::pipeline::relaxation::{MOST_KINDS, PipelineRelaxation, refuted};
+use crate::pipeline::units::KindCosts;
+use divvy_core::problem::Problem;
+use divvy_core::units::Time;
 
-/// The most units: every beginning takes a bit for each.
+/// The most units: every down-set takes a bit for each.
 const MOST_UNITS: usize = 1 << 13;
-/// The most beginnings, and the most ways to add a unit to one.
-const MOST_BEGINNINGS: usize = 1 << 18;
-const MOST_MOVES: usize = 1 << 21;
-/// The most steps between beginnings that are looked at.
+/// The most down-sets.
+const MOST_DOWN_SETS: usize = 1 << 18;
+/// The most pairs of a down-set and a unit that extends it.
+const MOST_EXTENSIONS: usize = 1 << 21;
+/// The most steps between down-sets that are looked at.
 pub const MOST_STEPS: u64 = 1 << 31;
 
-/// Beginnings, by size, and the units that each can be lengthened by.
+/// All down-sets, by size, and the units that extend each.
 pub struct DownSets<'a> {
     relaxed: &'a PipelineRelaxation,
-    /// For each, where its moves begin.
+    /// For each down-set, where its extensions begin.
     starts: Vec<u32>,
-    /// Unit and the beginning with it.
-    moves: Vec<(u32, u32)>,
-    /// One of the moves to each: unit and the beginning without it.
-    last: Vec<(u32, u32)>,
-    /// What the stages after each cost at least, together: work, and what comes in from the beginning.
-    left: Vec<u64>,
+    /// A unit, and the down-set with it.
+    extensions: Vec<(u32, u32)>,
+    /// One extension that leads to each down-set: the unit, and the down-set without it.
+    reached_by: Vec<(u32, u32)>,
+    /// A lower bound on the cost of all stages after each: work, and the tensors that enter from the down-set.
+    remaining: Vec<u64>,
 }
 
 /// Devices of each kind that some stages use.
-type Used = [u16; MOST_KINDS];
+type KindCounts = [u16; MOST_KINDS];
 
-/// Stages that lead to a beginning: what they use, and the beginning before the last.
+/// A chain of stages that leads to a down-set: the devices it uses, and the down-set before its last stage.
 #[derive(Clone, Copy)]
-struct DownSetStep {
-    used: Used,
+struct DownSetLabel {
+    used: KindCounts,
     from: u32,
 }
 
-/// What stages within a threshold reach.
+/// Whether stages within a threshold can hold the whole network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// The end: the units of each stage.
-    End(Vec<Vec<usize>>),
-    /// Not the end.
-    Short,
+pub enum ThresholdDecision {
+    /// They can: the units of each stage.
+    Feasible(Vec<Vec<usize>>),
+    /// They cannot: the threshold is refuted.
+    Infeasible,
 }
 
 impl<'a> DownSets<'a> {
-    /// All beginnings; an error if there are too many.
+    /// All down-sets; an error if there are too many.
     pub fn new(relaxed: &'a PipelineRelaxation) -> Result<DownSets<'a>, String> {
         let units = relaxed.units();
-        let too_many = || format!("the network has more than {MOST_BEGINNINGS} beginnings");
+        let too_many = || format!("the network has more than {MOST_DOWN_SETS} down-sets");
         if units > MOST_UNITS {
             return Err(format!("{units} units are too many, {MOST_UNITS} is the most"));
         }
         let first: Vec<u32> =
             (0..units as u32).filter(|&unit| relaxed.read(unit as usize).is_empty()).collect();
-        // Those of one size, each with the units that can follow it.
+        // The down-sets of one size, each with the units that extend it.
         let mut level = vec![(Bits::none(units), first)];
-        let (mut starts, mut moves, mut last) = (vec![0], Vec::new(), vec![(0, 0)]);
-        let mut left = vec![relaxed.least().work.iter().flatten().sum::<u64>()];
+        let (mut starts, mut extensions, mut reached_by) = (vec![0], Vec::new(), vec![(0, 0)]);
+        let mut remaining = vec![relaxed.least().work.iter().flatten().sum::<u64>()];
         while !level.is_empty() {
             let mut longer: Vec<(Bits, Vec<u32>)> = Vec::new();
             let mut known: HashMap<Bits, u32> = HashMap::new();
             for (here, ready) in &level {
                 let now = starts.len() - 1;
-                let now_left = left[now];
+                let remaining_here = remaining[now];
                 for &unit in ready {
                     let mut with = here.clone();
                     with.add(unit as usize);
                     let id = *known.entry(with).or_insert_with_key(|with| {
-                        longer.push((with.clone(), follow(relaxed, with, ready, unit)));
-                        left.push(left_with(relaxed, with, unit as usize, now_left));
-                        last.push((unit, now as u32));
-                        left.len() as u32 - 1
+                        longer.push((with.clone(), ready_after(relaxed, with, ready, unit)));
+                        remaining.push(remaining_after(relaxed, with, unit as usize, remaining_here));
+                        reached_by.push((unit, now as u32));
+                        remaining.len() as u32 - 1
                     });
-                    moves.push((unit, id));
+                    extensions.push((unit, id));
                 }
-                starts.push(moves.len() as u32);
-                if left.len() > MOST_BEGINNINGS || moves.len() > MOST_MOVES {
+                starts.push(extensions.len() as u32);
+                if remaining.len() > MOST_DOWN_SETS || extensions.len() > MOST_EXTENSIONS {
                     return Err(too_many());
                 }
             }
             level = longer;
         }
-        Ok(DownSets { relaxed, starts, moves, last, left })
+        Ok(DownSets { relaxed, starts, extensions, reached_by, remaining })
     }
 
     /// How many there are.
@@ -100,36 +105,36 @@ impl<'a> DownSets<'a> {
         self.starts.len() - 1
     }
 
-    /// What stages within a threshold reach; none if that takes too many steps, or `go_on` says no.
-    pub fn reach(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<Reach> {
-        let kinds: Vec<&DeviceKind> = if self.relaxed.kinds().is_empty() {
+    /// Whether stages within a threshold can hold the whole network; none if that takes too many steps, or `go_on` says no.
+    pub fn decide_threshold(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<ThresholdDecision> {
+        let kinds: Vec<&KindCosts> = if self.relaxed.kinds().is_empty() {
             vec![self.relaxed.least()]
         } else {
             self.relaxed.kinds().iter().collect()
         };
         let budget = self.relaxed.budget(1, threshold);
         let end = self.count() - 1;
-        let mut all: Vec<Vec<DownSetStep>> = vec![Vec::new(); self.count()];
-        all[0].push(DownSetStep { used: Used::default(), from: 0 });
+        let mut labels: Vec<Vec<DownSetLabel>> = vec![Vec::new(); self.count()];
+        labels[0].push(DownSetLabel { used: KindCounts::default(), from: 0 });
         let mut walks: Vec<DownSetWalk<'_>> =
             kinds.iter().map(|kind| DownSetWalk::new(self.relaxed, kind, self.count())).collect();
         let mut steps = 0u64;
         for from in 0..end {
-            // Stages that the rest takes at least.
-            let rest = self.left[from].div_ceil(budget.max(1)).max(1);
+            // The fewest stages that can hold the remaining units.
+            let stages_left = self.remaining[from].div_ceil(budget.max(1)).max(1);
             for (k, kind) in kinds.iter().enumerate() {
-                let can = |way: &&DownSetStep| {
-                    let used: u64 = way.used.iter().map(|&count| u64::from(count)).sum();
-                    u32::from(way.used[k]) < kind.devices && used + rest <= u64::from(self.relaxed.stages())
+                let can = |label: &&DownSetLabel| {
+                    let used: u64 = label.used.iter().map(|&count| u64::from(count)).sum();
+                    u32::from(label.used[k]) < kind.devices && used + stages_left <= u64::from(self.relaxed.stages())
                 };
-                let longer: Vec<DownSetStep> = (all[from].iter().filter(can))
-                    .map(|way| DownSetStep { used: with_one(way.used, k), from: from as u32 })
+                let longer: Vec<DownSetLabel> = (labels[from].iter().filter(can))
+                    .map(|label| DownSetLabel { used: with_one(label.used, k), from: from as u32 })
                     .collect();
                 if longer.is_empty() {
                     continue;
                 }
-                walks[k].from(self, from, budget, |to| {
-                    longer.iter().for_each(|way| keep(&mut all[to], way));
+                walks[k].visit_from(self, from, budget, |to| {
+                    longer.iter().for_each(|label| insert_label(&mut labels[to], label));
                 });
                 steps += std::mem::take(&mut walks[k].steps);
                 if steps > MOST_STEPS || !go_on() {
@@ -137,89 +142,89 @@ impl<'a> DownSets<'a> {
                 }
             }
         }
-        Some(if all[end].is_empty() { Reach::Short } else { Reach::End(self.stages(&all)) })
+        Some(if labels[end].is_empty() { ThresholdDecision::Infeasible } else { ThresholdDecision::Feasible(self.stages(&labels)) })
     }
 
-    /// The stages of a way to the end.
-    fn stages(&self, all: &[Vec<DownSetStep>]) -> Vec<Vec<usize>> {
+    /// The stages of a label of the whole network.
+    fn stages(&self, labels: &[Vec<DownSetLabel>]) -> Vec<Vec<usize>> {
         let mut here = self.count() - 1;
-        let mut way = all[here][0];
+        let mut label = labels[here][0];
         let mut stages = Vec::new();
         while here != 0 {
-            let from = way.from as usize;
+            let from = label.from as usize;
             let before = self.units_of(from);
             stages.push(self.units_of(here).both(&before, |now, before| now & !before).collect());
-            let leads = |other: &&DownSetStep| (0..MOST_KINDS).any(|k| with_one(other.used, k) == way.used);
-            way = *all[from].iter().find(leads).expect("a way of one stage less led here");
+            let leads = |other: &&DownSetLabel| (0..MOST_KINDS).any(|k| with_one(other.used, k) == label.used);
+            label = *labels[from].iter().find(leads).expect("a label of one stage less led here");
             here = from;
         }
         stages.reverse();
         stages
     }
 
-    fn units_of(&self, mut beginning: usize) -> Bits {
+    fn units_of(&self, mut down_set: usize) -> Bits {
         let mut units = Bits::none(self.relaxed.units());
-        while beginning != 0 {
-            let (unit, without) = self.last[beginning];
+        while down_set != 0 {
+            let (unit, without) = self.reached_by[down_set];
             units.add(unit as usize);
-            beginning = without as usize;
+            down_set = without as usize;
         }
         units
     }
 }
 
-/// What the stages after a beginning whose last unit is `unit` cost at least, given that without it.
-fn left_with(relaxed: &PipelineRelaxation, beginning: &Bits, unit: usize, without: u64) -> u64 {
+/// The remaining cost after a down-set whose last unit is `unit`, given that of the down-set without it.
+fn remaining_after(relaxed: &PipelineRelaxation, down_set: &Bits, unit: usize, without: u64) -> u64 {
     let least = relaxed.least();
     let comes_in = |tensors: &[u32]| tensors.iter().map(|&t| least.into[t as usize]).sum::<u64>();
     let is_done = |t: &&u32| {
         let mut consumers = relaxed.tensors()[**t as usize].consumers.iter();
-        consumers.all(|&consumer| beginning.has(consumer as usize))
+        consumers.all(|&consumer| down_set.has(consumer as usize))
     };
     let done: u64 = relaxed.read(unit).iter().filter(is_done).map(|&t| least.into[t as usize]).sum();
     without - least.work[unit].unwrap_or(0) + comes_in(relaxed.made(unit)) - done
 }
 
-/// The units that can follow a beginning whose last unit is `unit`, given those that could before.
-fn follow(relaxed: &PipelineRelaxation, beginning: &Bits, ready: &[u32], unit: u32) -> Vec<u32> {
-    let mut follow: Vec<u32> = ready.iter().copied().filter(|&other| other != unit).collect();
+/// The units that extend a down-set whose last unit is `unit`, given those that extended it without that unit.
+fn ready_after(relaxed: &PipelineRelaxation, down_set: &Bits, ready: &[u32], unit: u32) -> Vec<u32> {
+    let mut after: Vec<u32> = ready.iter().copied().filter(|&other| other != unit).collect();
     for &t in relaxed.made(unit as usize) {
         for &consumer in &relaxed.tensors()[t as usize].consumers {
-            let made = |&t: &u32| beginning.has(relaxed.tensors()[t as usize].producer as usize);
-            if relaxed.read(consumer as usize).iter().all(made) && !follow.contains(&consumer) {
-                follow.push(consumer);
+            let made = |&t: &u32| down_set.has(relaxed.tensors()[t as usize].producer as usize);
+            if relaxed.read(consumer as usize).iter().all(made) && !after.contains(&consumer) {
+                after.push(consumer);
             }
         }
     }
-    follow
+    after
 }
 
-fn with_one(mut used: Used, kind: usize) -> Used {
+fn with_one(mut used: KindCounts, kind: usize) -> KindCounts {
     used[kind] += 1;
     used
 }
 
-/// Adds a way unless another uses no more.
+/// Adds a label unless another one dominates it.
 #[inline]
-fn keep(ways: &mut Vec<DownSetStep>, new: &DownSetStep) {
-    let no_more = |a: &DownSetStep, b: &DownSetStep| a.used.iter().zip(&b.used).all(|(a, b)| a <= b);
-    if ways.iter().any(|way| no_more(way, new)) {
+fn insert_label(labels: &mut Vec<DownSetLabel>, new: &DownSetLabel) {
+    let no_more = |a: &DownSetLabel, b: &DownSetLabel| a.used.iter().zip(&b.used).all(|(a, b)| a <= b);
+    if labels.iter().any(|label| no_more(label, new)) {
         return;
     }
-    ways.retain(|way| !no_more(new, way));
-    ways.push(*new);
+    labels.retain(|label| !no_more(new, label));
+    labels.push(*new);
 }
 
-/// A walk over all beginnings after one, with the cost of what is between.
+/// A depth-first walk over all down-sets that contain a given one, with the cost of the units between.
 struct DownSetWalk<'a> {
-    kind: &'a DeviceKind,
-    /// What each unit makes costs so much to send.
+    kind: &'a KindCosts,
+    /// For each unit, what it costs to send all its tensors.
     sends: Vec<u64>,
-    /// Tensors that each unit reads: from here to the next.
+    /// For each unit, where the tensors that it reads begin.
     starts: Vec<u32>,
     reads: Vec<u32>,
-    tensors: Vec<Passing>,
-    /// In which walk each beginning was seen last.
+    tensors: Vec<CrossingTensor>,
+    /// The walk in which each down-set was seen last.
     seen: Vec<u32>,
     walks: u32,
     inside: Vec<bool>,
@@ -227,39 +232,39 @@ struct DownSetWalk<'a> {
     steps: u64,
 }
 
-/// A tensor.
-struct Passing {
+/// A tensor, and how many of its consumers the walk has not added.
+struct CrossingTensor {
     producer: u32,
-    /// Consumers that are not between.
+    /// Consumers that are not among the units added.
     missing: u32,
     consumers: u32,
     out: u64,
     into: u64,
 }
 
-/// Where a walk is.
+/// A down-set on the current path of a walk.
 struct WalkPosition {
-    beginning: u32,
-    next_move: u32,
+    down_set: u32,
+    next_extension: u32,
     /// The unit that led here.
     unit: u32,
     cost: Costs,
 }
 
-/// What the units between cost.
+/// What the units added by a walk cost as a stage.
 #[derive(Clone, Copy, Default)]
 struct Costs {
-    /// Work, and tensors that come in: never falls as units are added.
-    sure: u64,
-    /// Tensors that go out.
+    /// Work and incoming tensors: never falls as units are added.
+    certain: u64,
+    /// Outgoing tensors.
     out: u64,
 }
 
-/// In place of the unit that led to where a walk starts.
+/// In place of a unit, at the down-set where a walk starts.
 const NO_UNIT: u32 = u32::MAX;
 
 impl<'a> DownSetWalk<'a> {
-    fn new(relaxed: &PipelineRelaxation, kind: &'a DeviceKind, beginnings: usize) -> DownSetWalk<'a> {
+    fn new(relaxed: &PipelineRelaxation, kind: &'a KindCosts, down_sets: usize) -> DownSetWalk<'a> {
         let units = relaxed.units();
         let sends = |unit| relaxed.made(unit).iter().map(|&t| kind.out[t as usize]).sum();
         let (mut starts, mut reads) = (vec![0], Vec::new());
@@ -270,7 +275,7 @@ impl<'a> DownSetWalk<'a> {
         let passing = relaxed.tensors().iter().enumerate().map(|(t, tensor)| {
             let consumers = tensor.consumers.len() as u32;
             let (out, into) = (kind.out[t], kind.into[t]);
-            Passing { producer: tensor.producer, missing: consumers, consumers, out, into }
+            CrossingTensor { producer: tensor.producer, missing: consumers, consumers, out, into }
         });
         DownSetWalk {
             kind,
@@ -278,7 +283,7 @@ impl<'a> DownSetWalk<'a> {
             starts,
             reads,
             tensors: passing.collect(),
-            seen: vec![0; beginnings],
+            seen: vec![0; down_sets],
             walks: 0,
             inside: vec![false; units],
             path: Vec::new(),
@@ -286,19 +291,19 @@ impl<'a> DownSetWalk<'a> {
         }
     }
 
-    /// Tells `reach` of every beginning that one stage leads to.
-    fn from(&mut self, all: &DownSets<'_>, from: usize, budget: u64, mut reach: impl FnMut(usize)) {
+    /// Calls `reach` with every down-set that one stage leads to.
+    fn visit_from(&mut self, all: &DownSets<'_>, from: usize, budget: u64, mut reach: impl FnMut(usize)) {
         self.walks += 1;
-        let place = |beginning: usize, unit: u32, cost: Costs| WalkPosition {
-            beginning: beginning as u32,
-            next_move: all.starts[beginning],
+        let place = |down_set: usize, unit: u32, cost: Costs| WalkPosition {
+            down_set: down_set as u32,
+            next_extension: all.starts[down_set],
             unit,
             cost,
         };
         self.path.clear();
         self.path.push(place(from, NO_UNIT, Costs::default()));
         while let Some(here) = self.path.last_mut() {
-            if here.next_move == all.starts[here.beginning as usize + 1] {
+            if here.next_extension == all.starts[here.down_set as usize + 1] {
                 let unit = here.unit;
                 self.path.pop();
                 if unit != NO_UNIT {
@@ -306,8 +311,8 @@ impl<'a> DownSetWalk<'a> {
                 }
                 continue;
             }
-            let (unit, to) = all.moves[here.next_move as usize];
-            here.next_move += 1;
+            let (unit, to) = all.extensions[here.next_extension as usize];
+            here.next_extension += 1;
             let to = to as usize;
             if self.seen[to] == self.walks {
                 continue;
@@ -315,17 +320,17 @@ impl<'a> DownSetWalk<'a> {
             self.steps += 1;
             let Some(work) = self.kind.work[unit as usize] else { continue };
             let mut cost = here.cost;
-            cost.sure += work;
-            if cost.sure > budget {
+            cost.certain += work;
+            if cost.certain > budget {
                 continue;
             }
             self.seen[to] = self.walks;
             self.add(unit as usize, &mut cost);
-            if cost.sure > budget {
+            if cost.certain > budget {
                 self.remove(unit as usize);
                 continue;
             }
-            if cost.sure + cost.out <= budget {
+            if cost.certain + cost.out <= budget {
                 reach(to);
             }
             self.path.push(place(to, unit, cost));
@@ -335,7 +340,7 @@ impl<'a> DownSetWalk<'a> {
     #[inline]
     fn add(&mut self, unit: usize, cost: &mut Costs) {
         self.inside[unit] = true;
-        // No consumer of what a unit makes comes before it.
+        // Units are added in topological order, so no consumer of this unit's tensors is there yet.
         cost.out += self.sends[unit];
         for &t in &self.reads[self.starts[unit] as usize..self.starts[unit + 1] as usize] {
             let tensor = &mut self.tensors[t as usize];
@@ -345,7 +350,7 @@ impl<'a> DownSetWalk<'a> {
                     cost.out -= tensor.out;
                 }
             } else if tensor.missing + 1 == tensor.consumers {
-                cost.sure += tensor.into;
+                cost.certain += tensor.into;
             }
         }
     }
@@ -356,5 +361,15 @@ impl<'a> DownSetWalk<'a> {
         for &t in &self.reads[self.starts[unit] as usize..self.starts[unit + 1] as usize] {
             self.tensors[t as usize].missing += 1;
         }
+    }
+}
+
+/// The bound T + 1, if the stages within T cannot hold the whole network.
+pub(crate) fn proven(problem: &Problem, merged: bool, threshold: Time) -> Result<Time, String> {
+    let relaxed = PipelineRelaxation::build(problem, merged)?;
+    match DownSets::new(&relaxed)?.decide_threshold(threshold.0, &mut || true) {
+        Some(ThresholdDecision::Infeasible) => refuted(threshold),
+        Some(ThresholdDecision::Feasible(_)) => Err(format!("stages of {} ps may do", threshold.0)),
+        None => Err(format!("it takes more than {MOST_STEPS} steps")),
     }
 }

@@ -1,13 +1,15 @@
-//! Unites units that may as well share a stage, on the least kind.
+//! Kernelisation: contracts units that share a stage in some optimal plan, on the least kind.
 //!
-//! Where units can move to the stage of another in any plan ([`crate::pipeline::safe_moves`]), some best plan has them in one stage.
-//! Uniting them does not change what the best plan costs, and the argument starts again with what is left.
+//! Where units can move to the stage of another one in any plan ([`crate::pipeline::safe_moves`]), some optimal plan has them
+//! in one stage, so contracting them keeps the optimum. This is repeated to a fixpoint. Invariant: the contracted graph is
+//! acyclic, its units in topological order. Also here: strongly connected components (Tarjan, "Depth-First Search and Linear
+//! Graph Algorithms", 1972) and topological renumbering, which the relaxation uses too.
 
-use crate::pipeline::safe_moves::{View, Direction};
-use crate::pipeline::units::{DeviceKind, MOST_UNITS, Order, UnitTensor};
+use crate::pipeline::safe_moves::{UnitGraph, Direction};
+use crate::pipeline::units::{KindCosts, MOST_UNITS, Order, UnitTensor};
 
-/// Unites units until nothing is left to unite. Units are renumbered; producers still come first.
-pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &mut DeviceKind) {
+/// Contracts units to a fixpoint, and renumbers them in topological order.
+pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &mut KindCosts) {
     while let Some(mut joined) = find(tensors, least) {
         let pairs = tensors.iter().flat_map(|t| t.consumers.iter().map(|&c| (t.producer, c)));
         let links: Vec<(u32, u32)> = pairs.map(|(a, b)| (joined[a as usize], joined[b as usize])).collect();
@@ -18,19 +20,19 @@ pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &
     }
 }
 
-/// For each unit the one that it is united with, or itself; none if nothing can be united. No unit is in two groups.
-fn find(tensors: &[UnitTensor], least: &DeviceKind) -> Option<Vec<u32>> {
+/// For each unit the one that it is contracted with, or itself; none if there is nothing to contract. No unit is in two groups.
+fn find(tensors: &[UnitTensor], least: &KindCosts) -> Option<Vec<u32>> {
     let units = least.work.len();
     let order = (units <= MOST_UNITS).then(|| Order::new(units, tensors));
-    let view = View::new(tensors, least, order.as_ref());
+    let graph = UnitGraph::new(tensors, least, order.as_ref());
     let mut joined: Vec<u32> = (0..units as u32).collect();
     let mut taken = vec![false; units];
     for unit in 0..units {
-        for way in [Direction::Down, Direction::Up] {
+        for direction in [Direction::Down, Direction::Up] {
             if taken[unit] || least.work[unit].is_none() {
                 continue;
             }
-            for other in view.movable(unit, way, &taken) {
+            for other in graph.movable(unit, direction, &taken) {
                 joined[other] = unit as u32;
                 (taken[unit], taken[other]) = (true, true);
             }
@@ -39,8 +41,8 @@ fn find(tensors: &[UnitTensor], least: &DeviceKind) -> Option<Vec<u32>> {
     taken.contains(&true).then_some(joined)
 }
 
-/// Adds up the figures of units that became one.
-fn contract(tensors: &mut Vec<UnitTensor>, least: &DeviceKind, joined: &[u32]) -> DeviceKind {
+/// Adds up the figures of contracted units.
+fn contract(tensors: &mut Vec<UnitTensor>, least: &KindCosts, joined: &[u32]) -> KindCosts {
     let units = joined.iter().max().map_or(0, |&last| last as usize + 1);
     let mut work = vec![Some(0u64); units];
     for (unit, time) in least.work.iter().enumerate() {
@@ -63,10 +65,10 @@ fn contract(tensors: &mut Vec<UnitTensor>, least: &DeviceKind, joined: &[u32]) -
     let times: Vec<(u64, u64)> = found.values().copied().collect();
     *tensors = found.into_keys().collect();
     let (out, into) = times.into_iter().unzip();
-    DeviceKind { devices: least.devices, work, out, into }
+    KindCosts { devices: least.devices, work, out, into }
 }
 
-/// For each of `count` nodes, the least node on a circle with it, by Tarjan's algorithm.
+/// For each of `count` nodes, the least node of its strongly connected component, by Tarjan's algorithm without recursion.
 pub(super) fn components(count: usize, links: &[(u32, u32)]) -> Vec<u32> {
     let mut next: Vec<Vec<u32>> = vec![Vec::new(); count];
     for &(a, b) in links {
@@ -81,15 +83,15 @@ pub(super) fn components(count: usize, links: &[(u32, u32)]) -> Vec<u32> {
             continue;
         }
         path.push((root, 0));
-        while let Some(&mut (node, ref mut way)) = path.last_mut() {
-            if *way == 0 {
+        while let Some(&mut (node, ref mut next_link)) = path.last_mut() {
+            if *next_link == 0 {
                 (index[node], low[node]) = (seen, seen);
                 seen += 1;
                 stack.push(node);
                 on_stack[node] = true;
             }
-            if let Some(&to) = next[node].get(*way) {
-                *way += 1;
+            if let Some(&to) = next[node].get(*next_link) {
+                *next_link += 1;
                 let to = to as usize;
                 if index[to] == none {
                     path.push((to, 0));
@@ -115,7 +117,7 @@ pub(super) fn components(count: usize, links: &[(u32, u32)]) -> Vec<u32> {
     of
 }
 
-/// Gives groups without circles numbers from 0 in topological order, of equals the one with the least `first` first.
+/// Numbers the groups of an acyclic quotient graph from 0 in topological order, ties broken by the least `first`.
 pub(super) fn renumber(group: &mut [u32], first: &[u32], links: &[(u32, u32)]) {
     let count = first.len();
     let mut links: Vec<(u32, u32)> = links.iter().copied().filter(|(a, b)| a != b).collect();

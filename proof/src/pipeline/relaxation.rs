@@ -1,41 +1,45 @@
-//! A `pipeline` problem with less to pay: what every plan costs at least.
+//! The overflow-free relaxation of a `pipeline` problem: what every plan costs at least.
 //!
-//! *Units* are ops that share a stage in every plan: colocated ops, and what lies on a circle through them. A *kind* is a
-//! group of devices on which every stage costs the same: the sum of its units' times, plus for every tensor that enters
-//! or leaves the least time over any route from or to such a device (nothing where peers copy). Overflow, memory, and the
-//! ways to and from the network's ends are left out; all of them only add to a stage. The *least* kind has the least
-//! of every figure over all kinds. On identical devices without overflow and constraints the costs are exact.
+//! *Units* are ops that share a stage in every plan: colocated ops, and the strongly connected components that contracting
+//! them makes (their quotient graph must be acyclic). A *kind* is a group of devices on which every stage costs the same: the
+//! sum of its units' times, plus for every tensor that enters or leaves the least time over any route from or to such a
+//! device (0 where peers copy). Overflow, memory, and transfers from `input_at` and to `output_at` are left out; all of them
+//! only add to a stage. The *least* kind has the minimum of every figure over all kinds. On identical devices without
+//! overflow and constraints the costs are exact.
 //!
-//! With few devices of many kinds everything is proved of the least kind. Figures are divided by a power of two, and
-//! rounded down, where their sum would be too large for a network of flows.
+//! With more than `MOST_KINDS` kinds everything is bounded on the least kind. Figures are divided by a power of two,
+//! rounded down, where their sum would not fit the integers of a minimum cut; budgets are divided likewise, so a bound on the
+//! scaled problem is one on the original.
 //!
-//! [`PipelineRelaxation::merged`] also unites units that share a stage in some best plan of the least kind (`kernel.rs`, `moves.rs`). What is
-//! proved of it holds of the best plan, hence of all.
+//! [`PipelineRelaxation::merged`] also contracts units that share a stage in some optimal plan of the least kind
+//! ([`crate::pipeline::kernelisation`]). What it refutes is refuted for an optimal plan, hence for all.
 
 use crate::bit_set::Bits;
 use crate::pipeline::kernelisation;
-use crate::pipeline::units::{DeviceKind, MOST_UNITS, Order, UnitTensor};
+use crate::pipeline::units::{KindCosts, MOST_UNITS, Order, UnitTensor};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
+use divvy_core::units::Time;
 
-/// The problem.
+/// The relaxed problem.
 #[derive(Clone, Debug)]
 pub struct PipelineRelaxation {
     stages: u32,
+    /// All figures are divided by two to this.
     shift: u32,
     unit_of: Vec<u32>,
     tensors: Vec<UnitTensor>,
     made: Vec<Vec<u32>>,
     read: Vec<Vec<u32>>,
-    least: DeviceKind,
-    kinds: Vec<DeviceKind>,
+    least: KindCosts,
+    kinds: Vec<KindCosts>,
     order: Option<Order>,
 }
 
 /// Sums of all figures stay below two to this.
 const MOST_BITS: u32 = 43;
 
-/// More kinds than this are taken as one.
+/// With more kinds than this the least kind stands for all.
 pub(super) const MOST_KINDS: usize = 4;
 
 impl PipelineRelaxation {
@@ -44,16 +48,17 @@ impl PipelineRelaxation {
         PipelineRelaxation::build(problem, false)
     }
 
-    /// The relaxation with the least kind only, and units united that may as well share a stage.
+    /// The relaxation with the least kind only, and units contracted that share a stage in some optimal plan.
     pub fn merged(problem: &Problem) -> Result<PipelineRelaxation, String> {
         PipelineRelaxation::build(problem, true)
     }
 
-    fn build(problem: &Problem, merge: bool) -> Result<PipelineRelaxation, String> {
+    /// [`PipelineRelaxation::merged`] if `merge`, else [`PipelineRelaxation::new`].
+    pub(super) fn build(problem: &Problem, merge: bool) -> Result<PipelineRelaxation, String> {
         let Objective::Pipeline { stages } = problem.objective else {
             return Err("it speaks of pipeline stages".to_owned());
         };
-        let mut unit_of = together(problem);
+        let mut unit_of = colocated_units(problem);
         let (mut tensors, groups) = tensors_between(problem, &unit_of);
         let kinds = kinds(problem, &unit_of, &groups);
         let mut least = least(&kinds, stages);
@@ -87,7 +92,7 @@ impl PipelineRelaxation {
         self.stages
     }
 
-    /// How many units. They are numbered so that producers come first.
+    /// How many units there are.
     #[inline]
     pub fn units(&self) -> usize {
         self.least.work.len()
@@ -104,7 +109,7 @@ impl PipelineRelaxation {
         &self.tensors
     }
 
-    /// Tensors that a unit makes.
+    /// Tensors that a unit makes, by their place in [`PipelineRelaxation::tensors`].
     #[inline]
     pub fn made(&self, unit: usize) -> &[u32] {
         &self.made[unit]
@@ -118,45 +123,45 @@ impl PipelineRelaxation {
 
     /// The kind with the least of all figures.
     #[inline]
-    pub fn least(&self) -> &DeviceKind {
+    pub fn least(&self) -> &KindCosts {
         &self.least
     }
 
     /// The kinds; none where the least kind stands for all.
-    pub fn kinds(&self) -> &[DeviceKind] {
+    pub fn kinds(&self) -> &[KindCosts] {
         &self.kinds
     }
 
-    /// The units that lead to a unit. Only where [`PipelineRelaxation::knows_order`].
+    /// The ancestors of a unit. Only where [`PipelineRelaxation::knows_order`].
     #[inline]
     pub fn before(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").before[unit]
     }
 
-    /// The units that a unit leads to. Only where [`PipelineRelaxation::knows_order`].
+    /// The descendants of a unit. Only where [`PipelineRelaxation::knows_order`].
     #[inline]
     pub fn after(&self, unit: usize) -> &Bits {
         &self.order.as_ref().expect("asked before").after[unit]
     }
 
-    /// Whether it is known which units lead to which: not where there are too many.
+    /// Whether the transitive closure is stored: not where there are more than [`MOST_UNITS`] units.
     pub fn knows_order(&self) -> bool {
         self.order.is_some()
     }
 
-    /// What stages may cost here if so many of them take no longer than `time` picoseconds each.
+    /// What a group of `stages` stages may cost, in scaled figures, if each costs at most `time` picoseconds.
     pub fn budget(&self, stages: u32, time: u64) -> u64 {
         let total = (u128::from(stages) * u128::from(time)) >> self.shift;
         u64::try_from(total.min(1 << (MOST_BITS + 1))).expect("it is small")
     }
 
-    /// A time here in picoseconds, rounded down.
+    /// A scaled time in picoseconds, rounded down.
     pub fn picoseconds(&self, time: u64) -> u64 {
         time << self.shift
     }
 
-    /// What a set of units costs as a stage.
-    pub fn cost(&self, kind: &DeviceKind, set: &Bits) -> Option<u64> {
+    /// What a set of units costs as a stage; none if some unit cannot run.
+    pub fn cost(&self, kind: &KindCosts, set: &Bits) -> Option<u64> {
         let mut cost = 0;
         for unit in set.iter() {
             cost += kind.work[unit]?;
@@ -172,9 +177,14 @@ impl PipelineRelaxation {
     }
 }
 
-/// For each op the unit it belongs to: colocated ops, and all on a circle through them. Numbered so that producers come
-/// first, of equals the one with the first op in the canonical order.
-fn together(problem: &Problem) -> Vec<u32> {
+/// The bound T + 1 of a threshold T that is refuted.
+pub(super) fn refuted(threshold: Time) -> Result<Time, String> {
+    threshold.0.checked_add(1).map(Time).ok_or_else(|| "a threshold out of range".to_owned())
+}
+
+/// For each op its unit: colocated ops, contracted with their strongly connected component. Units are in topological order,
+/// ties broken by the first op in the canonical order.
+fn colocated_units(problem: &Problem) -> Vec<u32> {
     let graph = &problem.graph;
     let mut group: Vec<u32> = (0..graph.op_count() as u32).collect();
     for ops in &problem.constraints.colocate {
@@ -184,9 +194,9 @@ fn together(problem: &Problem) -> Vec<u32> {
     }
     let edges = || graph.ops().flat_map(|op| graph.successors(op).map(move |next| (op, next)));
     let links: Vec<(u32, u32)> = edges().map(|(a, b)| (group[a.index()], group[b.index()])).collect();
-    let circle = kernelisation::components(graph.op_count(), &links);
+    let component = kernelisation::components(graph.op_count(), &links);
     for unit in &mut group {
-        *unit = circle[*unit as usize];
+        *unit = component[*unit as usize];
     }
     let links: Vec<(u32, u32)> = edges().map(|(a, b)| (group[a.index()], group[b.index()])).collect();
     let position = |op: OpId| graph.position(op) as u32;
@@ -199,7 +209,7 @@ fn together(problem: &Problem) -> Vec<u32> {
     group
 }
 
-/// The tensors between units, and for each the sizes of those of the problem that it stands for.
+/// The tensors between units, and for each the sizes of the problem's tensors that it stands for.
 fn tensors_between(problem: &Problem, unit_of: &[u32]) -> (Vec<UnitTensor>, Vec<Vec<u64>>) {
     let graph = &problem.graph;
     let mut found: std::collections::BTreeMap<UnitTensor, Vec<u64>> = std::collections::BTreeMap::new();
@@ -217,51 +227,51 @@ fn tensors_between(problem: &Problem, unit_of: &[u32]) -> (Vec<UnitTensor>, Vec<
     found.into_iter().unzip()
 }
 
-/// Latencies and widths of ways; none of them if one is free.
+/// Latency and bandwidth of each route; empty if one of them is free.
 type RouteTimes = Vec<(u64, u64)>;
 
-/// The ways from or to a device, each pair of latency and width once.
-fn ways(problem: &Problem, device: DeviceId, away: bool) -> RouteTimes {
+/// The routes from a device (or to it), each pair of latency and bandwidth once.
+fn routes_of(problem: &Problem, device: DeviceId, outward: bool) -> RouteTimes {
     let hardware = &problem.hardware;
     let others = hardware.devices().filter(|&other| other != device);
     let routes = others
-        .filter_map(|other| if away { hardware.route(device, other) } else { hardware.route(other, device) });
-    let mut ways = RouteTimes::new();
+        .filter_map(|other| if outward { hardware.route(device, other) } else { hardware.route(other, device) });
+    let mut times = RouteTimes::new();
     for route in routes {
         match route.bandwidth {
             None => return RouteTimes::new(),
             Some(bandwidth) => {
-                let way = (route.latency.0, bandwidth.0);
-                if !ways.contains(&way) {
-                    ways.push(way);
+                let time = (route.latency.0, bandwidth.0);
+                if !times.contains(&time) {
+                    times.push(time);
                 }
             }
         }
     }
-    ways.sort_unstable();
-    ways
+    times.sort_unstable();
+    times
 }
 
-/// The least time of some bytes over any of the ways.
-fn least_time(ways: &RouteTimes, bytes: u64) -> u64 {
+/// The least time of some bytes over any of the routes.
+fn least_time(routes: &RouteTimes, bytes: u64) -> u64 {
     let time = |&(latency, width): &(u64, u64)| {
         let carried = (u128::from(bytes) * 1_000_000_000_000).div_ceil(u128::from(width));
         latency + u64::try_from(carried).expect("a validated problem keeps transfers in range")
     };
-    ways.iter().map(time).min().unwrap_or(0)
+    routes.iter().map(time).min().unwrap_or(0)
 }
 
-/// Devices on which every stage costs the same.
-fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<DeviceKind> {
+/// The kinds of devices, and what stages cost on each.
+fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<KindCosts> {
     let units = unit_of.iter().max().map_or(0, |&last| last as usize + 1);
-    let mut kinds: Vec<(DeviceKind, (divvy_core::ids::ClassId, RouteTimes, RouteTimes))> = Vec::new();
+    let mut kinds: Vec<(KindCosts, (divvy_core::ids::ClassId, RouteTimes, RouteTimes))> = Vec::new();
     for device in problem.hardware.devices() {
-        let (away, home) = if problem.hardware.device(device).peer_copies {
+        let (outward, inward) = if problem.hardware.device(device).peer_copies {
             (RouteTimes::new(), RouteTimes::new())
         } else {
-            (ways(problem, device, true), ways(problem, device, false))
+            (routes_of(problem, device, true), routes_of(problem, device, false))
         };
-        let key = (problem.hardware.class_of(device), away, home);
+        let key = (problem.hardware.class_of(device), outward, inward);
         let mut work = vec![Some(0u64); units];
         for op in problem.graph.ops() {
             let time = problem.time(op, device).filter(|_| problem.may_run(op, device));
@@ -273,15 +283,15 @@ fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<Device
             continue;
         }
         let time =
-            |ways: &RouteTimes| tensors.iter().map(|all| all.iter().map(|&b| least_time(ways, b)).sum()).collect();
-        let kind = DeviceKind { devices: 1, work, out: time(&key.1), into: time(&key.2) };
+            |routes: &RouteTimes| tensors.iter().map(|all| all.iter().map(|&b| least_time(routes, b)).sum()).collect();
+        let kind = KindCosts { devices: 1, work, out: time(&key.1), into: time(&key.2) };
         kinds.push((kind, key));
     }
     kinds.into_iter().map(|(kind, _)| kind).collect()
 }
 
-/// The least of every figure.
-fn least(kinds: &[DeviceKind], stages: u32) -> DeviceKind {
+/// The least kind.
+fn least(kinds: &[KindCosts], stages: u32) -> KindCosts {
     let mut least = kinds[0].clone();
     least.devices = stages;
     for kind in &kinds[1..] {
@@ -295,8 +305,8 @@ fn least(kinds: &[DeviceKind], stages: u32) -> DeviceKind {
     least
 }
 
-/// How often all figures of a kind are to be halved.
-fn shift(kind: &DeviceKind, tensors: &[UnitTensor]) -> u32 {
+/// How often the figures of a kind must be halved for their sum to stay below two to [`MOST_BITS`].
+fn shift(kind: &KindCosts, tensors: &[UnitTensor]) -> u32 {
     let work: u128 = kind.work.iter().map(|time| u128::from(time.unwrap_or(0))).sum();
     let carried = tensors.iter().zip(kind.out.iter().zip(&kind.into));
     let carried: u128 = carried

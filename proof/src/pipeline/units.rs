@@ -1,4 +1,7 @@
-//! TODO-DOC proof/src/pipeline/units.rs
+//! The types of the relaxed `pipeline` problem: tensors between units, costs by kind of device, the transitive closure.
+//!
+//! A *unit* is a set of ops that share a stage; [`crate::pipeline::relaxation`] forms them. Units are numbered in
+//! topological order.
 
 use crate::bit_set::Bits;
 
@@ -11,10 +14,10 @@ pub struct UnitTensor {
     pub consumers: Vec<u32>,
 }
 
-/// What stages cost on some devices.
+/// What a stage costs on the devices of one kind: those on which every stage costs the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceKind {
-    /// How many devices there are; for the least kind, as many as stages.
+pub struct KindCosts {
+    /// How many devices of the kind there are; for the least kind, as many as stages.
     pub devices: u32,
     /// Time of each unit; none where it cannot run.
     pub work: Vec<Option<u64>>,
@@ -24,14 +27,16 @@ pub struct DeviceKind {
     pub into: Vec<u64>,
 }
 
-/// Which units lead to which.
+/// The transitive closure of the units: memory is quadratic in their number.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
+    /// The ancestors of each unit.
     pub(super) before: Vec<Bits>,
+    /// The descendants of each unit.
     pub(super) after: Vec<Bits>,
 }
 
-/// The most units for which it is known which lead to which.
+/// The most units whose transitive closure is stored.
 pub const MOST_UNITS: usize = 1 << 13;
 
 impl Order {

@@ -1,51 +1,56 @@
-//! What cannot be apart within a threshold: proofs that no `stream` plan takes so little.
+//! Colocation: ops whose tensors exceed what links carry within T must share a device; if the resulting clusters do not fit
+//! the devices, no `stream` plan has period T.
 //!
-//! Suppose some plan has a period of at most T. Then a link carries at most T times its bandwidth, and some ops must share a
-//! device:
-//! * *by bytes*: for every two devices that two clusters of ops may be on, the tensors between the clusters are more than
-//!   some link between these devices carries within T;
-//! * *by a cut*: the ops on the device of the one exchange with all others at most what the links next to that device carry
-//!   within T, yet every set of clusters that holds the one and not the other exchanges more (a minimum cut in which a
-//!   tensor counts once if it has ends on both sides).
+//! Suppose some plan has a period ≤ T. Then a link carries at most T · bandwidth, and two clusters of ops must share a device
 //!
-//! Such clusters are united, one pair after the other. A cluster may be on a device if all its ops may run there, take at
-//! most T together, fit the memory, and the links carry what comes from `input_at` and goes to `output_at`. There is no
-//! plan within T if a cluster may be nowhere, or if the clusters are too much for all devices together: for weights w and a
-//! rounding f with Σ f(tᵢ) ≤ f(T) whenever Σ tᵢ ≤ T, the sum over clusters of the least w·f(time) exceeds Σ w·f(T). With at
-//! most S splits only S + 1 devices have any load, and the largest weights stand for Σ w. The rounding of k ≥ 1 is Fekete and
-//! Schepers' dual feasible function: with x = t / T, it is x if (k + 1)x is whole, else ⌊(k + 1)x⌋ / k. Without rounding, the
-//! largest sum of cluster times up to T that can come about on a device stands for its T.
+//! * *by bytes*: if for every two devices that the clusters may be on, the tensors between them exceed what some link on the
+//!   routes between these devices carries within T;
+//! * *by a cut*: the ops on one cluster's device exchange with all others at most what the links next to that device carry
+//!   within T, yet every set of clusters that holds the one and not the other exchanges more: a minimum hypergraph cut, in
+//!   which a tensor counts once if it has ends on both sides.
+//!
+//! Such clusters are united, pair by pair. A cluster may be on a device if all its ops may run there, take at most T together,
+//! fit the memory, and the links carry what comes from `input_at` and goes to `output_at`.
+//!
+//! T is refuted if a cluster has no device, or if the clusters exceed the capacity of the devices: for weights w and a dual
+//! feasible function f (Σ f(tᵢ) ≤ f(T) whenever Σ tᵢ ≤ T), Σ_clusters min_d w_d·f(time) > Σ_d w_d·f(T). With at most S splits
+//! only S + 1 devices have any load, so the S + 1 largest terms stand for the right side. f with k ≥ 1 is that of Fekete and
+//! Schepers ("New Classes of Fast Lower Bounds for Bin Packing Problems", 2001): with x = t / T, f = x if (k + 1)·x is an
+//! integer, else ⌊(k + 1)·x⌋ / k. With the identity, the largest subset sum of cluster times up to T stands for a device's T.
+//!
+//! Complexity: one minimum cut or a pass over device pairs for each union; subset sums in steps of T / 2²⁰.
 
 use crate::evidence::ForcedPair;
-use crate::min_cut::{ENDLESS, Fate, CutNetwork};
+use crate::min_cut::{INFINITE, Fixing, CutNetwork};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::problem::{MemoryRule, Objective, Problem};
 use divvy_core::units::Time;
 
 /// Weights are integers up to this, so that sums of products fit.
 const MOST_WEIGHT: u64 = 1 << 32;
-/// Steps into which the threshold is divided to find which sums of times can come about.
+/// Steps into which the threshold is divided for subset sums.
 const STEPS: u64 = 1 << 20;
-/// Of more times than this nearly every sum comes about, and listing them takes long.
+/// With more clusters than this nearly every subset sum occurs, so they are not computed.
 const MOST_LISTED: usize = 100;
-/// The largest rounding.
+/// The largest k of a dual feasible function.
 pub const MOST_ROUNDING: u32 = 64;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
-/// Ops in clusters, under the assumption that a plan within the threshold exists.
+/// A partition of the ops into clusters that share a device in every plan within the threshold.
 #[derive(Clone, Debug)]
 pub struct Clusters<'p> {
     problem: &'p Problem,
     threshold: Time,
-    /// For each op the smallest of its cluster, and for that one all of them.
+    /// For each op, the smallest op of its cluster.
     leader: Vec<usize>,
+    /// For each leader, all ops of its cluster.
     members: Vec<Vec<OpId>>,
-    /// For the leader of a cluster, the devices it may be on.
+    /// For each leader, the devices that its cluster may be on.
     places: Vec<Vec<DeviceId>>,
 }
 
 impl<'p> Clusters<'p> {
-    /// Every op by itself, but for those that must stay together by themselves; else why this proves nothing.
+    /// Every op by itself, except where constraints colocate ops; an error for other objectives.
     pub fn new(problem: &'p Problem, threshold: Time) -> Result<Clusters<'p>, String> {
         if problem.objective != Objective::Stream {
             return Err("it is about `stream`".to_owned());
@@ -93,6 +98,7 @@ impl<'p> Clusters<'p> {
         ops.iter().filter_map(|&op| self.problem.time(op, device)).map(|time| time.0).sum()
     }
 
+    /// Unites two clusters.
     fn unite(&mut self, one: OpId, other: OpId) {
         let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
         if a == b {
@@ -105,23 +111,23 @@ impl<'p> Clusters<'p> {
         self.places[keep] = self.find_places(keep);
     }
 
-    /// Unites two clusters if the reason holds. Whether it does.
+    /// Unites two clusters if the reason given holds, and says whether it does.
     pub fn try_unite(&mut self, union: ForcedPair) -> bool {
         let ForcedPair { one, other, by_cut } = union;
-        let holds = if by_cut { self.cut_shows(one, other) } else { self.bytes_show(one, other) };
+        let holds = if by_cut { self.must_share_by_cut(one, other) } else { self.must_share_by_bytes(one, other) };
         if holds {
             self.unite(one, other);
         }
         holds
     }
 
-    /// Whether a link carries so many bytes within the threshold.
+    /// Whether a link carries some bytes within the threshold.
     fn carries(&self, link: LinkId, bytes: u128) -> bool {
         let bandwidth = self.problem.hardware.links()[link.index()].bandwidth;
         Time::of_many_bytes(bytes, bandwidth).is_some_and(|time| time <= self.threshold)
     }
 
-    /// Whether all links carry transfers, each from a device to another.
+    /// Whether all links carry some transfers, each given as from, to, bytes, within the threshold.
     fn carry(&self, transfers: &[(DeviceId, DeviceId, u128)]) -> bool {
         let mut loads: Vec<(LinkId, u128)> = Vec::new();
         for &(from, to, bytes) in transfers.iter().filter(|(from, to, _)| from != to) {
@@ -138,6 +144,7 @@ impl<'p> Clusters<'p> {
         loads.into_iter().all(|(link, load)| self.carries(link, load))
     }
 
+    /// The devices that a cluster may be on.
     fn find_places(&self, leader: usize) -> Vec<DeviceId> {
         let (problem, graph) = (self.problem, &self.problem.graph);
         let ops = &self.members[leader];
@@ -148,7 +155,7 @@ impl<'p> Clusters<'p> {
             from_inputs.sort_unstable();
             from_inputs.dedup();
         }
-        // A tensor without bytes needs a way too.
+        // A tensor of 0 bytes needs a route too.
         let needs_input = !from_inputs.is_empty();
         let input_bytes: u128 = from_inputs.iter().map(|&t| u128::from(graph.tensor_bytes(t))).sum();
         let outputs = ops.iter().flat_map(|&op| graph.outputs(op)).filter(|&&t| graph.is_output(t));
@@ -193,7 +200,8 @@ impl<'p> Clusters<'p> {
         (bytes, any)
     }
 
-    fn bytes_show(&self, one: OpId, other: OpId) -> bool {
+    /// Whether two clusters must share a device by bytes.
+    fn must_share_by_bytes(&self, one: OpId, other: OpId) -> bool {
         let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
         let (there, back) = (self.bytes_between(a, b), self.bytes_between(b, a));
         let can_be_apart = |p: DeviceId, q: DeviceId| {
@@ -205,7 +213,7 @@ impl<'p> Clusters<'p> {
         a != b && !self.places[a].iter().any(|&p| self.places[b].iter().any(|&q| can_be_apart(p, q)))
     }
 
-    /// The most bytes that a device exchanges with all others within the threshold; none where nothing limits them.
+    /// The most bytes that a device exchanges with all others within the threshold; none if there is no limit.
     fn capacity(&self, device: DeviceId) -> Option<u128> {
         let hardware = &self.problem.hardware;
         let mut next_to: Vec<LinkId> = Vec::new();
@@ -226,16 +234,17 @@ impl<'p> Clusters<'p> {
         Some(next_to.iter().map(carried).sum())
     }
 
-    fn cut_shows(&self, one: OpId, other: OpId) -> bool {
+    /// Whether two clusters must share a device by a cut.
+    fn must_share_by_cut(&self, one: OpId, other: OpId) -> bool {
         let (a, b) = (self.leader[one.index()], self.leader[other.index()]);
-        // The device of either of the two; none of them may have more.
+        // The cut bounds what the device of either cluster exchanges, so the smaller of the two limits applies.
         let most = |cluster: usize| {
             let capacities = self.places[cluster].iter().map(|&device| self.capacity(device));
             capacities.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
         };
         let Some(most) = most(a).into_iter().chain(most(b)).min() else { return false };
         let Ok(most) = i64::try_from(most) else { return false };
-        a != b && most < ENDLESS && self.cut_exceeds(a, b, most)
+        a != b && most < INFINITE && self.cut_exceeds(a, b, most)
     }
 
     /// Whether every set of clusters with `a` and without `b` exchanges more than `most` with the others.
@@ -253,33 +262,32 @@ impl<'p> Clusters<'p> {
             ends.dedup();
             let bytes = graph.tensor_bytes(tensor);
             let fits = i64::try_from(bytes).ok().and_then(|bytes| total.checked_add(bytes));
-            let Some(sum) = fits.filter(|&sum| sum < ENDLESS) else { return false };
+            let Some(sum) = fits.filter(|&sum| sum < INFINITE) else { return false };
             total = sum;
             match ends[..] {
                 [_] => {}
                 [x, y] => drop(network.arc(nodes[x], nodes[y], bytes as i64, bytes as i64)),
                 _ => {
-                    // The first is chosen if any end is, the second only if all are.
+                    // `any` is chosen if some end is, `all` only if all ends are.
                     let (any, all) = (network.node(), network.node());
                     network.arc(any, all, bytes as i64, 0);
                     for &end in &ends {
-                        network.arc(nodes[end], any, ENDLESS, 0);
-                        network.arc(all, nodes[end], ENDLESS, 0);
+                        network.arc(nodes[end], any, INFINITE, 0);
+                        network.arc(all, nodes[end], INFINITE, 0);
                     }
                 }
             }
         }
         network.lay_out();
-        network.set_fate(nodes[a], Fate::In);
-        network.set_fate(nodes[b], Fate::Out);
+        network.set_fixing(nodes[a], Fixing::In);
+        network.set_fixing(nodes[b], Fixing::Out);
         network.solve(most).is_some_and(|cut| cut > most)
     }
 
-    /// For each device the longest it can be busy within the threshold: at most the largest sum of times of clusters that
-    /// may be there. Times are rounded down to steps of which the sums that can come about are listed, and what rounding
-    /// left out is added.
+    /// For each device, an upper bound on its load within the threshold: the largest subset sum of the times of clusters that
+    /// may be there. Times are rounded down to steps, and all remainders are added back.
     pub fn longest_loads(&self) -> Vec<u64> {
-        // Devices alike have the same; one list of sums does for them.
+        // Devices with equal times share one computation.
         let mut known: Vec<(Vec<u64>, u64)> = Vec::new();
         let longest = |device: DeviceId| {
             let here = self.leaders().filter(|&op| self.places(op).contains(&device));
@@ -312,9 +320,9 @@ impl<'p> Clusters<'p> {
         highest.saturating_mul(step).saturating_add(rounded_off).min(self.threshold.0)
     }
 
-    /// Whether no plan within the threshold is left: a cluster has no place, or all are too much for the devices, which
-    /// have the longest loads given.
-    pub fn are_too_much(&self, weights: &[u64], rounding: u32, longest_loads: &[u64]) -> bool {
+    /// Whether the threshold is refuted: a cluster has no device, or the clusters exceed the capacity of the devices, whose
+    /// largest loads are given.
+    pub fn exceed_capacity(&self, weights: &[u64], rounding: u32, longest_loads: &[u64]) -> bool {
         if self.leaders().any(|op| self.places(op).is_empty()) {
             return true;
         }
@@ -335,19 +343,19 @@ impl<'p> Clusters<'p> {
             self.places(op).iter().map(weighted).min().unwrap_or(0)
         };
         let needed: u128 = self.leaders().map(least).sum();
-        let room = |(&weight, &load): (&u64, &u64)| match rounding {
+        let capacity = |(&weight, &load): (&u64, &u64)| match rounding {
             0 => u128::from(weight) * u128::from(load),
             k => u128::from(weight) * limit * u128::from(k),
         };
-        let mut rooms: Vec<u128> = weights.iter().zip(longest_loads).map(room).collect();
-        rooms.sort_unstable_by(|a, b| b.cmp(a));
+        let mut capacities: Vec<u128> = weights.iter().zip(longest_loads).map(capacity).collect();
+        capacities.sort_unstable_by(|a, b| b.cmp(a));
         let used =
             self.problem.constraints.max_splits.map_or(usize::MAX, |most| most as usize).saturating_add(1);
-        needed > rooms.iter().take(used).sum()
+        needed > capacities.iter().take(used).sum()
     }
 }
 
-/// Adds an amount to every sum that was reached, beside those without it; sums past the end are dropped.
+/// Adds to a set of sums (as bits) every sum plus an amount; sums past the end are dropped.
 fn shift_and_add(reached: &mut [u64], amount: u64) {
     let (words, bits) = (amount as usize / 64, amount % 64);
     for to in (words..reached.len()).rev() {
@@ -360,7 +368,7 @@ fn shift_and_add(reached: &mut [u64], amount: u64) {
     }
 }
 
-/// What unions and weights prove: that no plan takes the threshold or less.
+/// The bound T + 1, if unions and weights refute T.
 pub(crate) fn proven(
     problem: &Problem,
     threshold: Time,
@@ -385,8 +393,8 @@ pub(crate) fn proven(
             return Err(format!("union {number} does not follow"));
         }
     }
-    if !clusters.are_too_much(weights, rounding, &clusters.longest_loads()) {
-        return Err("what is united still fits the devices".to_owned());
+    if !clusters.exceed_capacity(weights, rounding, &clusters.longest_loads()) {
+        return Err("the clusters still fit the devices".to_owned());
     }
     Ok(Time(threshold.0 + 1))
 }

@@ -1,16 +1,21 @@
-//! What a device can take for what it must be sent: proofs that no `stream` plan takes so little.
+//! Link prices: a Lagrangian of the link capacities, which refutes a period T of a `stream` by one knapsack for each device.
 //!
-//! Suppose some plan has a period of at most T. Its ops are shared out among the devices, and each share takes its device at
-//! most T. Whatever a share needs of tensors made outside it is sent to its device, once, over at least the cheapest of
-//! the ways there: with a weight for each link, all weighted bytes that are sent are at most what the links carry within
-//! T. Now give every op a price in weighted bytes. A share is worth its prices less what must be sent for it; so what is
-//! sent for all of them is at least the prices of all ops less the most that a share of each device can be worth. If that is
-//! more than the links carry, there is no such plan.
+//! Suppose some plan has a period ≤ T. Its ops are partitioned among the devices, each set S_d taking its device at most T.
+//! Every tensor that S_d reads and does not make is sent to d once, over at least the cheapest of the routes there; so with
+//! weights w of links, the weighted bytes sent are at most what the links carry: Σ_d sent(S_d) ≤ T · Σ_l w_l · bandwidth_l.
+//! Give every op a price π in weighted bytes, and let profit_d(S) = π(S) − sent_d(S). Then
 //!
-//! The most that a share can be worth is found op by op in the canonical order, in or out. What matters of the past is which
-//! tensors that are still to be read the device has, the time taken and the worth. For each state times
-//! are kept in slots, and of what falls into one slot the least time and the most worth: more than any share has, never
-//! less. Memory, limits of splits and ops that must stay together are left aside, which only makes shares worth more.
+//! Σ_d sent(S_d) = π(V) − Σ_d profit_d(S_d) ≥ π(V) − Σ_d max { profit_d(S) : time_d(S) ≤ T },
+//!
+//! and T is refuted if the right side exceeds what the links carry.
+//!
+//! The maximum is bounded by a dynamic program over the canonical order, each op in or out. The state is which tensors that
+//! are still to be read the device has; a label holds time and profit. Times are kept in 128 slots, and labels of one
+//! state and slot are merged to the least time and the largest profit: an upper bound. Memory, split limits and colocation are
+//! left out, which only raises profits.
+//!
+//! Complexity: states · slots, exponential in the number of tensors alive at a time; problems with more than `MOST_STATES`
+//! states are refused.
 
 use std::collections::HashMap;
 
@@ -18,60 +23,60 @@ use divvy_core::ids::{DeviceId, OpId, TensorId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
-/// States that are told apart, over all ops.
+/// The most states over all ops.
 const MOST_STATES: usize = 1 << 16;
-/// Slots of time in which ways to the same state are told apart.
+/// Slots of time: labels of one state and slot are merged.
 const SLOTS: u64 = 128;
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
-/// One op, in or out of a share.
+/// The transitions at one op, which is in the set or out of it.
 #[derive(Clone, Debug)]
 struct KnapsackStep {
     op: OpId,
-    /// For each state after it, what leads there.
-    arrivals: Vec<Vec<Arrival>>,
+    /// For each state after the op, the transitions that lead there.
+    transitions: Vec<Vec<KnapsackTransition>>,
 }
 
-/// A state before an op, from which another is reached with the op in or out.
+/// A state before an op, and whether the op is in the set.
 #[derive(Clone, Copy, Debug)]
-struct Arrival {
+struct KnapsackTransition {
     state: u32,
     is_in: bool,
-    /// The bytes that are sent for it.
+    /// The bytes that must be sent for the op.
     bytes: i64,
 }
 
-/// What may be in a share.
+/// The knapsacks of all devices: the states and transitions that they share.
 #[derive(Clone, Debug)]
 pub struct DeviceKnapsack<'p> {
     problem: &'p Problem,
     steps: Vec<KnapsackStep>,
-    /// The states at the start: for a device that has the network's inputs, and for one that has not.
+    /// The initial state of a device that has the network's inputs; that of other devices is 0.
     with_inputs: usize,
     weights: Vec<u64>,
-    /// What a byte that is sent to a device weighs at least.
+    /// For each device, the least weight of a byte sent to it.
     per_byte: Vec<i64>,
 }
 
-/// The best share of a device.
+/// An upper bound on the knapsack of a device, and a set near it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// At least what any share is worth.
-    pub worth: i64,
-    /// The ops of one that is worth about as much; it may take a little too long.
+pub struct KnapsackSolution {
+    /// An upper bound on the profit of any set.
+    pub profit: i64,
+    /// A set of about that profit; it may take a little too long.
     pub ops: Vec<OpId>,
 }
 
-/// What a way to a state has come to.
+/// A label of a state.
 #[derive(Clone, Copy)]
 struct PathLabel {
-    worth: i64,
+    profit: i64,
     time: u64,
-    /// Twice the place of the way before, and one if the op is in.
+    /// Twice the place of the label before, plus one if the op is in.
     before: u32,
 }
 
-/// The ways to all states, one state after the other, each by time.
+/// The labels of all states, one state after the other, each state's by time.
 #[derive(Default)]
 struct PathLabels {
     list: Vec<PathLabel>,
@@ -79,10 +84,10 @@ struct PathLabels {
 }
 
 impl<'p> DeviceKnapsack<'p> {
-    /// All prices together, and all weighted bytes, stay below this, so that they can be added and taken off.
+    /// The sum of all prices, and of all weighted bytes, stays below this, so that sums and differences fit.
     pub const MOST: i64 = 1 << 60;
 
-    /// The shares of a problem, with a weight for each link; else why this proves nothing.
+    /// The knapsacks of a problem with a weight for each link; an error for other objectives, and if there are too many states.
     pub fn new(problem: &'p Problem, weights: &[u64]) -> Result<DeviceKnapsack<'p>, String> {
         if problem.objective != Objective::Stream {
             return Err("it is about `stream`".to_owned());
@@ -103,7 +108,7 @@ impl<'p> DeviceKnapsack<'p> {
         Ok(DeviceKnapsack { problem, steps, with_inputs, weights: weights.to_vec(), per_byte })
     }
 
-    /// The weighted bytes that all links carry within a threshold.
+    /// The weighted bytes that all links together carry within a threshold.
     pub fn carried(&self, threshold: Time) -> i64 {
         let carried = |(link, &weight): (&divvy_core::hardware::Link, &u64)| {
             let bytes = u128::from(link.bandwidth.0) * u128::from(threshold.0) / PS_PER_SECOND;
@@ -114,17 +119,17 @@ impl<'p> DeviceKnapsack<'p> {
         i64::try_from(sum).unwrap_or(i64::MAX).min(Self::MOST)
     }
 
-    /// The best share of a device within a threshold at prices that are [in range](Shares::is_in_range), of the ops that
-    /// are open.
-    pub fn best(&self, device: DeviceId, threshold: Time, prices: &[i64], is_open: &[bool]) -> Share {
+    /// The knapsack of a device within a threshold at prices that are [in range](DeviceKnapsack::is_in_range), over the ops
+    /// that are open.
+    pub fn best(&self, device: DeviceId, threshold: Time, prices: &[i64], is_open: &[bool]) -> KnapsackSolution {
         let width = threshold.0 / SLOTS + 1;
         let per_byte = self.per_byte[device.index()];
         let has_inputs = self.problem.constraints.input_at == Some(device);
-        let mut ways = PathLabels::default();
+        let mut labels = PathLabels::default();
         for state in 0..=self.with_inputs {
             let is_start = state == if has_inputs { self.with_inputs } else { 0 };
-            ways.list.extend(is_start.then_some(PathLabel { worth: 0, time: 0, before: 0 }));
-            ways.ends.push(ways.list.len());
+            labels.list.extend(is_start.then_some(PathLabel { profit: 0, time: 0, before: 0 }));
+            labels.ends.push(labels.list.len());
         }
         let mut befores: Vec<Vec<u32>> = Vec::with_capacity(self.steps.len());
         let mut arriving: Vec<PathLabel> = Vec::new();
@@ -133,36 +138,36 @@ impl<'p> DeviceKnapsack<'p> {
             let may_run = is_open[op.index()] && self.problem.may_run(op, device);
             let time = self.problem.time(op, device).filter(|_| may_run);
             let mut next = PathLabels::default();
-            for arrivals in &step.arrivals {
+            for transitions in &step.transitions {
                 arriving.clear();
                 let mut second = 0;
-                for &Arrival { state, is_in, bytes } in arrivals {
-                    let (first, ways) = ways.of(state as usize);
-                    let (time, worth) = match time {
+                for &KnapsackTransition { state, is_in, bytes } in transitions {
+                    let (first, of_state) = labels.of(state as usize);
+                    let (time, profit) = match time {
                         _ if !is_in => (0, 0),
                         Some(time) if time <= threshold => (time.0, prices[op.index()] - per_byte * bytes),
                         _ => continue,
                     };
                     second = arriving.len();
-                    let in_time = ways.iter().take_while(|way| way.time <= threshold.0 - time);
-                    arriving.extend(in_time.enumerate().map(|(i, way)| PathLabel {
-                        worth: way.worth + worth,
-                        time: way.time + time,
+                    let in_time = of_state.iter().take_while(|label| label.time <= threshold.0 - time);
+                    arriving.extend(in_time.enumerate().map(|(i, label)| PathLabel {
+                        profit: label.profit + profit,
+                        time: label.time + time,
                         before: 2 * (first + i) as u32 + u32::from(is_in),
                     }));
                 }
-                if arrivals.len() > 2 {
-                    arriving.sort_by_key(|way| way.time);
+                if transitions.len() > 2 {
+                    arriving.sort_by_key(|label| label.time);
                     second = arriving.len();
                 }
                 next.keep(&arriving[..second], &arriving[second..], width);
             }
-            befores.push(ways.list.iter().map(|way| way.before).collect());
-            ways = next;
+            befores.push(labels.list.iter().map(|label| label.before).collect());
+            labels = next;
         }
-        // Staying out of everything is a way, and the first of the best is taken.
-        let best = ways.list.iter().rev().max_by_key(|way| way.worth);
-        let (worth, mut before) = best.map_or((0, 0), |way| (way.worth, way.before));
+        // The empty set has a label, and of several best labels the first is taken.
+        let best = labels.list.iter().rev().max_by_key(|label| label.profit);
+        let (profit, mut before) = best.map_or((0, 0), |label| (label.profit, label.before));
         let mut ops = Vec::new();
         for (step, befores) in self.steps.iter().zip(&befores).rev() {
             if before & 1 == 1 {
@@ -170,34 +175,34 @@ impl<'p> DeviceKnapsack<'p> {
             }
             before = befores[before as usize / 2];
         }
-        Share { worth, ops }
+        KnapsackSolution { profit, ops }
     }
 
-    /// Whether prices are few and small enough for sums of them.
+    /// Whether the sum of all prices' absolute values fits.
     pub fn is_in_range(prices: &[i64]) -> bool {
         let sum = prices.iter().try_fold(0u64, |sum, price| sum.checked_add(price.unsigned_abs()));
         sum.is_some_and(|sum| sum < Self::MOST as u64)
     }
 
-    /// Whether prices prove that no plan takes the threshold or less.
-    pub fn prove(&self, threshold: Time, prices: &[i64]) -> bool {
+    /// Whether prices refute a threshold.
+    pub fn refutes(&self, threshold: Time, prices: &[i64]) -> bool {
         let all_open = vec![true; prices.len()];
         let devices = self.problem.hardware.devices();
-        let worth = devices.map(|device| i128::from(self.best(device, threshold, prices, &all_open).worth));
-        let sent = prices.iter().copied().map(i128::from).sum::<i128>() - worth.sum::<i128>();
+        let profit = devices.map(|device| i128::from(self.best(device, threshold, prices, &all_open).profit));
+        let sent = prices.iter().copied().map(i128::from).sum::<i128>() - profit.sum::<i128>();
         sent > i128::from(self.carried(threshold))
     }
 }
 
 impl PathLabels {
-    /// The place of a state's first way, and all of them.
+    /// The place of a state's first label, and all its labels.
     fn of(&self, state: usize) -> (usize, &[PathLabel]) {
         let first = if state == 0 { 0 } else { self.ends[state - 1] };
         (first, &self.list[first..self.ends[state]])
     }
 
-    /// The ways to the next state, of those that arrive there, in two lists by time. What takes longer and is worth no more
-    /// is of no use, and of what falls into one slot the least time and the most worth are kept.
+    /// Appends the labels of the next state, from two lists by time: dominated ones are dropped, and those of one slot merged
+    /// to the least time and the largest profit.
     fn keep<'w>(&mut self, mut one: &'w [PathLabel], mut other: &'w [PathLabel], width: u64) {
         let first = self.list.len();
         loop {
@@ -213,40 +218,40 @@ impl PathLabels {
                     }
                 }
             };
-            let way = list[0];
+            let label = list[0];
             *list = &list[1..];
             match self.list[first..].last_mut() {
-                Some(last) if way.worth <= last.worth => {}
-                Some(last) if way.time / width == last.time / width => {
-                    (last.worth, last.before) = (way.worth, way.before);
+                Some(last) if label.profit <= last.profit => {}
+                Some(last) if label.time / width == last.time / width => {
+                    (last.profit, last.before) = (label.profit, label.before);
                 }
-                _ => self.list.push(way),
+                _ => self.list.push(label),
             }
         }
         self.ends.push(self.list.len());
     }
 }
 
-/// What a byte that is sent to a device weighs at least; none if that is too much.
+/// The least weight of a byte sent to a device, over all routes to it; none if that does not fit.
 fn weight_to(problem: &Problem, weights: &[u64], to: DeviceId) -> Option<i64> {
     let hardware = &problem.hardware;
-    let way = |from: DeviceId| {
+    let route_weight = |from: DeviceId| {
         let route = hardware.route(from, to)?;
         let passed = route.links.iter().filter(|_| route.bandwidth.is_some());
         passed.map(|link| weights[link.index()]).try_fold(0u64, u64::checked_add)
     };
-    let least = hardware.devices().filter(|&from| from != to).filter_map(way).min().unwrap_or(0);
+    let least = hardware.devices().filter(|&from| from != to).filter_map(route_weight).min().unwrap_or(0);
     i64::try_from(least).ok().filter(|&least| least < DeviceKnapsack::MOST)
 }
 
-/// All steps, and the state at the start where the inputs are at hand.
+/// The transitions at all ops, and the initial state of a device that has the network's inputs.
 fn steps(problem: &Problem) -> Result<(Vec<KnapsackStep>, usize), String> {
     let graph = &problem.graph;
     let mut place = vec![0; graph.op_count()];
     graph.order().iter().enumerate().for_each(|(i, op)| place[op.index()] = i);
     let is_read_after =
         |tensor: TensorId, step: usize| graph.consumers(tensor).iter().any(|op| place[op.index()] > step);
-    // Tensors that are still to be read, and states: which of them the device has.
+    // The tensors still to be read, and the states: which of them the device has.
     let starts_somewhere = problem.constraints.input_at.is_some();
     let inputs = graph.tensors().filter(|&t| starts_somewhere && graph.producer(t).is_none());
     let mut alive: Vec<TensorId> = inputs.filter(|&t| !graph.consumers(t).is_empty()).collect();
@@ -262,7 +267,7 @@ fn steps(problem: &Problem) -> Result<(Vec<KnapsackStep>, usize), String> {
             graph.outputs(op).iter().copied().filter(|&t| is_read_after(t, i)).collect();
         let read: Vec<usize> = (0..alive.len()).filter(|&t| graph.inputs(op).contains(&alive[t])).collect();
         let mut numbers: HashMap<Vec<bool>, usize> = HashMap::new();
-        let mut arrivals: Vec<Vec<Arrival>> = Vec::new();
+        let mut transitions: Vec<Vec<KnapsackTransition>> = Vec::new();
         for (number, state) in states.iter().enumerate() {
             let missing = read.iter().filter(|&&t| !state[t]);
             let sent = missing.map(|&t| graph.tensor_bytes(alive[t]) as i64).sum();
@@ -271,25 +276,25 @@ fn steps(problem: &Problem) -> Result<(Vec<KnapsackStep>, usize), String> {
                 let after = kept.iter().map(has).chain(made.iter().map(|_| is_in)).collect();
                 let known = numbers.len();
                 let after = *numbers.entry(after).or_insert(known);
-                if after == arrivals.len() {
-                    arrivals.push(Vec::new());
+                if after == transitions.len() {
+                    transitions.push(Vec::new());
                 }
-                arrivals[after].push(Arrival { state: number as u32, is_in, bytes });
+                transitions[after].push(KnapsackTransition { state: number as u32, is_in, bytes });
             }
         }
-        count += arrivals.len();
+        count += transitions.len();
         if count > MOST_STATES {
             return Err("too many tensors are alive at a time".to_owned());
         }
         states = vec![Vec::new(); numbers.len()];
         numbers.into_iter().for_each(|(state, number)| states[number] = state);
-        steps.push(KnapsackStep { op, arrivals });
+        steps.push(KnapsackStep { op, transitions });
         alive = kept.into_iter().map(|t| alive[t]).chain(made).collect();
     }
     Ok((steps, with_inputs))
 }
 
-/// What weights and prices prove: that no plan takes the threshold or less.
+/// The bound T + 1, if weights and prices refute T.
 pub(crate) fn proven(
     problem: &Problem,
     threshold: Time,
@@ -302,7 +307,7 @@ pub(crate) fn proven(
     if prices.len() != problem.graph.op_count() || !DeviceKnapsack::is_in_range(prices) {
         return Err("it needs one price for each op, and all of them together below 2^60".to_owned());
     }
-    if !DeviceKnapsack::new(problem, weights)?.prove(threshold, prices) {
+    if !DeviceKnapsack::new(problem, weights)?.refutes(threshold, prices) {
         return Err("the links carry what must be sent".to_owned());
     }
     Ok(Time(threshold.0 + 1))

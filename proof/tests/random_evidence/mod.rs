@@ -1,4 +1,4 @@
-//! Evidence of every kind for a problem: all chains, all single ops, devices and links, some weights, and some searches.
+//! Random evidence of every kind for a problem: all paths, all single ops, devices and links, some weights, some searches.
 
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::problem::Objective;
@@ -22,7 +22,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
         let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
         for left in left {
             let (mut shares, mut steps) = (Vec::new(), Vec::new());
-            if let Evidence::FrontierSearch { weights, steps: searches } = recipe(model, rng)
+            if let Evidence::FrontierSearch { weights, steps: searches } = frontier_search(model, rng)
                 && rng.chance(0.3)
             {
                 (shares, steps) = (weights, searches);
@@ -34,19 +34,19 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
         let links = (0..model.link_widths.len()).map(|_| rng.between(0, 4)).collect();
         all.push(Evidence::SegmentPrices { links, kernels: rng.between(0, 4), chain });
     }
-    all.extend((0..4).map(|_| recipe(model, rng)));
-    all.extend((0..12).map(|_| interval(model, rng)));
-    all.extend((0..12).map(|_| united(model, rng)));
-    all.extend((0..12).map(|_| divisions(model, rng)));
-    all.extend((0..24).map(|_| cases(model, rng)));
-    all.extend((0..12).map(|_| passages(model, rng)));
-    all.extend((0..24).map(|_| shares(model, rng)));
+    all.extend((0..4).map(|_| frontier_search(model, rng)));
+    all.extend((0..12).map(|_| interval_lp(model, rng)));
+    all.extend((0..12).map(|_| colocation(model, rng)));
+    all.extend((0..12).map(|_| division_lp(model, rng)));
+    all.extend((0..24).map(|_| division_cases(model, rng)));
+    all.extend((0..12).map(|_| chain_dp(model, rng)));
+    all.extend((0..24).map(|_| link_prices(model, rng)));
     all
 }
 
-/// Random weights, flows along edges, with prices as likely as not, windows between the ends of chains, and prices of memory;
-/// only what can hold of a stream.
-fn divisions(model: &Model, rng: &mut Rng) -> Evidence {
+/// Random weights, flows along edges, some with prices, windows between the ends of paths, and prices of memory; of a stream
+/// weights and memory only.
+fn division_lp(model: &Model, rng: &mut Rng) -> Evidence {
     let most = *rng.pick(&[0, 1, 4]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
     let chains = chains(model);
@@ -87,10 +87,10 @@ fn flows(model: &Model, chains: &[Vec<OpId>], rng: &mut Rng) -> Vec<PricedEdge> 
     flows
 }
 
-/// Random divisions, and one or two parts of the network in which cases are told apart, often by ops that are whole.
-fn cases(model: &Model, rng: &mut Rng) -> Evidence {
-    let Evidence::DivisionLp { weights, flows, windows, .. } = divisions(model, rng) else {
-        unreachable!("it draws divisions")
+/// A random solution of the division LP, and one or two regions with a case tree, which often branches on whole ops.
+fn division_cases(model: &Model, rng: &mut Rng) -> Evidence {
+    let Evidence::DivisionLp { weights, flows, windows, .. } = division_lp(model, rng) else {
+        unreachable!("it draws a division LP")
     };
     let cut = rng.below(model.ops + 1);
     let (first, second) = model.order.split_at(cut);
@@ -101,15 +101,15 @@ fn cases(model: &Model, rng: &mut Rng) -> Evidence {
             let inside = |chain: &&Vec<OpId>| chain.iter().all(|op| ops.contains(op));
             let chains: Vec<Vec<OpId>> = chains(model).iter().filter(inside).cloned().collect();
             let mut walk = Vec::new();
-            tell_apart(model, &ops, &chains, &mut Vec::new(), &mut Vec::new(), &mut walk, rng);
+            case_tree(model, &ops, &chains, &mut Vec::new(), &mut Vec::new(), &mut walk, rng);
             parts.push(CaseRegion { ops, walk });
         }
     }
     Evidence::DivisionCases { weights, flows, windows, parts }
 }
 
-/// Appends some cases to a walk: given ranges by op and class, and turns.
-fn tell_apart(
+/// Appends a random case tree to a walk, given the ranges by op and class and the orders on the path from its root.
+fn case_tree(
     model: &Model,
     ops: &[OpId],
     chains: &[Vec<OpId>],
@@ -134,7 +134,7 @@ fn tell_apart(
                 walk.push(CaseTree::Order { first, second });
                 for turn in [(first, second), (second, first)] {
                     turns.push(turn);
-                    tell_apart(model, ops, chains, ranges, turns, walk, rng);
+                    case_tree(model, ops, chains, ranges, turns, walk, rng);
                     turns.pop();
                 }
                 return;
@@ -147,7 +147,7 @@ fn tell_apart(
             walk.push(CaseTree::Split { op, class, least });
             for range in [(op, class, least, inputs), (op, class, 0, least - 1)] {
                 ranges.push(range);
-                tell_apart(model, ops, chains, ranges, turns, walk, rng);
+                case_tree(model, ops, chains, ranges, turns, walk, rng);
                 ranges.pop();
             }
             return;
@@ -165,8 +165,8 @@ fn tell_apart(
     walk.push(CaseTree::Priced { flows: flows(model, chains, rng), windows, turns });
 }
 
-/// A random chain, some of whose ops stand between stages, with other chains between the same two ops beside them.
-fn passages(model: &Model, rng: &mut Rng) -> Evidence {
+/// A random chain, some of whose ops form a branch, with other paths between the same two ops beside them.
+fn chain_dp(model: &Model, rng: &mut Rng) -> Evidence {
     let chains = chains(model);
     let chain = rng.pick(&chains).clone();
     let list = |rng: &mut Rng| (0..model.devices).map(|_| rng.between(0, 3)).collect::<Vec<u64>>();
@@ -202,8 +202,8 @@ fn passages(model: &Model, rng: &mut Rng) -> Evidence {
     Evidence::ChainDp { stages, limit_ps, width: *rng.pick(&[1, 2, 5, 100]), shares }
 }
 
-/// Random unions at a random threshold, few enough that some follow.
-fn united(model: &Model, rng: &mut Rng) -> Evidence {
+/// Random unions at a random threshold, few enough that some hold.
+fn colocation(model: &Model, rng: &mut Rng) -> Evidence {
     let op = |rng: &mut Rng| OpId(rng.below(model.ops) as u32);
     let unions =
         (0..rng.below(3)).map(|_| ForcedPair { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
@@ -218,7 +218,7 @@ fn united(model: &Model, rng: &mut Rng) -> Evidence {
 }
 
 /// Random prices at a random threshold, with one link that counts or several.
-fn shares(model: &Model, rng: &mut Rng) -> Evidence {
+fn link_prices(model: &Model, rng: &mut Rng) -> Evidence {
     let links = model.link_widths.len();
     let one = rng.below(links.max(1));
     let is_one = rng.chance(0.5);
@@ -229,8 +229,8 @@ fn shares(model: &Model, rng: &mut Rng) -> Evidence {
     Evidence::LinkPrices { threshold_ps: Time(rng.between(0, 40)), weights, prices }
 }
 
-/// A random proof by frontier search, narrow and broken off as likely as not.
-fn recipe(model: &Model, rng: &mut Rng) -> Evidence {
+/// A random sequence of frontier searches, narrow and often incomplete.
+fn frontier_search(model: &Model, rng: &mut Rng) -> Evidence {
     let lists = rng.below(3);
     let weights = (0..lists).map(|_| (0..model.devices).map(|_| rng.between(0, 5)).collect()).collect();
     let mut step = |_| {
@@ -247,8 +247,8 @@ fn recipe(model: &Model, rng: &mut Rng) -> Evidence {
     Evidence::FrontierSearch { weights, steps }
 }
 
-/// Random rows of the interval program, random times each, and tails so that no start is left over.
-pub(crate) fn interval(model: &Model, rng: &mut Rng) -> Evidence {
+/// Random rows of the interval LP with random multipliers, and tails so that no start keeps a positive factor.
+pub(crate) fn interval_lp(model: &Model, rng: &mut Rng) -> Evidence {
     let chains = chains(model);
     let device = |rng: &mut Rng| DeviceId(rng.below(model.devices) as u32);
     let most_price = *rng.pick(&[3, 1000, 1 << 45]);
@@ -296,7 +296,7 @@ pub(crate) fn interval(model: &Model, rng: &mut Rng) -> Evidence {
     Evidence::IntervalLp { weights, steps: if rng.chance(0.3) { vec![step] } else { Vec::new() }, rows }
 }
 
-/// Every chain of ops, each reading what the one before makes.
+/// Every path of the graph.
 pub(crate) fn chains(model: &Model) -> Vec<Vec<OpId>> {
     let joined =
         |a: usize, b: usize| model.tensors.iter().any(|t| t.maker == Some(a) && t.readers.contains(&b));

@@ -1,44 +1,42 @@
-//! DiviML's encoding for search heuristics, for groups of inputs: a string of devices, one for each op and group.
+//! DiviML's encoding for metaheuristics with batches: a string of devices, one for each op and group of inputs.
 //!
-//! Groups of an op on one device are one batch; a string with a batch of a size that the device does not support, or one
-//! that breaks a memory limit, is refused. Ops stand in breadth-first topological order, each device takes its batches
-//! in that order, and the string's fitness is the finish of the schedule that follows. Ops that must stay together share
-//! their genes.
+//! The groups of an op on one device are one batch. A string with a batch size that a device does not support, or that exceeds a
+//! memory limit, is refused. Ops stand in breadth-first topological order, each device runs its batches in that order, and the
+//! fitness is the makespan of the schedule that results. A colocation group shares its genes.
 
 use crate::budget::StopReason;
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::NEVER;
 use smallvec::smallvec;
 
-use crate::batch::list_scheduling::{Listing, Measure, breadth_first, schedule};
+use crate::batch::list_scheduling::{ListSettings, Measure, breadth_first, schedule};
 use crate::batch::memory_use::BatchMemory;
-use crate::batch::schedule::{Item, BatchSchedule};
+use crate::batch::schedule::{BatchId, BatchSchedule};
 use crate::batch::tables::{Division, DevicePart, BatchTables};
 use crate::run::Run;
 
-/// A gene, or some of one batch, and the device it changes to.
+/// A change of a gene, or of several genes of one batch, to another device.
 #[derive(Clone, Copy)]
-pub(crate) struct GeneChange {
+pub(crate) struct GroupMove {
     pub(crate) unit: usize,
     pub(crate) groups: u64,
     pub(crate) device: u32,
 }
 
-/// A string and its schedule.
+/// A string of devices and its schedule.
 pub(crate) struct DivisionString<'a> {
     tables: &'a BatchTables,
     memory: BatchMemory,
     order: Vec<u32>,
-    /// Where each unit's first batch stands among the ops.
     current: BatchSchedule,
     trial: BatchSchedule,
-    /// The units with a choice.
+    /// The units that have more than one device to choose from.
     genes: Vec<u32>,
     changed: Vec<(usize, Division)>,
 }
 
 impl<'a> DivisionString<'a> {
-    /// Every op whole on its fastest device, or as near to that as sizes and memory allow; none if no way was found.
+    /// All inputs of every op on its fastest device; where sizes or memory forbid that, a list schedule; none if neither is valid.
     pub(crate) fn fastest(run: &Run<'_>, tables: &'a BatchTables, memory: &BatchMemory) -> Option<DivisionString<'a>> {
         let order = breadth_first(tables);
         let all = tables.all_groups();
@@ -51,20 +49,20 @@ impl<'a> DivisionString<'a> {
             let device = able.map(|choice| choice.device).min_by_key(|&device| (time(device), device))?;
             Some(smallvec![DevicePart { device, groups: all }])
         };
-        let wish: Option<Vec<Division>> = (0..tables.members.len()).map(whole).collect();
-        let listing =
-            Listing { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
+        let fastest: Option<Vec<Division>> = (0..tables.members.len()).map(whole).collect();
+        let settings =
+            ListSettings { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
         let starts = [
-            wish.map(|pieces| BatchSchedule::new(tables, pieces, &order)),
-            schedule(tables, memory, &listing, run.budget),
+            fastest.map(|divisions| BatchSchedule::new(tables, divisions, &order)),
+            schedule(tables, memory, &settings, run.budget),
         ];
         for start in starts.into_iter().flatten() {
             let mut memory = memory.clone();
-            for (unit, pieces) in start.pieces.iter().enumerate() {
-                memory.put(unit, pieces);
+            for (unit, division) in start.divisions.iter().enumerate() {
+                memory.put(unit, division);
             }
-            let start = BatchSchedule::new(tables, start.pieces, &order);
-            if memory.all_hold() && start.value() < NEVER {
+            let start = BatchSchedule::new(tables, start.divisions, &order);
+            if memory.is_within_limits() && start.value() < NEVER {
                 let has_choice = |&unit: &u32| tables.choices[unit as usize].len() > 1;
                 let genes = (0..tables.members.len() as u32).filter(has_choice).collect();
                 let trial = start.clone();
@@ -82,29 +80,29 @@ impl<'a> DivisionString<'a> {
         None
     }
 
-    /// How many genes there are.
+    /// The number of genes.
     pub(crate) fn len(&self) -> usize {
         self.genes.len() * self.tables.groups
     }
 
-    /// The schedule.
+    /// The schedule of the string.
     pub(crate) fn schedule(&self) -> &BatchSchedule {
         &self.current
     }
 
-    /// A gene's change to another device, each of them as likely. Where that would leave batches of sizes that are not
-    /// supported, some other genes of its batch change with it, if there is a number of them for which it does not.
-    pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> GeneChange {
+    /// A change of a gene to another device, uniformly at random. If that leaves batch sizes that are not supported, other genes of
+    /// its batch change with it, if with some number of them all sizes are supported.
+    pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> GroupMove {
         let unit = self.genes[gene / self.tables.groups] as usize;
         let group = (gene % self.tables.groups) as u32;
         let choices = &self.tables.choices[unit];
-        let pieces = &self.current.pieces[unit];
-        let here = pieces.iter().find(|piece| piece.groups >> group & 1 == 1);
+        let division = &self.current.divisions[unit];
+        let here = division.iter().find(|part| part.groups >> group & 1 == 1);
         let other = choices[rng.below(choices.len() - 1)].device;
-        let is_here = here.is_some_and(|piece| piece.device == other);
-        // The one left out of the draw stands in for the present one.
+        let is_here = here.is_some_and(|part| part.device == other);
+        // The last choice is left out of the draw and stands in for the present device.
         let device = if is_here { choices[choices.len() - 1].device } else { other };
-        let there = pieces.iter().find(|piece| piece.device == device).map_or(0, |piece| piece.count());
+        let there = division.iter().find(|part| part.device == device).map_or(0, |part| part.count());
         let has = |device: u32, count: usize| {
             let choice = choices.iter().find(|choice| choice.device == device);
             choice.is_some_and(|choice| choice.counts.contains(&(count as u32)))
@@ -124,41 +122,41 @@ impl<'a> DivisionString<'a> {
                 groups |= others.take(amount - 1).sum::<u64>();
             }
         }
-        GeneChange { unit, groups, device }
+        GroupMove { unit, groups, device }
     }
 
-    /// Makes some changes if the fitness stays within `limit`; else nothing changes.
-    pub(crate) fn try_changes(&mut self, changes: &[GeneChange], limit: u64) -> bool {
+    /// Applies changes if the string is valid and the fitness stays within `limit`; else nothing changes.
+    pub(crate) fn try_changes(&mut self, changes: &[GroupMove], limit: u64) -> bool {
         for change in changes {
             if self.changed.iter().all(|(unit, _)| *unit != change.unit) {
-                let before = self.trial.pieces[change.unit].clone();
+                let before = self.trial.divisions[change.unit].clone();
                 self.memory.take(change.unit, &before);
                 self.changed.push((change.unit, before));
             }
-            let pieces = &mut self.trial.pieces[change.unit];
-            pieces.iter_mut().for_each(|piece| piece.groups &= !change.groups);
-            pieces.retain(|piece| piece.groups != 0);
-            match pieces.iter_mut().find(|piece| piece.device == change.device) {
-                Some(piece) => piece.groups |= change.groups,
-                None => pieces.push(DevicePart { device: change.device, groups: change.groups }),
+            let division = &mut self.trial.divisions[change.unit];
+            division.iter_mut().for_each(|part| part.groups &= !change.groups);
+            division.retain(|part| part.groups != 0);
+            match division.iter_mut().find(|part| part.device == change.device) {
+                Some(part) => part.groups |= change.groups,
+                None => division.push(DevicePart { device: change.device, groups: change.groups }),
             }
         }
         for (unit, _) in &self.changed {
-            self.memory.put(*unit, &self.trial.pieces[*unit]);
+            self.memory.put(*unit, &self.trial.divisions[*unit]);
         }
-        let sound = |unit: usize| {
-            let pieces = &self.trial.pieces[unit];
-            self.tables.is_division(unit, pieces) && self.memory.all_hold()
+        let is_valid = |unit: usize| {
+            let division = &self.trial.divisions[unit];
+            self.tables.is_division(unit, division) && self.memory.is_within_limits()
         };
-        let kept = self.changed.iter().all(|(unit, _)| sound(*unit)) && self.reschedule(limit);
+        let kept = self.changed.iter().all(|(unit, _)| is_valid(*unit)) && self.reschedule(limit);
         let changed = std::mem::take(&mut self.changed);
         for (unit, before) in changed {
             if kept {
-                self.current.pieces[unit].clone_from(&self.trial.pieces[unit]);
+                self.current.divisions[unit].clone_from(&self.trial.divisions[unit]);
             } else {
-                self.memory.take(unit, &self.trial.pieces[unit]);
+                self.memory.take(unit, &self.trial.divisions[unit]);
                 self.memory.put(unit, &before);
-                self.trial.pieces[unit] = before;
+                self.trial.divisions[unit] = before;
             }
         }
         if kept {
@@ -169,77 +167,79 @@ impl<'a> DivisionString<'a> {
         kept
     }
 
+    /// Evaluates the trial from the first changed op on; false if the limit is exceeded.
     fn reschedule(&mut self, limit: u64) -> bool {
         let tables = self.tables;
         let is_changed =
             |op: u32| self.changed.iter().any(|(unit, _)| *unit == tables.unit_of[op as usize] as usize);
-        let first = self.trial.list.iter().position(|item| is_changed(item.op)).unwrap_or(0);
+        let first = self.trial.list.iter().position(|batch| is_changed(batch.op)).unwrap_or(0);
         self.trial.list.clear();
         for &op in &self.order {
-            let count = self.trial.pieces[tables.unit_of[op as usize] as usize].len() as u32;
-            self.trial.list.extend((0..count).map(|piece| Item { op, piece }));
+            let count = self.trial.divisions[tables.unit_of[op as usize] as usize].len() as u32;
+            self.trial.list.extend((0..count).map(|part| BatchId { op, part }));
         }
         self.trial.evaluate(tables, first, limit)
     }
 }
 
-/// A search over schedules: counts evaluations, keeps the best, offers it now and then, and says when to stop.
-pub(crate) struct StringSearch<'w, 'a, 't> {
+/// The bookkeeping of a search over divisions: it counts evaluations, keeps the best schedule, offers it now and then, and tells
+/// when the search is to end.
+pub(crate) struct DivisionSearch<'w, 'a, 't> {
     pub(crate) run: &'w mut Run<'a>,
     tables: &'t BatchTables,
     best: BatchSchedule,
     offered: u64,
     evaluations: u64,
-    /// Evaluations between two looks at the clock.
-    look_every: u64,
+    /// The number of evaluations between two reads of the clock.
+    clock_interval: u64,
     progress: f64,
     began: f64,
     until: f64,
 }
 
-impl<'w, 'a, 't> StringSearch<'w, 'a, 't> {
-    /// Begins at a schedule, which is offered.
-    pub(crate) fn new(run: &'w mut Run<'a>, tables: &'t BatchTables, start: &BatchSchedule) -> StringSearch<'w, 'a, 't> {
+impl<'w, 'a, 't> DivisionSearch<'w, 'a, 't> {
+    /// Offers the first schedule.
+    pub(crate) fn new(run: &'w mut Run<'a>, tables: &'t BatchTables, start: &BatchSchedule) -> DivisionSearch<'w, 'a, 't> {
         let began = run.budget.start.elapsed().as_secs_f64();
         let until = run.budget.time.as_secs_f64();
-        let mut walk = StringSearch {
+        let mut search = DivisionSearch {
             run,
             tables,
             best: start.clone(),
             offered: u64::MAX,
             evaluations: 0,
-            look_every: 1 + 20_000 / (1 + start.list.len() as u64),
+            clock_interval: 1 + 20_000 / (1 + start.list.len() as u64),
             progress: 0.0,
             began,
             until,
         };
-        walk.offer();
-        walk
+        search.offer();
+        search
     }
 
-    /// The best so far.
+    /// The best schedule so far.
     pub(crate) fn best(&self) -> &BatchSchedule {
         &self.best
     }
 
-    /// Counts an evaluation; false if the budget is spent or no better schedule can exist.
-    pub(crate) fn goes_on(&mut self) -> bool {
+    /// Counts an evaluation; false if the budget is spent or the best value equals a proven bound.
+    pub(crate) fn begin_evaluation(&mut self) -> bool {
         let budget = self.run.budget;
         if budget.nodes.is_some_and(|nodes| self.evaluations >= nodes) {
             return false;
         }
-        if self.evaluations.is_multiple_of(self.look_every) {
+        if self.evaluations.is_multiple_of(self.clock_interval) {
             if budget.is_spent() {
                 return false;
             }
             let elapsed = budget.start.elapsed().as_secs_f64();
-            // Where the run must not depend on the clock, progress does not.
+            // With a node budget the run must not depend on the clock.
             self.progress = match budget.nodes {
                 Some(nodes) => self.evaluations as f64 / nodes as f64,
                 None => (elapsed - self.began) / (self.until - self.began).max(f64::MIN_POSITIVE),
             };
             let proven = self.run.outcome().lower_bound().map(|bound| bound.0);
-            if self.evaluations.is_multiple_of(64 * self.look_every) || proven >= Some(self.best.value()) {
+            if self.evaluations.is_multiple_of(64 * self.clock_interval) || proven >= Some(self.best.value()) {
                 self.offer();
                 if self.run.is_solved() {
                     return false;
@@ -250,16 +250,16 @@ impl<'w, 'a, 't> StringSearch<'w, 'a, 't> {
         true
     }
 
-    /// The share of the budget that is used up.
+    /// The share of the budget that is used.
     pub(crate) fn progress(&self) -> f64 {
         self.progress
     }
 
-    /// Keeps a schedule if it is the best so far.
+    /// Keeps a schedule if it is better than the best so far.
     pub(crate) fn note(&mut self, schedule: &BatchSchedule) -> bool {
         let is_best = schedule.value() < self.best.value();
         if is_best {
-            self.best.pieces.clone_from(&schedule.pieces);
+            self.best.divisions.clone_from(&schedule.divisions);
             self.best.copy_times(schedule);
         }
         is_best
@@ -278,7 +278,7 @@ impl<'w, 'a, 't> StringSearch<'w, 'a, 't> {
         }
     }
 
-    /// Offers the best, and says why the search ended.
+    /// Offers the best schedule, and tells why the search ended.
     pub(crate) fn end(mut self) -> StopReason {
         self.offer();
         match () {
@@ -287,4 +287,24 @@ impl<'w, 'a, 't> StringSearch<'w, 'a, 't> {
             () => StopReason::OutOfBudget,
         }
     }
+}
+
+/// Runs a search over strings of devices that starts with every op on its fastest device.
+pub(crate) fn search_strings(
+    run: &mut Run<'_>,
+    heuristic: fn(&mut DivisionString<'_>, &mut DivisionSearch<'_, '_, '_>, &mut Rng),
+) -> StopReason {
+    let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+    let memory = BatchMemory::new(run.problem, &tables);
+    let Some(mut string) = DivisionString::fastest(run, &tables, &memory) else {
+        return StopReason::Finished;
+    };
+    let mut rng = Rng::new(run.budget.seed);
+    let mut search = DivisionSearch::new(run, &tables, string.schedule());
+    if string.len() == 0 {
+        search.end();
+        return StopReason::Finished;
+    }
+    heuristic(&mut string, &mut search, &mut rng);
+    search.end()
 }

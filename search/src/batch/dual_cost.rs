@@ -1,4 +1,5 @@
-//! What divisions cost at the prices of a bound's dual: the work of devices, and the time of inputs on their way.
+//! The cost of divisions at the dual prices of `division-lp`: the work of devices, and the time that inputs spend in batches and
+//! transfers.
 
 use crate::outcome::Outcome;
 use divvy_core::problem::Problem;
@@ -7,18 +8,18 @@ use divvy_proof::evidence::Evidence;
 
 use crate::batch::tables::{DevicePart, BatchTables};
 
-/// A cost for every batch, in picoseconds of the finish.
+/// A cost for every batch, in picoseconds of the makespan.
 pub(crate) struct DualCost {
     classes: usize,
-    /// By op, class and number of groups.
+    /// The costs, by op, class and number of groups.
     costs: Vec<f64>,
 }
 
 impl DualCost {
-    /// From the best evidence by divisions so far; without any, nothing costs.
+    /// The costs of the best dual so far; all 0 without one.
     pub(crate) fn new(problem: &Problem, tables: &BatchTables, outcome: &Outcome) -> DualCost {
         let classes = problem.hardware.class_count();
-        let mut potential =
+        let mut dual_cost =
             DualCost { classes, costs: vec![0.0; tables.ops * classes * (tables.groups + 1)] };
         let known = outcome.certificates.iter().filter_map(|certificate| match &certificate.evidence {
             Evidence::DivisionLp { weights, flows, windows, memory } => {
@@ -26,33 +27,33 @@ impl DualCost {
             }
             _ => None,
         });
-        let Some((_, rows)) = known.max_by_key(|known| known.0) else { return potential };
-        let Ok(prices) = BatchPrices::new(problem, &rows) else { return potential };
+        let Some((_, rows)) = known.max_by_key(|known| known.0) else { return dual_cost };
+        let Ok(prices) = BatchPrices::new(problem, &rows) else { return dual_cost };
         for device in problem.hardware.devices() {
             let class = problem.hardware.class_of(device).index();
-            for (number, slot) in prices.slots().iter().enumerate() {
-                if slot.class != class || slot.size % tables.grain != 0 {
+            for (number, slot) in prices.class_sizes().iter().enumerate() {
+                if slot.class != class || slot.size % tables.group_size != 0 {
                     continue;
                 }
                 for (op, chain) in tables.chains.iter().enumerate() {
-                    let cost = |&link: &u32| prices.batch(link as usize, device.index(), number).unwrap_or(0);
+                    let cost = |&member: &u32| prices.batch(member as usize, device.index(), number).unwrap_or(0);
                     let cost: i128 = chain.iter().map(cost).sum();
                     let place =
-                        (op * classes + class) * (tables.groups + 1) + (slot.size / tables.grain) as usize;
-                    potential.costs[place] = cost as f64 / prices.divisor() as f64;
+                        (op * classes + class) * (tables.groups + 1) + (slot.size / tables.group_size) as usize;
+                    dual_cost.costs[place] = cost as f64 / prices.units_per_ps() as f64;
                 }
             }
         }
-        potential
+        dual_cost
     }
 
-    /// What a division of a unit costs.
-    pub(crate) fn of(&self, tables: &BatchTables, unit: usize, pieces: &[DevicePart]) -> f64 {
+    /// The cost of a unit's division.
+    pub(crate) fn of(&self, tables: &BatchTables, unit: usize, division: &[DevicePart]) -> f64 {
         let mut sum = 0.0;
         for &op in &tables.members[unit] {
-            for piece in pieces {
-                let class = tables.class_of[piece.device as usize] as usize;
-                sum += self.costs[(op as usize * self.classes + class) * (tables.groups + 1) + piece.count()];
+            for part in division {
+                let class = tables.class_of[part.device as usize] as usize;
+                sum += self.costs[(op as usize * self.classes + class) * (tables.groups + 1) + part.count()];
             }
         }
         sum

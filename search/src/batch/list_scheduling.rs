@@ -1,9 +1,9 @@
-//! List scheduling of batches: op after op, each divided in the way that looks best at that moment.
+//! List scheduling of batches: the ops in a priority order, each with the division that a measure prefers at that moment.
 //!
-//! What tells b-MET, b-greedy and b-HEFT apart is the order of the ops, the measure by which a division is chosen, and
-//! whether a batch may slip into a gap between others. Divisions that are tried: every way to give devices sizes that
-//! add up, while there are few; else, for every list of sizes that adds up, devices one by one, the best first. Groups
-//! go to the devices that hold most of what is read of them. Memory limits are kept: what does not fit is not tried.
+//! b-MET, b-greedy and b-HEFT differ in the priority order, in the measure, and in whether a batch may be inserted into an idle
+//! gap. Candidate divisions are all assignments of batch sizes to devices that sum to the inputs, if there are few of them; else,
+//! for each partition of the inputs into sizes, devices are chosen one by one, the earliest end first. Groups go to the devices
+//! that hold most of their inputs. Divisions that exceed a memory limit are left out.
 
 use crate::budget::Budget;
 use divvy_proof::latency_tables::NEVER;
@@ -12,105 +12,107 @@ use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::BatchSchedule;
 use crate::batch::tables::{Division, DevicePart, BatchTables};
 
-/// Up to so many divisions of a unit are tried one by one.
+/// The most assignments of sizes to devices that are enumerated, and the most partitions.
 const MOST_DIVISIONS: usize = 400;
 
-/// What a list heuristic decides by.
+/// The measure that a division minimises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
-    /// The longest batch of the op, whatever the devices do meanwhile.
+    /// The time of the longest batch of the op.
     Execution,
-    /// The finish of the op's last batch.
+    /// The end of the op's last batch.
     Finish,
-    /// The finish of everything so far, then of the op's last batch.
-    Whole,
+    /// The makespan so far, then the end of the op's last batch.
+    Makespan,
 }
 
-/// How to go through the ops.
-pub(crate) struct Listing<'a> {
+/// The decisions that tell list heuristics apart.
+pub(crate) struct ListSettings<'a> {
+    /// The ops in priority order, which is topological.
     pub(crate) order: &'a [u32],
     pub(crate) measure: Measure,
+    /// Whether a batch may be inserted into an idle gap.
     pub(crate) inserts: bool,
-    /// Only divisions into these numbers of groups, the largest first, where a unit can be divided so.
+    /// A partition of the groups, the largest first, for all units that can be divided so.
     pub(crate) sizes: Option<&'a [u32]>,
-    /// Other numbers of groups for the first so many ops: more copies of their weights, where memory has room for some.
+    /// Another partition for the first so many ops: more copies of their weights, if memory suffices for some.
     pub(crate) early: Option<(usize, &'a [u32])>,
 }
 
-/// What devices do, as far as it is decided.
+/// A partial schedule.
 struct DeviceTimelines {
-    /// For each device, its batches by start.
+    /// For each device, the busy intervals by start.
     busy: Vec<Vec<(u64, u64)>>,
     ends: Vec<Vec<u64>>,
-    pieces: Vec<Option<Division>>,
+    divisions: Vec<Option<Division>>,
     value: u64,
 }
 
-/// Divides and schedules every op; none if some op has nowhere to go.
+/// The list schedule; none if some op has no division that fits, or on cancellation.
 pub(crate) fn schedule(
     tables: &BatchTables,
     memory: &BatchMemory,
-    listing: &Listing<'_>,
+    settings: &ListSettings<'_>,
     budget: &Budget,
 ) -> Option<BatchSchedule> {
     let mut memory = memory.clone();
     let mut timeline = DeviceTimelines {
         busy: vec![Vec::new(); tables.devices],
         ends: vec![Vec::new(); tables.ops],
-        pieces: vec![None; tables.members.len()],
+        divisions: vec![None; tables.members.len()],
         value: 0,
     };
     let mut starts: Vec<(u64, u64, u32, u32)> = Vec::new();
-    for (turn, &op) in listing.order.iter().enumerate() {
+    for (turn, &op) in settings.order.iter().enumerate() {
         if budget.is_cancelled() {
             return None;
         }
         let unit = tables.unit_of[op as usize] as usize;
-        let pieces = match &timeline.pieces[unit] {
-            Some(pieces) => pieces.clone(),
+        let division = match &timeline.divisions[unit] {
+            Some(division) => division.clone(),
             None => {
-                let early = listing.early.filter(|&(until, _)| turn < until).map(|(_, sizes)| sizes);
-                let sizes = early.or(listing.sizes);
-                let pieces = best_division(tables, &memory, listing, &timeline, op as usize, sizes)?;
-                memory.put(unit, &pieces);
-                timeline.pieces[unit] = Some(pieces.clone());
-                pieces
+                let early = settings.early.filter(|&(until, _)| turn < until).map(|(_, sizes)| sizes);
+                let sizes = early.or(settings.sizes);
+                let division = best_division(tables, &memory, settings, &timeline, op as usize, sizes)?;
+                memory.put(unit, &division);
+                timeline.divisions[unit] = Some(division.clone());
+                division
             }
         };
-        for (number, &piece) in pieces.iter().enumerate() {
-            let (start, end) = timeline.slot(tables, op as usize, piece, listing.inserts);
+        for (number, &part) in division.iter().enumerate() {
+            let (start, end) = timeline.earliest_interval(tables, op as usize, part, settings.inserts);
             if end >= NEVER {
                 return None;
             }
-            timeline.occupy(piece.device as usize, start, end);
+            timeline.occupy(part.device as usize, start, end);
             timeline.ends[op as usize].push(end);
-            let out = tables.way_out(op as usize, piece.device as usize, piece.count());
+            let out = tables.delivery(op as usize, part.device as usize, part.count());
             timeline.value = timeline.value.max(end + out);
             starts.push((start, turn as u64, op, number as u32));
         }
     }
-    // By start; of equals the one that was scheduled first, so that what takes no time stays before its readers.
+    // By start, ties in the order of scheduling: a batch of no duration stays before its readers.
     starts.sort_unstable();
-    let pieces: Vec<Division> = timeline.pieces.into_iter().collect::<Option<_>>()?;
-    let mut made = BatchSchedule::new(tables, pieces, listing.order);
+    let divisions: Vec<Division> = timeline.divisions.into_iter().collect::<Option<_>>()?;
+    let mut made = BatchSchedule::new(tables, divisions, settings.order);
     let by_list = made.clone();
-    made.list = starts.iter().map(|&(_, _, op, piece)| crate::batch::schedule::Item { op, piece }).collect();
+    made.list = starts.iter().map(|&(_, _, op, part)| crate::batch::schedule::BatchId { op, part }).collect();
     made.evaluate(tables, 0, u64::MAX - 1);
     Some(if made.value() <= by_list.value() { made } else { by_list })
 }
 
 impl DeviceTimelines {
-    /// When the inputs of a batch are on its device.
-    fn arrival(&self, tables: &BatchTables, op: usize, piece: DevicePart) -> u64 {
-        let mut latest = tables.release(op, piece.device as usize, piece.count());
+    /// When all inputs of a batch have arrived on its device.
+    fn arrival(&self, tables: &BatchTables, op: usize, part: DevicePart) -> u64 {
+        let mut latest = tables.release(op, part.device as usize, part.count());
         for edge in &tables.inputs[op] {
             let producer = edge.op as usize;
             let unit = tables.unit_of[producer] as usize;
-            let Some(division) = &self.pieces[unit] else { return NEVER };
+            let Some(division) = &self.divisions[unit] else { return NEVER };
             for (from, &end) in division.iter().zip(&self.ends[producer]) {
-                let common = (from.groups & piece.groups).count_ones() as usize;
+                let common = (from.groups & part.groups).count_ones() as usize;
                 if common > 0 {
-                    let delay = tables.delay(edge.size, from.device as usize, piece.device as usize, common);
+                    let delay = tables.delay(edge.size, from.device as usize, part.device as usize, common);
                     latest = latest.max(end + delay);
                 }
             }
@@ -118,11 +120,11 @@ impl DeviceTimelines {
         latest
     }
 
-    /// Start and end of a batch, as early as its device has time.
-    fn slot(&self, tables: &BatchTables, op: usize, piece: DevicePart, inserts: bool) -> (u64, u64) {
-        let device = piece.device as usize;
-        let ready = self.arrival(tables, op, piece);
-        let time = tables.time(op, device, piece.count());
+    /// The earliest start of a batch on its device, and its end.
+    fn earliest_interval(&self, tables: &BatchTables, op: usize, part: DevicePart, inserts: bool) -> (u64, u64) {
+        let device = part.device as usize;
+        let ready = self.arrival(tables, op, part);
+        let time = tables.time(op, device, part.count());
         let busy = &self.busy[device];
         let mut start = ready.max(busy.last().map_or(0, |&(_, end)| end));
         if inserts {
@@ -139,6 +141,7 @@ impl DeviceTimelines {
         (start, start.saturating_add(time))
     }
 
+    /// Marks a device as busy.
     fn occupy(&mut self, device: usize, start: u64, end: u64) {
         let busy = &mut self.busy[device];
         let place = busy.partition_point(|&other| other <= (start, end));
@@ -146,44 +149,45 @@ impl DeviceTimelines {
     }
 }
 
+/// The division of an op's unit with the least measure.
 fn best_division(
     tables: &BatchTables,
     memory: &BatchMemory,
-    listing: &Listing<'_>,
+    settings: &ListSettings<'_>,
     timeline: &DeviceTimelines,
     op: usize,
     sizes: Option<&[u32]>,
 ) -> Option<Division> {
     let unit = tables.unit_of[op] as usize;
-    let measure = |pieces: &[DevicePart]| {
-        let ends = pieces.iter().map(|&piece| {
-            let count = piece.count();
-            let device = piece.device as usize;
-            match listing.measure {
+    let measure = |division: &[DevicePart]| {
+        let ends = division.iter().map(|&part| {
+            let count = part.count();
+            let device = part.device as usize;
+            match settings.measure {
                 Measure::Execution => tables.time(op, device, count),
-                Measure::Finish | Measure::Whole => timeline.slot(tables, op, piece, listing.inserts).1,
+                Measure::Finish | Measure::Makespan => timeline.earliest_interval(tables, op, part, settings.inserts).1,
             }
         });
         let last = ends.max().unwrap_or(NEVER);
         let work: u64 =
-            pieces.iter().map(|p| tables.time(op, p.device as usize, p.count())).fold(0, u64::saturating_add);
-        match listing.measure {
-            Measure::Whole => (last.max(timeline.value), last, work),
+            division.iter().map(|p| tables.time(op, p.device as usize, p.count())).fold(0, u64::saturating_add);
+        match settings.measure {
+            Measure::Makespan => (last.max(timeline.value), last, work),
             _ => (last, work, 0),
         }
     };
-    let fits = |pieces: &[DevicePart]| pieces.iter().all(|&piece| memory.fits(unit, piece));
-    let with_sizes = |sizes: &[u32]| by_sizes(tables, memory, timeline, op, sizes, listing);
+    let fits = |division: &[DevicePart]| division.iter().all(|&part| memory.fits(unit, part));
+    let with_sizes = |sizes: &[u32]| devices_for_sizes(tables, memory, timeline, op, sizes, settings);
     if let Some(sizes) = sizes
-        && let Some(pieces) = with_sizes(sizes)
+        && let Some(division) = with_sizes(sizes)
     {
-        return Some(pieces);
+        return Some(division);
     }
     let mut candidates: Vec<Division> = Vec::new();
     match sizes_on_devices(tables, unit) {
         Some(all) => {
             for sizes in all {
-                candidates.push(share_out(tables, timeline, op, &sizes));
+                candidates.push(assign_groups(tables, timeline, op, &sizes));
             }
         }
         None => {
@@ -192,13 +196,13 @@ fn best_division(
             }
         }
     }
-    candidates.into_iter().filter(|pieces| fits(pieces)).min_by_key(|pieces| measure(pieces))
+    candidates.into_iter().filter(|division| fits(division)).min_by_key(|division| measure(division))
 }
 
-/// Devices and how many groups each of them has.
+/// Devices and their numbers of groups.
 type DivisionSizes = Vec<(u32, u32)>;
 
-/// Every way to give devices numbers of groups that add up; none if there are too many.
+/// All assignments of numbers of groups to devices that sum to all groups; none if there are too many.
 fn sizes_on_devices(tables: &BatchTables, unit: usize) -> Option<Vec<DivisionSizes>> {
     let mut all: Vec<DivisionSizes> = Vec::new();
     let mut open: Vec<(usize, u32, DivisionSizes)> = vec![(0, tables.groups as u32, Vec::new())];
@@ -223,7 +227,7 @@ fn sizes_on_devices(tables: &BatchTables, unit: usize) -> Option<Vec<DivisionSiz
     Some(all)
 }
 
-/// The lists of numbers of groups, largest first, that add up; at most [`MOST_DIVISIONS`] of them.
+/// The partitions of the groups into supported numbers, each the largest first; at most [`MOST_DIVISIONS`] of them.
 pub(crate) fn partitions(tables: &BatchTables, unit: usize) -> Vec<Vec<u32>> {
     let mut counts: Vec<u32> =
         tables.choices[unit].iter().flat_map(|choice| &choice.counts).copied().collect();
@@ -250,18 +254,18 @@ pub(crate) fn partitions(tables: &BatchTables, unit: usize) -> Vec<Vec<u32>> {
     found
 }
 
-/// Gives each device as many groups as it is to have, those first that are mostly there.
-fn share_out(tables: &BatchTables, timeline: &DeviceTimelines, op: usize, sizes: &[(u32, u32)]) -> Division {
+/// Assigns groups to devices in given numbers, each device first the groups of which it has most inputs.
+fn assign_groups(tables: &BatchTables, timeline: &DeviceTimelines, op: usize, sizes: &[(u32, u32)]) -> Division {
     let mut left = tables.all_groups();
-    let mut pieces: Division = Division::with_capacity(sizes.len());
+    let mut division: Division = Division::with_capacity(sizes.len());
     for &(device, count) in sizes {
         let mut groups = 0u64;
         for _ in 0..count {
             let here = |group: u32| {
                 let at = |edge: &&divvy_proof::latency_tables::Edge| {
-                    let division = &timeline.pieces[tables.unit_of[edge.op as usize] as usize];
-                    let mut there = division.iter().flatten();
-                    there.any(|piece| piece.device == device && piece.groups >> group & 1 == 1)
+                    let of_producer = &timeline.divisions[tables.unit_of[edge.op as usize] as usize];
+                    let mut there = of_producer.iter().flatten();
+                    there.any(|part| part.device == device && part.groups >> group & 1 == 1)
                 };
                 tables.inputs[op].iter().filter(at).count()
             };
@@ -272,47 +276,47 @@ fn share_out(tables: &BatchTables, timeline: &DeviceTimelines, op: usize, sizes:
             groups |= 1 << group;
             left &= !(1 << group);
         }
-        pieces.push(DevicePart { device, groups });
+        division.push(DevicePart { device, groups });
     }
-    pieces
+    division
 }
 
-/// Devices for given numbers of groups, one after the other, each where it ends first. Numbers take their groups in order,
-/// so that the same inputs stay together from op to op.
-fn by_sizes(
+/// Devices for a partition, one after the other, each the device where the batch ends first. Batches take the groups in order, so
+/// that the same inputs stay together from op to op.
+fn devices_for_sizes(
     tables: &BatchTables,
     memory: &BatchMemory,
     timeline: &DeviceTimelines,
     op: usize,
     sizes: &[u32],
-    listing: &Listing<'_>,
+    settings: &ListSettings<'_>,
 ) -> Option<Division> {
     let unit = tables.unit_of[op] as usize;
-    let mut pieces: Division = Division::with_capacity(sizes.len());
+    let mut division: Division = Division::with_capacity(sizes.len());
     let mut first = 0;
     for &count in sizes {
         let groups = (u64::MAX >> (64 - count)) << first;
         first += count;
         let mut best: Option<(u64, u64, DevicePart)> = None;
         for choice in &tables.choices[unit] {
-            let piece = DevicePart { device: choice.device, groups };
-            let taken = pieces.iter().any(|other| other.device == choice.device);
-            if taken || !choice.counts.contains(&count) || !memory.fits(unit, piece) {
+            let part = DevicePart { device: choice.device, groups };
+            let taken = division.iter().any(|other| other.device == choice.device);
+            if taken || !choice.counts.contains(&count) || !memory.fits(unit, part) {
                 continue;
             }
-            let (_, end) = timeline.slot(tables, op, piece, listing.inserts);
+            let (_, end) = timeline.earliest_interval(tables, op, part, settings.inserts);
             let time = tables.time(op, choice.device as usize, count as usize);
-            let key = if listing.measure == Measure::Execution { (time, end) } else { (end, time) };
+            let key = if settings.measure == Measure::Execution { (time, end) } else { (end, time) };
             if best.is_none_or(|(a, b, _)| key < (a, b)) {
-                best = Some((key.0, key.1, piece));
+                best = Some((key.0, key.1, part));
             }
         }
-        pieces.push(best?.2);
+        division.push(best?.2);
     }
-    Some(pieces)
+    Some(division)
 }
 
-/// The ops by upward rank: the mean time of the whole batch, plus the longest way to the end (Topcuoglu et al. 2002).
+/// The ops by falling upward rank (Topcuoglu et al. 2002), with the mean time of all inputs over devices and the mean delay.
 pub(crate) fn by_rank(tables: &BatchTables) -> Vec<u32> {
     let mut rank = vec![0f64; tables.ops];
     let mut mean_delay =
@@ -320,28 +324,29 @@ pub(crate) fn by_rank(tables: &BatchTables) -> Vec<u32> {
     for &op in tables.order.iter().rev() {
         let op = op as usize;
         let choices = &tables.choices[tables.unit_of[op] as usize];
-        // As many inputs as the device can take at once stand for all of them.
+        // Batches of the largest size stand for all inputs.
         let time = |choice: &crate::batch::tables::DeviceChoice| {
             let most = choice.counts.last().copied().unwrap_or(1) as usize;
             tables.time(op, choice.device as usize, most) as f64 * tables.groups as f64 / most as f64
         };
         let mean = choices.iter().map(time).sum::<f64>() / choices.len().max(1) as f64;
-        let mut behind = 0f64;
+        let mut rest = 0f64;
         for edge in &tables.outputs[op] {
             let known = &mut mean_delay[edge.size as usize];
             if *known < 0.0 {
                 *known = mean_delay_of(tables, edge.size);
             }
-            behind = behind.max(rank[edge.op as usize] + *known);
+            rest = rest.max(rank[edge.op as usize] + *known);
         }
-        rank[op] = mean + behind;
+        rank[op] = mean + rest;
     }
     let mut order = tables.order.clone();
-    // A stable sort: of equals the earlier one stays first, and so nothing passes what it reads.
+    // A stable sort keeps the order topological on ties.
     order.sort_by(|&a, &b| rank[b as usize].total_cmp(&rank[a as usize]));
     order
 }
 
+/// The mean delay of a tensor size with all inputs, over ordered pairs of distinct connected devices.
 fn mean_delay_of(tables: &BatchTables, size: u32) -> f64 {
     let (mut sum, mut pairs) = (0f64, 0f64);
     for from in 0..tables.devices {

@@ -1,6 +1,6 @@
-//! How full the devices' memories are while divisions change: DiviML's (6).
+//! Memory held on every device while divisions change: DiviML's constraint (6).
 //!
-//! Weights count once per device that has a batch of a reader, activations for every input of every batch.
+//! Parameters count once per device that has a batch of a reader, activations for every input of every batch.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,26 @@ use divvy_core::problem::{MemoryRule, Problem};
 
 use crate::batch::tables::{Division, DevicePart, BatchTables};
 
-/// The parts of a limit in which an excess is counted, and the most of them.
-const PARTS: f64 = (1u64 << 30) as f64;
-const MOST_PARTS: f64 = (1u64 << 40) as f64;
+/// Excess is counted in multiples of limit / this, and at most so many of them.
+const EXCESS_SCALE: f64 = (1u64 << 30) as f64;
+const MOST_EXCESS: f64 = (1u64 << 40) as f64;
 
-/// Memory in use on every device.
+/// Bytes held on every device by the parts put there.
 #[derive(Clone)]
 pub(crate) struct BatchMemory {
     limits: Vec<u64>,
     used: Vec<u64>,
-    /// How much devices hold beyond their limits, in parts of a limit.
-    over: u64,
+    /// The excess of all devices above their limits, each as a multiple of its limit / [`EXCESS_SCALE`].
+    excess: u64,
     is_limited: bool,
-    /// Bytes of weights that each unit alone reads.
+    /// For each unit, bytes of the parameters that no other unit reads.
     weights: Vec<u64>,
-    /// Bytes of each unit's activations for one group of inputs.
+    /// For each unit, bytes of activations for one group of inputs.
     activations: Vec<u64>,
-    /// The parameters that each unit reads and another does too.
+    /// For each unit, the parameters that it and other units read.
     shared: Vec<Vec<u32>>,
     shared_bytes: Vec<u64>,
-    /// Units on each device that read each shared parameter.
+    /// The number of readers of each shared parameter on each device.
     readers: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ impl BatchMemory {
         let limits: Vec<u64> = problem.hardware.devices().map(limit).collect();
         let mut memory = BatchMemory {
             used: vec![0; limits.len()],
-            over: 0,
+            excess: 0,
             is_limited: limits.iter().any(|&limit| limit < u64::MAX),
             limits,
             weights: vec![0; units],
@@ -56,13 +56,13 @@ impl BatchMemory {
         let mut numbers: HashMap<ParamId, u32> = HashMap::new();
         let mut unit_of = vec![0; graph.op_count()];
         for (op, chain) in tables.chains.iter().enumerate() {
-            chain.iter().for_each(|&link| unit_of[link as usize] = tables.unit_of[op] as usize);
+            chain.iter().for_each(|&member| unit_of[member as usize] = tables.unit_of[op] as usize);
         }
         for (unit, members) in tables.members.iter().enumerate() {
             let ops = || members.iter().flat_map(|&op| &tables.chains[op as usize]).map(|&op| OpId(op));
             if problem.constraints.memory_rule == MemoryRule::All {
                 let held: u64 = ops().map(|op| graph.activation_bytes(op)).sum();
-                memory.activations[unit] = held * u64::from(tables.grain);
+                memory.activations[unit] = held * u64::from(tables.group_size);
             }
             let mut params: Vec<ParamId> = ops().flat_map(|op| graph.params_of(op)).copied().collect();
             params.sort_unstable();
@@ -84,64 +84,65 @@ impl BatchMemory {
         memory
     }
 
-    fn added(&self, unit: usize, piece: DevicePart) -> u64 {
-        let device = piece.device as usize;
+    /// The bytes by which a device would hold more with a part of a unit.
+    fn added(&self, unit: usize, part: DevicePart) -> u64 {
+        let device = part.device as usize;
         let new = |param: &&u32| self.readers[**param as usize * self.limits.len() + device] == 0;
         let shared = self.shared[unit].iter().filter(new).map(|&param| self.shared_bytes[param as usize]);
-        self.weights[unit] + self.activations[unit] * piece.count() as u64 + shared.sum::<u64>()
+        self.weights[unit] + self.activations[unit] * part.count() as u64 + shared.sum::<u64>()
     }
 
-    /// Whether a piece still fits.
-    pub(crate) fn fits(&self, unit: usize, piece: DevicePart) -> bool {
-        let device = piece.device as usize;
-        !self.is_limited || self.used[device].saturating_add(self.added(unit, piece)) <= self.limits[device]
+    /// Whether a part fits beside what is there.
+    pub(crate) fn fits(&self, unit: usize, part: DevicePart) -> bool {
+        let device = part.device as usize;
+        !self.is_limited || self.used[device].saturating_add(self.added(unit, part)) <= self.limits[device]
     }
 
-    /// Puts pieces of a unit where they belong, whether they fit or not.
-    pub(crate) fn put(&mut self, unit: usize, pieces: &[DevicePart]) {
+    /// Adds the parts of a unit's division, even past the limits.
+    pub(crate) fn put(&mut self, unit: usize, division: &[DevicePart]) {
         if !self.is_limited {
             return;
         }
-        for &piece in pieces {
-            let device = piece.device as usize;
-            self.set_used(device, self.used[device] + self.added(unit, piece));
+        for &part in division {
+            let device = part.device as usize;
+            self.set_used(device, self.used[device] + self.added(unit, part));
             for &param in &self.shared[unit] {
                 self.readers[param as usize * self.limits.len() + device] += 1;
             }
         }
     }
 
-    /// Takes pieces of a unit away.
-    pub(crate) fn take(&mut self, unit: usize, pieces: &[DevicePart]) {
+    /// Removes the parts of a unit's division.
+    pub(crate) fn take(&mut self, unit: usize, division: &[DevicePart]) {
         if !self.is_limited {
             return;
         }
-        for &piece in pieces {
-            let device = piece.device as usize;
+        for &part in division {
+            let device = part.device as usize;
             for &param in &self.shared[unit] {
                 self.readers[param as usize * self.limits.len() + device] -= 1;
             }
-            self.set_used(device, self.used[device] - self.added(unit, piece));
+            self.set_used(device, self.used[device] - self.added(unit, part));
         }
     }
 
     fn set_used(&mut self, device: usize, used: u64) {
         let limit = self.limits[device];
-        self.over -= parts_over(self.used[device], limit);
-        self.over += parts_over(used, limit);
+        self.excess -= scaled_excess(self.used[device], limit);
+        self.excess += scaled_excess(used, limit);
         self.used[device] = used;
     }
 
-    /// How much devices hold beyond their limits, as shares of these.
+    /// The excess of all devices, each as a share of its limit.
     pub(crate) fn excess(&self) -> f64 {
-        self.over as f64 / PARTS
+        self.excess as f64 / EXCESS_SCALE
     }
 
-    /// Whether empty devices can hold all of some divisions, one for each unit.
+    /// Whether some divisions, one for each unit, keep all limits on empty devices.
     pub(crate) fn can_hold(&self, divisions: &[Division]) -> bool {
         let mut full = self.clone();
-        divisions.iter().enumerate().for_each(|(unit, pieces)| full.put(unit, pieces));
-        full.all_hold()
+        divisions.iter().enumerate().for_each(|(unit, division)| full.put(unit, division));
+        full.is_within_limits()
     }
 
     /// Whether any device has a limit at all.
@@ -149,39 +150,39 @@ impl BatchMemory {
         self.is_limited
     }
 
-    /// Bytes that a device still has; none if it has no limit.
+    /// The bytes that a device has left; none if it has no limit.
     pub(crate) fn left(&self, device: u32) -> Option<u64> {
         let device = device as usize;
         (self.limits[device] < u64::MAX).then(|| self.limits[device].saturating_sub(self.used[device]))
     }
 
-    /// Bytes of a batch of a unit without the parameters that it shares with others.
+    /// The bytes of a batch of a unit without shared parameters.
     pub(crate) fn own_bytes(&self, unit: usize, count: u32) -> u64 {
         self.weights[unit] + self.activations[unit] * u64::from(count)
     }
 
-    /// The parameters that a unit shares with others.
+    /// The shared parameters of a unit.
     pub(crate) fn shared_params(&self, unit: usize) -> impl Iterator<Item = u32> + '_ {
         self.shared[unit].iter().copied()
     }
 
-    /// Bytes of a shared parameter that no unit on a device reads yet.
+    /// The bytes of a shared parameter if it has no reader on a device yet, else 0.
     pub(crate) fn bytes_if_new(&self, param: u32, device: u32) -> u64 {
         let readers = self.readers[param as usize * self.limits.len() + device as usize];
         if readers == 0 { self.shared_bytes[param as usize] } else { 0 }
     }
 
-    /// Whether no device holds more than it may.
-    pub(crate) fn all_hold(&self) -> bool {
-        self.over == 0
+    /// Whether all limits are kept.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        self.excess == 0
     }
 }
 
-/// What is used beyond a limit in parts of it, rounded up.
-fn parts_over(used: u64, limit: u64) -> u64 {
+/// Bytes above a limit as a multiple of limit / [`EXCESS_SCALE`], rounded up.
+fn scaled_excess(used: u64, limit: u64) -> u64 {
     if used <= limit {
         return 0;
     }
-    let parts = (used - limit) as f64 / limit.max(1) as f64 * PARTS;
-    parts.ceil().min(MOST_PARTS) as u64
+    let excess = (used - limit) as f64 / limit.max(1) as f64 * EXCESS_SCALE;
+    excess.ceil().min(MOST_EXCESS) as u64
 }

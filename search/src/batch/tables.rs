@@ -1,11 +1,11 @@
-//! A `batch` problem in dense numbers, and the groups that inputs are divided into.
+//! A `batch` problem as arrays, with inputs in groups.
 //!
-//! All batch sizes that can be part of a division of the inputs are multiples of a *grain*; inputs are taken together in
-//! groups of so many, and a division says on which device each group of a unit's inputs runs. There are at most
-//! [`MOST_GROUPS`] groups; where the sizes would make more, a coarser grain is taken and sizes between are not used.
-//! Ops that must stay together are one unit, so that they are divided alike. Times are picoseconds; between two ops
-//! there is one edge, the largest of the tensors that join them. Ops that follow each other and nothing else can be taken
-//! together ([`BatchTables::by_chains`]): what is an op here may be a chain of the network's.
+//! Batch sizes that occur in some division of the inputs have a common divisor; inputs are taken together in *groups* of that
+//! size. A division of a unit says on which device each group runs, as bit masks, so there are at most [`MOST_GROUPS`] groups;
+//! if there were more, a multiple of the divisor is the group size, and sizes between are not used. A *unit* is an op or a
+//! colocation group, whose ops are divided alike. Times are picoseconds. Between two ops there is one edge, with the largest of
+//! the tensors between them. Serial chains can be contracted ([`BatchTables::contract_chains`]): an op of the tables is then a
+//! chain of the network's.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,15 @@ use divvy_core::problem::{Objective, Problem};
 use divvy_proof::latency_tables::{Edge, NEVER};
 use smallvec::SmallVec;
 
-/// The most groups: a division is kept in the bits of a word.
-pub(crate) const MOST_GROUPS: u32 = 64;
+mod chain_contraction;
 
-/// How the inputs of a unit are divided: for each device that has some, which. Few have them, so they are kept in place.
+/// The most groups: the bits of a word.
+const MOST_GROUPS: u32 = 64;
+
+/// The division of a unit's inputs: for each device with some, which. Divisions have few parts, so these are stored inline.
 pub(crate) type Division = SmallVec<[DevicePart; 3]>;
 
-/// Some groups of a unit's inputs on a device.
+/// A part of a division: the groups of a unit's inputs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DevicePart {
     pub(crate) device: u32,
@@ -30,13 +32,13 @@ pub(crate) struct DevicePart {
 }
 
 impl DevicePart {
-    /// How many groups.
+    /// The number of groups.
     pub(crate) fn count(self) -> usize {
         count(self.groups)
     }
 }
 
-/// How many bits there are in each number of a byte.
+/// The number of bits of each byte.
 const BITS: [u8; 256] = {
     let mut bits = [0; 256];
     let mut number = 0;
@@ -47,21 +49,21 @@ const BITS: [u8; 256] = {
     bits
 };
 
-/// How many groups. Few are looked up: not every processor has an instruction to count them.
+/// The number of groups in a mask. Small masks are looked up: the default target has no instruction that counts bits.
 pub(crate) fn count(groups: u64) -> usize {
     if groups < 256 { usize::from(BITS[groups as usize]) } else { groups.count_ones() as usize }
 }
 
-/// The tables.
+/// The arrays of a problem.
 pub(crate) struct BatchTables {
     pub(crate) ops: usize,
-    /// For each op, those of the network that it stands for, in their order.
+    /// For each op, the ops of the network that it stands for, in order.
     pub(crate) chains: Vec<Vec<u32>>,
     pub(crate) devices: usize,
-    /// How many groups the inputs are divided into.
+    /// The number of groups.
     pub(crate) groups: usize,
-    /// Inputs in a group.
-    pub(crate) grain: u32,
+    /// The number of inputs in a group.
+    pub(crate) group_size: u32,
     pub(crate) class_of: Vec<u32>,
     classes: usize,
     times: Vec<u64>,
@@ -71,63 +73,68 @@ pub(crate) struct BatchTables {
     kinds: Vec<u32>,
     kind_count: usize,
     delays: Vec<u64>,
-    /// By op, device and groups, where the network's inputs are somewhere; else empty.
+    /// The arrival of the network's inputs, by op, device and number of groups; empty if they cost nothing.
     release: Vec<u64>,
-    /// By op, device and groups, where the network's outputs go somewhere; else empty.
-    way_out: Vec<u64>,
-    /// The ops that make some of these outputs.
-    pub(crate) ends_out: Vec<u32>,
+    /// The delivery time of the network's outputs, by op, device and number of groups; empty if they cost nothing.
+    delivery: Vec<u64>,
+    /// The ops with a delivery time.
+    pub(crate) delivering_ops: Vec<u32>,
     pub(crate) unit_of: Vec<u32>,
     pub(crate) members: Vec<Vec<u32>>,
-    /// For each unit, its devices, each with the numbers of groups it can take, ascending.
+    /// For each unit, the devices that it may use.
     pub(crate) choices: Vec<Vec<DeviceChoice>>,
 }
 
-/// What a device can take of a unit.
+/// An error with the reason if a problem has no arrays.
+pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
+    BatchTables::new(problem).map(|_| ())
+}
+
+/// A device that a unit may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceChoice {
     pub(crate) device: u32,
-    /// Numbers of groups, ascending.
+    /// The numbers of groups that it can run in a batch, ascending.
     pub(crate) counts: Vec<u32>,
 }
 
 impl BatchTables {
-    /// The tables of a `batch` problem; else why there are none.
+    /// The arrays of a `batch` problem; an error with the reason if there are none.
     pub(crate) fn new(problem: &Problem) -> Result<BatchTables, String> {
         let Objective::Batch { inputs } = problem.objective else {
-            return Err(format!("it works on `batch`, not on `{}`", problem.objective.name()));
+            return Err(format!("it loads_of on `batch`, not on `{}`", problem.objective.name()));
         };
         let graph = &problem.graph;
         let (unit_of, members) = units(problem);
-        let grain = grain(problem, inputs).ok_or_else(|| {
+        let group_size = group_size(problem, inputs).ok_or_else(|| {
             format!(
                 "the batch sizes do not divide {inputs} inputs into at most {MOST_GROUPS} equal groups: \
                  ask for a number of inputs that they do"
             )
         })?;
-        let groups = (inputs / grain) as usize;
+        let groups = (inputs / group_size) as usize;
         let classes = problem.hardware.class_count();
         let class_of: Vec<u32> =
             problem.hardware.devices().map(|d| problem.hardware.class_of(d).index() as u32).collect();
         let mut times = vec![NEVER; graph.op_count() * classes * (groups + 1)];
         for (class, costs) in problem.costs().iter().enumerate() {
             for (&size, list) in costs.batch_sizes.iter().zip(&costs.costs) {
-                if size % grain == 0 && size <= inputs {
+                if size % group_size == 0 && size <= inputs {
                     for (op, cost) in list.iter().enumerate() {
-                        let place = (op * classes + class) * (groups + 1) + (size / grain) as usize;
-                        times[place] = cost.map_or(NEVER, |cost| cost.time.0);
+                        let index = (op * classes + class) * (groups + 1) + (size / group_size) as usize;
+                        times[index] = cost.map_or(NEVER, |cost| cost.time.0);
                     }
                 }
             }
         }
         let (inputs_of, outputs_of, sizes) = edges(problem);
-        let (kinds, kind_count, delays) = delays(problem, &sizes, grain, groups);
+        let (kinds, kind_count, delays) = delays(problem, &sizes, group_size, groups);
         let mut tables = BatchTables {
             ops: graph.op_count(),
             chains: (0..graph.op_count() as u32).map(|op| vec![op]).collect(),
             devices: problem.hardware.device_count(),
             groups,
-            grain,
+            group_size,
             class_of,
             classes,
             times,
@@ -138,127 +145,37 @@ impl BatchTables {
             kind_count,
             delays,
             release: Vec::new(),
-            way_out: Vec::new(),
-            ends_out: Vec::new(),
+            delivery: Vec::new(),
+            delivering_ops: Vec::new(),
             unit_of,
             members,
             choices: Vec::new(),
         };
         if problem.constraints.input_at.is_some() {
-            tables.release = tables.ends(|op, device, inputs| way_in(problem, op, device, inputs));
+            tables.release = tables.table(|op, device, inputs| arrival_of_inputs(problem, op, device, inputs));
         }
         if problem.constraints.output_at.is_some() {
-            tables.way_out = tables.ends(|op, device, inputs| way_out(problem, op, device, inputs));
-            tables.ends_out = ends_out(&tables.way_out, tables.devices * (tables.groups + 1));
+            tables.delivery = tables.table(|op, device, inputs| delivery_of_outputs(problem, op, device, inputs));
+            tables.delivering_ops = delivering_ops(&tables.delivery, tables.devices * (tables.groups + 1));
         }
         tables.choices = (0..tables.members.len()).map(|unit| tables.choices_of(problem, unit)).collect();
         Ok(tables)
     }
 
-    /// The same, with each chain of ops that read from one another alone, can be divided alike and need not be with others
-    /// taken together as one op; none if there are no such chains. A schedule for it is one for the network.
-    pub(crate) fn by_chains(&self) -> Option<BatchTables> {
-        let per_op = self.devices * (self.groups + 1);
-        let is_alone = |op: u32| self.members[self.unit_of[op as usize] as usize].len() == 1;
-        let has_way = |ways: &[u64], op: u32| {
-            ways.chunks(per_op).nth(op as usize).is_some_and(|ways| ways.iter().any(|&way| way > 0))
-        };
-        // What each op goes on from, if it does nothing else.
-        let before = |op: u32| {
-            let [edge] = self.inputs[op as usize][..] else { return None };
-            let choices = [op, edge.op].map(|op| &self.choices[self.unit_of[op as usize] as usize]);
-            let follows = self.outputs[edge.op as usize].len() == 1
-                && is_alone(op)
-                && is_alone(edge.op)
-                && choices[0] == choices[1]
-                && !has_way(&self.release, op)
-                && !has_way(&self.way_out, edge.op);
-            follows.then_some(edge.op)
-        };
-        let mut number = vec![0u32; self.ops];
-        let mut chains: Vec<Vec<u32>> = Vec::new();
-        let mut order = Vec::new();
-        for &op in &self.order {
-            number[op as usize] = match before(op) {
-                Some(before) => number[before as usize],
-                None => {
-                    order.push(chains.len() as u32);
-                    chains.push(Vec::new());
-                    chains.len() as u32 - 1
-                }
-            };
-            chains[number[op as usize] as usize].push(op);
-        }
-        if chains.len() == self.ops {
-            return None;
-        }
-        let ends = |place: fn(&[u32]) -> Option<&u32>, ways: &[u64]| {
-            let of_op = |chain: &Vec<u32>| {
-                let begin = place(chain).map_or(0, |&op| op as usize * per_op);
-                ways.get(begin..begin + per_op).unwrap_or_default()
-            };
-            chains.iter().flat_map(of_op).copied().collect()
-        };
-        let renamed = |edges: &[Edge]| {
-            edges.iter().map(|edge| Edge { op: number[edge.op as usize], size: edge.size }).collect()
-        };
-        let (mut unit_of, mut members, mut choices) = (vec![0; chains.len()], Vec::new(), Vec::new());
-        for (unit, ops) in self.members.iter().enumerate() {
-            let is_first = |op: &&u32| chains[number[**op as usize] as usize][0] == **op;
-            let ops: Vec<u32> = ops.iter().filter(is_first).map(|&op| number[op as usize]).collect();
-            if !ops.is_empty() {
-                ops.iter().for_each(|&op| unit_of[op as usize] = members.len() as u32);
-                members.push(ops);
-                choices.push(self.choices[unit].clone());
-            }
-        }
-        let mut times = vec![0; chains.len() * self.classes * (self.groups + 1)];
-        for (sums, chain) in times.chunks_mut(self.classes * (self.groups + 1)).zip(&chains) {
-            for &op in chain {
-                let own = &self.times[op as usize * sums.len()..][..sums.len()];
-                sums.iter_mut().zip(own).for_each(|(sum, &time)| *sum = (*sum + time).min(NEVER));
-            }
-        }
-        let way_out: Vec<u64> = ends(<[u32]>::last, &self.way_out);
-        Some(BatchTables {
-            ops: chains.len(),
-            devices: self.devices,
-            groups: self.groups,
-            grain: self.grain,
-            class_of: self.class_of.clone(),
-            classes: self.classes,
-            times,
-            inputs: chains.iter().map(|chain| renamed(&self.inputs[chain[0] as usize])).collect(),
-            outputs: chains
-                .iter()
-                .map(|chain| renamed(&self.outputs[chain[chain.len() - 1] as usize]))
-                .collect(),
-            order,
-            kinds: self.kinds.clone(),
-            kind_count: self.kind_count,
-            delays: self.delays.clone(),
-            release: ends(<[u32]>::first, &self.release),
-            ends_out: ends_out(&way_out, per_op),
-            way_out,
-            unit_of,
-            members,
-            choices,
-            chains,
-        })
-    }
-
-    fn ends(&self, way: impl Fn(OpId, DeviceId, u64) -> u64) -> Vec<u64> {
-        let mut ends = Vec::with_capacity(self.ops * self.devices * (self.groups + 1));
+    /// A table by op, device and number of groups, of a function of op, device and number of inputs.
+    fn table(&self, time: impl Fn(OpId, DeviceId, u64) -> u64) -> Vec<u64> {
+        let mut table = Vec::with_capacity(self.ops * self.devices * (self.groups + 1));
         for op in OpId::all(self.ops) {
             for device in DeviceId::all(self.devices) {
                 for count in 0..=self.groups {
-                    ends.push(way(op, device, count as u64 * u64::from(self.grain)));
+                    table.push(time(op, device, count as u64 * u64::from(self.group_size)));
                 }
             }
         }
-        ends
+        table
     }
 
+    /// The devices that a unit may use, with the numbers of groups in a batch.
     fn choices_of(&self, problem: &Problem, unit: usize) -> Vec<DeviceChoice> {
         let members = &self.members[unit];
         let device_choice = |device: DeviceId| {
@@ -267,7 +184,7 @@ impl BatchTables {
                 problem.may_run(OpId(op), device)
                     && self.time(op as usize, d, count) < NEVER
                     && self.release(op as usize, d, count) < NEVER
-                    && self.way_out(op as usize, d, count) < NEVER
+                    && self.delivery(op as usize, d, count) < NEVER
             };
             let counts = 1..=self.groups;
             let counts = counts.filter(|&count| members.iter().all(|op| possible(op, count)));
@@ -277,44 +194,44 @@ impl BatchTables {
         all.filter(|choice| !choice.counts.is_empty()).collect()
     }
 
-    /// The time of a batch of so many groups; [`NEVER`] where there is none.
+    /// The time of a batch of `count` groups; [`NEVER`] if it is not supported.
     pub(crate) fn time(&self, op: usize, device: usize, count: usize) -> u64 {
         self.times[(op * self.classes + self.class_of[device] as usize) * (self.groups + 1) + count]
     }
 
-    /// How long the batches of a division take, each with its device.
-    pub(crate) fn works(&self, unit: usize, division: &[DevicePart]) -> impl Iterator<Item = (usize, u64)> {
-        division.iter().map(move |piece| {
-            let device = piece.device as usize;
-            let time = |&op: &u32| self.time(op as usize, device, piece.count());
+    /// The load of each device of a division.
+    pub(crate) fn loads_of(&self, unit: usize, division: &[DevicePart]) -> impl Iterator<Item = (usize, u64)> {
+        division.iter().map(move |part| {
+            let device = part.device as usize;
+            let time = |&op: &u32| self.time(op as usize, device, part.count());
             (device, self.members[unit].iter().map(time).sum())
         })
     }
 
-    /// How long so many groups of something take from a device to another.
+    /// The delay of `count` groups of a tensor size between two devices.
     pub(crate) fn delay(&self, size: u32, from: usize, to: usize, count: usize) -> u64 {
         let kind = self.kinds[from * self.devices + to] as usize;
         self.delays[(size as usize * self.kind_count + kind) * (self.groups + 1) + count]
     }
 
-    /// When the network's inputs of a batch can be on a device.
+    /// The arrival of the network's inputs of a batch.
     pub(crate) fn release(&self, op: usize, device: usize, count: usize) -> u64 {
-        let place = (op * self.devices + device) * (self.groups + 1) + count;
-        self.release.get(place).copied().unwrap_or(0)
+        let index = (op * self.devices + device) * (self.groups + 1) + count;
+        self.release.get(index).copied().unwrap_or(0)
     }
 
-    /// From the end of a batch to the arrival of the network's outputs it makes.
-    pub(crate) fn way_out(&self, op: usize, device: usize, count: usize) -> u64 {
-        let place = (op * self.devices + device) * (self.groups + 1) + count;
-        self.way_out.get(place).copied().unwrap_or(0)
+    /// The time from the end of a batch to the delivery of the network's outputs that it makes.
+    pub(crate) fn delivery(&self, op: usize, device: usize, count: usize) -> u64 {
+        let index = (op * self.devices + device) * (self.groups + 1) + count;
+        self.delivery.get(index).copied().unwrap_or(0)
     }
 
-    /// Every group.
+    /// The mask of all groups.
     pub(crate) fn all_groups(&self) -> u64 {
         u64::MAX >> (64 - self.groups)
     }
 
-    /// The numbers of groups that a device can take of a unit.
+    /// The numbers of groups of a unit that a device can run in a batch.
     pub(crate) fn counts(&self, unit: usize, device: u32) -> &[u32] {
         let choices = &self.choices[unit];
         match choices.binary_search_by_key(&device, |choice| choice.device) {
@@ -323,26 +240,27 @@ impl BatchTables {
         }
     }
 
-    /// Whether a division is one: every group once, in numbers that the devices can take.
-    pub(crate) fn is_division(&self, unit: usize, pieces: &[DevicePart]) -> bool {
+    /// Whether a division is valid: every group once, in batches that the devices support.
+    pub(crate) fn is_division(&self, unit: usize, division: &[DevicePart]) -> bool {
         let mut seen = 0u64;
-        for piece in pieces {
-            let count = piece.groups.count_ones();
-            if seen & piece.groups != 0 || !self.counts(unit, piece.device).contains(&count) {
+        for part in division {
+            let count = part.groups.count_ones();
+            if seen & part.groups != 0 || !self.counts(unit, part.device).contains(&count) {
                 return false;
             }
-            seen |= piece.groups;
+            seen |= part.groups;
         }
         seen == self.all_groups()
     }
 }
 
-/// The ops with a way out of some length, by so many numbers for each op.
-fn ends_out(way_out: &[u64], per_op: usize) -> Vec<u32> {
-    let of_op = way_out.chunks(per_op).zip(0..);
-    of_op.filter(|(ways, _)| ways.iter().any(|&way| way > 0)).map(|(_, op)| op).collect()
+/// The ops with a positive delivery time, given `per_op` times for each op.
+fn delivering_ops(delivery: &[u64], per_op: usize) -> Vec<u32> {
+    let of_op = delivery.chunks(per_op).zip(0..);
+    of_op.filter(|(times, _)| times.iter().any(|&time| time > 0)).map(|(_, op)| op).collect()
 }
 
+/// The unit of each op, and the ops of each unit.
 fn units(problem: &Problem) -> (Vec<u32>, Vec<Vec<u32>>) {
     let mut unit_of = vec![u32::MAX; problem.graph.op_count()];
     let groups = problem.constraints.colocate.iter();
@@ -357,32 +275,32 @@ fn units(problem: &Problem) -> (Vec<u32>, Vec<Vec<u32>>) {
     (unit_of, members)
 }
 
-/// How many inputs make a group: what all sizes of divisions are multiples of, or the least multiple of it that makes
-/// few enough groups and still divides the inputs.
-fn grain(problem: &Problem, inputs: u32) -> Option<u32> {
+/// The group size: the common divisor of all sizes that occur in divisions, or its least multiple with which there are few
+/// enough groups and a division.
+fn group_size(problem: &Problem, inputs: u32) -> Option<u32> {
     let mut sizes: Vec<u32> = Vec::new();
     for device in problem.hardware.devices() {
         sizes.extend(problem.batch_sizes(device).iter().filter(|&&size| size <= inputs));
     }
     sizes.sort_unstable();
     sizes.dedup();
-    let divides = |grain: u32| {
+    let divides = |group_size: u32| {
         let lists: Vec<Vec<u32>> = (problem.hardware.devices())
             .map(|device| {
                 let sizes = problem.batch_sizes(device).iter();
-                sizes.filter(|&&size| size <= inputs && size % grain == 0).map(|size| size / grain).collect()
+                sizes.filter(|&&size| size <= inputs && size % group_size == 0).map(|size| size / group_size).collect()
             })
             .collect();
-        usable(&lists, inputs / grain)
+        usable(&lists, inputs / group_size)
     };
-    // A size that no division has does not count.
+    // Sizes that occur in no division do not count.
     let used: Vec<u32> = if inputs <= 4096 { divides(1) } else { sizes.clone() };
-    let natural = used.iter().fold(inputs, |a, &b| divisor(a, b));
-    let mut grains = (1..=inputs).filter(|&g| inputs.is_multiple_of(g) && g.is_multiple_of(natural));
-    grains.find(|&grain| inputs / grain <= MOST_GROUPS && !divides(grain).is_empty())
+    let common = used.iter().fold(inputs, |a, &b| divisor(a, b));
+    let mut grains = (1..=inputs).filter(|&g| inputs.is_multiple_of(g) && g.is_multiple_of(common));
+    grains.find(|&group_size| inputs / group_size <= MOST_GROUPS && !divides(group_size).is_empty())
 }
 
-/// The sizes that are part of some division of `total` into one size or none for each device.
+/// The sizes that occur in some division of `total` into at most one size per device: reachable sums from both ends.
 fn usable(lists: &[Vec<u32>], total: u32) -> Vec<u32> {
     let total = total as usize;
     let step = |reached: &[bool], sizes: &[u32]| {
@@ -417,18 +335,21 @@ fn usable(lists: &[Vec<u32>], total: u32) -> Vec<u32> {
     used
 }
 
+/// The greatest common divisor.
 fn divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
 
-type Edges = Vec<Vec<Edge>>;
+/// The edges into each op.
+type AdjacencyLists = Vec<Vec<Edge>>;
 
-fn edges(problem: &Problem) -> (Edges, Edges, Vec<u64>) {
+/// The edges into and out of each op, and the distinct tensor sizes in bytes.
+fn edges(problem: &Problem) -> (AdjacencyLists, AdjacencyLists, Vec<u64>) {
     let graph = &problem.graph;
     let mut sizes: Vec<u64> = Vec::new();
     let mut numbers: HashMap<u64, u32> = HashMap::new();
-    let mut inputs: Edges = vec![Vec::new(); graph.op_count()];
-    let mut outputs: Edges = vec![Vec::new(); graph.op_count()];
+    let mut inputs: AdjacencyLists = vec![Vec::new(); graph.op_count()];
+    let mut outputs: AdjacencyLists = vec![Vec::new(); graph.op_count()];
     for op in graph.ops() {
         let mut joining: Vec<(u32, u64)> = Vec::new();
         for &tensor in graph.inputs(op) {
@@ -448,10 +369,10 @@ fn edges(problem: &Problem) -> (Edges, Edges, Vec<u64>) {
     (inputs, outputs, sizes)
 }
 
-/// The kind of route of each pair of devices, how many kinds there are, and the delay of each size, kind and count.
-fn delays(problem: &Problem, sizes: &[u64], grain: u32, groups: usize) -> (Vec<u32>, usize, Vec<u64>) {
+/// The kind of route of each pair of devices, the number of kinds, and the delay by size, kind and number of groups.
+fn delays(problem: &Problem, sizes: &[u64], group_size: u32, groups: usize) -> (Vec<u32>, usize, Vec<u64>) {
     let hardware = &problem.hardware;
-    // Kind 0 has no route, kind 1 stays where it is.
+    // Kind 0 is no route, kind 1 no delay.
     let mut routes: Vec<Option<&Route>> = vec![None, None];
     let mut known: HashMap<(u64, u64), u32> = HashMap::new();
     let mut kinds = Vec::with_capacity(hardware.device_count().pow(2));
@@ -476,14 +397,15 @@ fn delays(problem: &Problem, sizes: &[u64], grain: u32, groups: usize) -> (Vec<u
         for (kind, route) in routes.iter().enumerate() {
             for count in 0..=groups as u64 {
                 let stays = if kind == 0 { NEVER } else { 0 };
-                delays.push(route.map_or(stays, |r| r.time(bytes * count * u64::from(grain)).0));
+                delays.push(route.map_or(stays, |r| r.time(bytes * count * u64::from(group_size)).0));
             }
         }
     }
     (kinds, routes.len(), delays)
 }
 
-fn way_in(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
+/// The time from an input device to a device for the network's inputs that an op reads.
+fn arrival_of_inputs(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
     let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else { return 0 };
     let graph = &problem.graph;
     let outside = graph.inputs(op).iter().filter(|&&t| graph.producer(t).is_none());
@@ -494,7 +416,8 @@ fn way_in(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
     outside.map(time).max().unwrap_or(0)
 }
 
-fn way_out(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
+/// The time from a device to an output device for the network's outputs that an op makes.
+fn delivery_of_outputs(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
     let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { return 0 };
     let graph = &problem.graph;
     let outside = graph.outputs(op).iter().filter(|&&t| graph.is_output(t));

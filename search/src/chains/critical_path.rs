@@ -1,9 +1,10 @@
-//! `critical-path`: a request passes through every op of a chain, one after the other.
+//! `critical-path`: the ops of a path run one after the other.
 //!
-//! The chain is found by dynamic programming over (op, device): the earliest end of an op on a device, given the
-//! cheapest devices for the ops before it. Following, from the op whose best end is latest, the predecessor that
-//! decides, gives a chain; `core` then works out what that chain proves. A second chain, by shortest times alone, is
-//! tried too. O(edges × devices²), with many devices O(edges).
+//! For a path P the makespan is at least min over devices of its ops of Σ times + Σ delays between neighbours; the verifier
+//! computes this by dynamic programming. Here the path is chosen: e(i, u) = t_iu + max over inputs of min over devices v of
+//! e(producer, v) + delay, a recursion over (op, device), and the path of the decisive predecessors back from the op with the
+//! latest end min_u e(i, u). With many devices, only the path of largest total shortest times is tried.
+//! O(edges × devices²), or O(edges).
 
 use divvy_core::ids::{DeviceId, OpId, TensorId};
 use divvy_core::problem::Problem;
@@ -12,7 +13,7 @@ use divvy_proof::evidence::Evidence;
 use crate::bound::Bound;
 use crate::run::Run;
 
-/// Past this many devices only shortest times are compared.
+/// The most devices for the recursion over devices.
 const MOST_DEVICES: usize = 16;
 
 pub(crate) struct CriticalPath;
@@ -23,7 +24,7 @@ impl Bound for CriticalPath {
     }
 
     fn about(&self) -> &'static str {
-        "the longest chain of ops, each on the device that suits the chain best"
+        "the longest path of ops, each on the device that suits the path best"
     }
 
     fn supports(&self, _problem: &Problem) -> Result<(), String> {
@@ -38,13 +39,14 @@ impl Bound for CriticalPath {
     }
 }
 
+/// The shortest time of a batch of an op on a device, if it may run there.
 fn shortest(problem: &Problem, op: OpId, device: DeviceId) -> Option<u64> {
     let sizes = problem.batch_sizes(device).iter();
     let times = sizes.filter_map(|&size| problem.cost(op, device, size)).map(|cost| cost.time.0);
     times.min().filter(|_| problem.may_run(op, device))
 }
 
-/// The chain with the largest sum of shortest times.
+/// The path with the largest sum of shortest times.
 fn by_shortest_times(problem: &Problem) -> Vec<OpId> {
     let graph = &problem.graph;
     let mut ends = vec![0u64; graph.op_count()];
@@ -54,17 +56,17 @@ fn by_shortest_times(problem: &Problem) -> Vec<OpId> {
         ends[op.index()] = own + graph.predecessors(op).map(|p| ends[p.index()]).max().unwrap_or(0);
     }
     let last = graph.ops().max_by_key(|op| ends[op.index()]).expect("a graph has ops");
-    let mut chain = vec![last];
+    let mut path = vec![last];
     let mut op = last;
     while let Some(before) = graph.predecessors(op).max_by_key(|p| ends[p.index()]) {
-        chain.push(before);
+        path.push(before);
         op = before;
     }
-    chain.reverse();
-    chain
+    path.reverse();
+    path
 }
 
-/// The chain that decides when every op picks its device with the transfers before it in view.
+/// The path of decisive predecessors in the recursion over (op, device).
 fn by_devices(problem: &Problem) -> Vec<OpId> {
     let graph = &problem.graph;
     let devices = problem.hardware.device_count();
@@ -88,20 +90,20 @@ fn by_devices(problem: &Problem) -> Vec<OpId> {
     let Some(mut op) = graph.ops().max_by_key(|&op| best(op)) else { return Vec::new() };
     let Some((_, device)) = best(op) else { return Vec::new() };
     let mut device = DeviceId::new(device);
-    let mut chain = vec![op];
+    let mut path = vec![op];
     loop {
         let arrivals = graph.inputs(op).iter().filter(|&&t| graph.producer(t).is_some());
         let arrivals = arrivals.filter_map(|&t| Some((arrival(problem, &ends, t, device)?, t)));
         let Some(((_, from), tensor)) = arrivals.max_by_key(|((time, _), _)| *time) else { break };
-        op = graph.producer(tensor).expect("only made tensors are looked at");
+        op = graph.producer(tensor).expect("only tensors with a producer remain");
         device = from;
-        chain.push(op);
+        path.push(op);
     }
-    chain.reverse();
-    chain
+    path.reverse();
+    path
 }
 
-/// When a tensor can be on a device at the earliest, and from where.
+/// The earliest arrival of a tensor on a device in the recursion, and the device it comes from.
 fn arrival(
     problem: &Problem,
     ends: &[Vec<Option<u64>>],
@@ -110,13 +112,13 @@ fn arrival(
 ) -> Option<(u64, DeviceId)> {
     let producer = problem.graph.producer(tensor)?;
     let from = |from: DeviceId| {
-        let made = ends[producer.index()][from.index()]?;
-        let way = if from == device {
+        let end = ends[producer.index()][from.index()]?;
+        let delay = if from == device {
             0
         } else {
             problem.hardware.route(from, device)?.time(problem.graph.tensor_bytes(tensor)).0
         };
-        Some((made + way, from))
+        Some((end + delay, from))
     };
     problem.hardware.devices().filter_map(from).min()
 }

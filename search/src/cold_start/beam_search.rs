@@ -1,27 +1,32 @@
-//! A beam over the pieces in order, branching on device and way.
+//! Beam search over the choices of the pieces, taken in a fixed topological order.
 //!
-//! A state is judged by what a mixture of buses and kernels still has to do: for each λ, λ × the mean time of the buses +
-//! (1 − λ) × the front of the kernels + what the pieces left cost at these prices, each the cheaper of loading and
-//! reading in place; the largest over λ counts. States that are judged alike to the last bit are taken for mirror images
-//! of each other, and one of them is kept. Without a limit on time: pieces × width × devices × ways.
+//! The guide of a state is the maximum over λ in `PRICES` of
+//!
+//! λ · (mean time at which the buses are free) + (1 − λ) · makespan + Σ over remaining pieces of
+//! min(λ · load + (1 − λ) · kernel, λ · bus time of the in-place read + (1 − λ) · kernel that reads in place),
+//!
+//! where loads take the aggregate bandwidth and kernels the fastest device: an aggregate bound on what is left, at prices λ
+//! and 1 − λ for bus and kernel time. It guides only; no bound is derived. Children with equal guide and equal finish are taken
+//! to be symmetric and all but one are dropped. O(pieces × width × devices × landing devices) simulated pieces.
 
-use crate::cold_start::choices::{PieceChoice, Choices};
+use crate::cold_start::choices::{Choices, PieceChoice};
 use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cold_start::simulate::Simulation;
 
-/// Prices of bus time; kernels cost the rest.
+/// The prices λ of bus time.
 const PRICES: [f64; 7] = [0.0, 0.2, 0.4, 0.55, 0.7, 0.85, 1.0];
 
+#[derive(Clone)]
 struct BeamState {
-    state: Simulation,
-    of: Vec<PieceChoice>,
+    simulation: Simulation,
+    by_piece: Vec<PieceChoice>,
 }
 
-/// What is left, at each price.
+/// The guide's cost of the remaining pieces, at each price.
 struct RemainingCost {
-    /// For each position in the sequence, the cost of the pieces from there on.
+    /// By position in the sequence, the cost of the pieces from there on.
     from: Vec<[f64; PRICES.len()]>,
-    /// For each bus, its links' share of the whole bandwidth.
+    /// A link of each bus, and the fraction of the aggregate bandwidth that the bus has.
     buses: Vec<(usize, f64)>,
 }
 
@@ -30,7 +35,7 @@ impl RemainingCost {
         let buses = pieces.buses();
         let mut from = vec![[0.0; PRICES.len()]; sequence.len() + 1];
         let mut counted = vec![false; pieces.bundles.len()];
-        // The last reader of a bundle pays for it here; an earlier one may read in place.
+        // The load of a bundle is charged to its last reader, since earlier ones may read in place.
         for (position, &index) in sequence.iter().enumerate().rev() {
             let piece = &pieces.pieces[index];
             let time = piece.devices.iter().map(|&d| piece.times[d]).fold(NEVER, f64::min);
@@ -38,7 +43,7 @@ impl RemainingCost {
                 let mut sum = 0.0;
                 for &bundle in bundles {
                     if !std::mem::replace(&mut counted[bundle], true) {
-                        sum += pieces.shared_load(bundle, &buses);
+                        sum += pieces.aggregate_load_time(bundle, &buses);
                     }
                 }
                 sum
@@ -58,7 +63,8 @@ impl RemainingCost {
         RemainingCost { from, buses }
     }
 
-    fn judge(&self, state: &Simulation, position: usize) -> f64 {
+    /// The guide of a state in which the pieces before `position` are scheduled.
+    fn guide(&self, state: &Simulation, position: usize) -> f64 {
         let bus: f64 = self.buses.iter().map(|&(link, share)| share * state.link_free[link]).sum();
         let left = self.from[position].iter().zip(&PRICES);
         let mixed = left.map(|(left, price)| price * bus + (1.0 - price) * state.end + left);
@@ -66,33 +72,34 @@ impl RemainingCost {
     }
 }
 
-/// The best choices that a beam of that width finds; none if no way leads to the end.
+/// The best complete decisions that a beam of that width finds; none if it dies out or `stop` says so.
 pub(crate) fn search(
     pieces: &Pieces,
     sequence: &[usize],
     width: usize,
     stop: &dyn Fn() -> bool,
 ) -> Option<Choices> {
-    let rest = RemainingCost::new(pieces, sequence);
-    let idle = PieceChoice { device: 0, via: 0, in_place: false };
-    let mut nodes = vec![BeamState { state: Simulation::new(pieces), of: vec![idle; pieces.pieces.len()] }];
+    let remaining = RemainingCost::new(pieces, sequence);
+    let unset = PieceChoice { device: 0, via: 0, in_place: false };
+    let root = BeamState { simulation: Simulation::new(pieces), by_piece: vec![unset; pieces.pieces.len()] };
+    let mut nodes = vec![root];
     let options: Vec<Vec<PieceChoice>> = (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
     for (position, &piece) in sequence.iter().enumerate() {
         let mut children: Vec<(f64, f64, usize, PieceChoice)> = Vec::new();
         for (parent, node) in nodes.iter_mut().enumerate() {
-            let mark = node.state.mark();
-            let placed = (pieces.pieces[piece].together.iter())
+            let checkpoint = node.simulation.checkpoint();
+            let placed = (pieces.pieces[piece].colocated.iter())
                 .find(|&&other| other != piece && sequence[..position].contains(&other))
-                .map(|&other| node.of[other].device);
+                .map(|&other| node.by_piece[other].device);
             for &choice in &options[piece] {
                 if placed.is_some_and(|device| device != choice.device) {
                     continue;
                 }
-                let finish = node.state.take(pieces, piece, choice);
+                let finish = node.simulation.append(pieces, piece, choice);
                 if finish < NEVER {
-                    children.push((rest.judge(&node.state, position + 1), finish, parent, choice));
+                    children.push((remaining.guide(&node.simulation, position + 1), finish, parent, choice));
                 }
-                node.state.back_to(&mark);
+                node.simulation.restore(&checkpoint);
             }
             if stop() {
                 return None;
@@ -103,16 +110,16 @@ pub(crate) fn search(
         children.truncate(width);
         nodes = (children.into_iter())
             .map(|(_, _, parent, choice)| {
-                let mut child = BeamState { state: nodes[parent].state.clone(), of: nodes[parent].of.clone() };
-                child.state.take(pieces, piece, choice);
-                child.of[piece] = choice;
-                child
+                let BeamState { mut simulation, mut by_piece } = nodes[parent].clone();
+                simulation.append(pieces, piece, choice);
+                by_piece[piece] = choice;
+                BeamState { simulation, by_piece }
             })
             .collect();
         if nodes.is_empty() {
             return None;
         }
     }
-    let best = nodes.into_iter().min_by(|a, b| a.state.end.total_cmp(&b.state.end))?;
-    Some(Choices { sequence: sequence.to_vec(), of: best.of })
+    let best = nodes.into_iter().min_by(|a, b| a.simulation.end.total_cmp(&b.simulation.end))?;
+    Some(Choices { sequence: sequence.to_vec(), by_piece: best.by_piece })
 }

@@ -1,18 +1,19 @@
-//! TODO-DOC search/src/cold_start/choices.rs
+//! The decisions of a cold start, piece by piece.
 
-/// Where a piece runs, and how its weights get there.
+/// Where a piece runs, and how its weights reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PieceChoice {
     pub(crate) device: u16,
-    /// Where its weights land first.
+    /// The device to which its weights are loaded from host memory; they are forwarded if it is not `device`.
     pub(crate) via: u16,
-    /// Whether its first op reads in place.
+    /// Whether the first op reads its weights in place (direct host access).
     pub(crate) in_place: bool,
 }
 
-/// A choice for every piece, and the order they are taken in.
+/// A complete set of decisions.
 #[derive(Clone, Debug)]
 pub(crate) struct Choices {
+    /// The pieces in a topological order: that of kernels on each device and of loads on each bus.
     pub(crate) sequence: Vec<usize>,
-    pub(crate) of: Vec<PieceChoice>,
+    pub(crate) by_piece: Vec<PieceChoice>,
 }

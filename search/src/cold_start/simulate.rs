@@ -1,35 +1,43 @@
-//! What choices come to: pieces are taken in order, each piece's loads right before it, and everything starts as soon
-//! as it may. One pass; the same rules as the definition in `core`, in floating point.
+//! The cost of decisions: a simulation that appends one piece after the other, and can be undone.
+//!
+//! Pieces are appended in the order of [`Choices::sequence`], each behind the loads of its weights; every item starts as soon as
+//! its resources and inputs are available (a semi-active schedule). The rules are those of `core`'s definition, in `f64`. Once
+//! a device or a copy has been paid for, later pieces on that device use it for free.
+//!
+//! A move is evaluated from scratch in O(pieces + edges + bundles read). The beam appends and undoes single pieces: a
+//! checkpoint copies what is kept by device and link, and what is kept by bundle or edge is undone from a log.
 
-use crate::cold_start::choices::{PieceChoice, Choices};
+use crate::cold_start::choices::{Choices, PieceChoice};
 use crate::cold_start::pieces::{NEVER, Pieces};
 
-/// How far things are.
+/// A partial schedule.
 #[derive(Clone)]
 pub(crate) struct Simulation {
     pub(crate) device_free: Vec<f64>,
     pub(crate) link_free: Vec<f64>,
+    /// The makespan.
     pub(crate) end: f64,
-    /// When everything would end if no kernel waited for weights.
+    /// The makespan of the same decisions if all weights were resident.
     pub(crate) kernels_end: f64,
+    /// By piece.
     finish: Vec<f64>,
-    /// As `finish` and `device_free`, if no kernel waited for weights.
+    /// As `finish` and `device_free`, with all weights resident.
     kernel_finish: Vec<f64>,
     kernel_free: Vec<f64>,
     device_of: Vec<u16>,
-    /// For each bundle and device it is loaded to, when it has landed; negative: not loaded.
+    /// By bundle and landing device, when the load ends; negative if it is not loaded there.
     landed: Vec<f64>,
-    /// For each bundle and device that reads it, where it comes from, and one more; 0: it does not yet.
+    /// By bundle and reader, one more than its landing device; 0 if no piece there has read it yet.
     source: Vec<u16>,
-    /// For each flow and device, whether it is there.
+    /// By edge and device, whether the tensor has been copied there.
     copied: Vec<bool>,
-    /// For each device, bytes that it holds.
+    /// By device, bytes held.
     memory: Vec<f64>,
-    /// What of `landed`, `source` and `copied` is set, in the order of setting.
-    set: Vec<Assigned>,
+    /// The entries of `landed`, `source` and `copied` that were assigned, in that order.
+    log: Vec<Assigned>,
 }
 
-/// Something that was set.
+/// An assignment to be undone.
 #[derive(Clone, Copy)]
 enum Assigned {
     Landed(u32),
@@ -37,7 +45,7 @@ enum Assigned {
     Copied(u32),
 }
 
-/// How far things were at some moment.
+/// A partial schedule to return to.
 pub(crate) struct Checkpoint {
     device_free: Vec<f64>,
     kernel_free: Vec<f64>,
@@ -45,7 +53,7 @@ pub(crate) struct Checkpoint {
     memory: Vec<f64>,
     end: f64,
     kernels_end: f64,
-    set: usize,
+    log_length: usize,
 }
 
 impl Simulation {
@@ -62,14 +70,14 @@ impl Simulation {
             device_of: vec![0; pieces.pieces.len()],
             landed: vec![-1.0; pieces.bundles.len() * devices],
             source: vec![0; pieces.bundles.len() * devices],
-            copied: vec![false; pieces.flows.len() * devices],
+            copied: vec![false; pieces.edges.len() * devices],
             memory: vec![0.0; devices],
-            set: Vec::new(),
+            log: Vec::new(),
         }
     }
 
-    /// What to go back to.
-    pub(crate) fn mark(&self) -> Checkpoint {
+    /// A copy of all that [`Simulation::restore`] needs.
+    pub(crate) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             device_free: self.device_free.clone(),
             kernel_free: self.kernel_free.clone(),
@@ -77,24 +85,24 @@ impl Simulation {
             memory: self.memory.clone(),
             end: self.end,
             kernels_end: self.kernels_end,
-            set: self.set.len(),
+            log_length: self.log.len(),
         }
     }
 
-    /// Undoes what was taken since.
-    pub(crate) fn back_to(&mut self, mark: &Checkpoint) {
-        self.device_free.copy_from_slice(&mark.device_free);
-        self.kernel_free.copy_from_slice(&mark.kernel_free);
-        self.link_free.copy_from_slice(&mark.link_free);
-        self.memory.copy_from_slice(&mark.memory);
-        self.end = mark.end;
-        self.kernels_end = mark.kernels_end;
-        self.unset(mark.set);
+    /// Removes the pieces appended since a checkpoint.
+    pub(crate) fn restore(&mut self, checkpoint: &Checkpoint) {
+        self.device_free.copy_from_slice(&checkpoint.device_free);
+        self.kernel_free.copy_from_slice(&checkpoint.kernel_free);
+        self.link_free.copy_from_slice(&checkpoint.link_free);
+        self.memory.copy_from_slice(&checkpoint.memory);
+        self.end = checkpoint.end;
+        self.kernels_end = checkpoint.kernels_end;
+        self.undo_log(checkpoint.log_length);
     }
 
-    fn unset(&mut self, from: usize) {
-        for set in self.set.drain(from..) {
-            match set {
+    fn undo_log(&mut self, from: usize) {
+        for assigned in self.log.drain(from..) {
+            match assigned {
                 Assigned::Landed(slot) => self.landed[slot as usize] = -1.0,
                 Assigned::Source(slot) => self.source[slot as usize] = 0,
                 Assigned::Copied(slot) => self.copied[slot as usize] = false,
@@ -102,59 +110,59 @@ impl Simulation {
         }
     }
 
-    /// Notes that a flow is on a device; false if it was there.
-    fn arrives(&mut self, slot: usize) -> bool {
+    /// Marks an edge as copied to a device; false if it already was.
+    fn copy_once(&mut self, slot: usize) -> bool {
         let new = !std::mem::replace(&mut self.copied[slot], true);
         if new {
-            self.set.push(Assigned::Copied(slot as u32));
+            self.log.push(Assigned::Copied(slot as u32));
         }
         new
     }
 
-    /// Back to the beginning.
-    pub(crate) fn reset(&mut self) {
+    /// Removes all pieces.
+    fn reset(&mut self) {
         self.device_free.fill(0.0);
         self.kernel_free.fill(0.0);
         self.kernels_end = 0.0;
         self.link_free.fill(0.0);
         self.end = 0.0;
         self.memory.fill(0.0);
-        self.unset(0);
+        self.undo_log(0);
     }
 
-    /// The finish of the last piece; infinite where the choices cannot be.
-    pub(crate) fn run(&mut self, pieces: &Pieces, choices: &Choices) -> f64 {
+    /// The makespan of complete decisions; [`NEVER`] if they are infeasible.
+    pub(crate) fn evaluate(&mut self, pieces: &Pieces, choices: &Choices) -> f64 {
         self.reset();
         for &piece in &choices.sequence {
-            if self.take(pieces, piece, choices.of[piece]) == NEVER {
+            if self.append(pieces, piece, choices.by_piece[piece]) == NEVER {
                 return NEVER;
             }
         }
         self.end
     }
 
-    /// Runs the next piece; its finish, infinite where it cannot be run so.
-    pub(crate) fn take(&mut self, pieces: &Pieces, index: usize, choice: PieceChoice) -> f64 {
+    /// Appends a piece; its finish, or [`NEVER`] if it does not fit into memory or cannot read in place there.
+    pub(crate) fn append(&mut self, pieces: &Pieces, index: usize, choice: PieceChoice) -> f64 {
         let piece = &pieces.pieces[index];
         let (device, devices) = (choice.device as usize, pieces.devices);
         let mut duration = piece.times[device];
         let mut start = self.device_free[device];
         let mut kernel_start = self.kernel_free[device];
-        for &flow in &piece.inputs {
-            let Some(from) = pieces.flows[flow].maker.map(|maker| {
-                start = start.max(self.finish[maker]);
-                kernel_start = kernel_start.max(self.kernel_finish[maker]);
-                self.device_of[maker] as usize
+        for &edge in &piece.inputs {
+            let Some(from) = pieces.edges[edge].producer.map(|producer| {
+                start = start.max(self.finish[producer]);
+                kernel_start = kernel_start.max(self.kernel_finish[producer]);
+                self.device_of[producer] as usize
             }) else {
-                let bytes = pieces.flows[flow].bytes;
-                if self.arrives(flow * devices + device) {
+                let bytes = pieces.edges[edge].bytes;
+                if self.copy_once(edge * devices + device) {
                     self.memory[device] += if pieces.counts_tensors { bytes } else { 0.0 };
                     duration += pieces.input_at.map_or(0.0, |from| pieces.copy(bytes, from, device));
                 }
                 continue;
             };
-            if from != device && self.arrives(flow * devices + device) {
-                let bytes = pieces.flows[flow].bytes;
+            if from != device && self.copy_once(edge * devices + device) {
+                let bytes = pieces.edges[edge].bytes;
                 duration += pieces.copy(bytes, from, device);
                 self.memory[device] += if pieces.counts_tensors { bytes } else { 0.0 };
             }
@@ -172,19 +180,19 @@ impl Simulation {
             let Some((longer, held)) = piece.in_place[device] else { return NEVER };
             duration += longer;
             if pieces.reads_hold_bus {
-                // What is copied before the first op counts as part of it.
+                // Copies and forwards before the first op are part of its time.
                 holds = held + (duration - piece.times[device] - longer);
-                start = pieces.media[device].iter().fold(start, |at, &link| at.max(self.link_free[link]));
+                start = pieces.load_links[device].iter().fold(start, |at, &link| at.max(self.link_free[link]));
             }
         }
-        self.memory[device] += if pieces.counts_tensors { piece.made } else { 0.0 };
-        let over = |d: usize| self.memory[d] > pieces.limits[d];
+        self.memory[device] += if pieces.counts_tensors { piece.produced } else { 0.0 };
+        let over = |d: usize| self.memory[d] > pieces.memory_limits[d];
         if over(device) || over(choice.via as usize) {
             return NEVER;
         }
         let finish = start + duration;
         if holds > 0.0 {
-            for &link in &pieces.media[device] {
+            for &link in &pieces.load_links[device] {
                 self.link_free[link] = start + holds;
             }
         }
@@ -202,37 +210,37 @@ impl Simulation {
         finish
     }
 
-    /// When a bundle can be used on a device, and how long it takes to forward it there.
+    /// When a bundle has landed, and the time to forward it from there; loads it first if need be.
     fn load(&mut self, pieces: &Pieces, bundle: usize, device: usize, via: usize) -> (f64, f64) {
         let devices = pieces.devices;
         let known = self.source[bundle * devices + device];
         if known > 0 {
-            // An op before it on this device waited for it, and paid.
+            // An earlier piece on this device has waited for it, and its time includes the forward.
             return (self.landed[bundle * devices + known as usize - 1], 0.0);
         }
         self.source[bundle * devices + device] = via as u16 + 1;
-        self.set.push(Assigned::Source((bundle * devices + device) as u32));
-        let all = &pieces.bundles[bundle];
+        self.log.push(Assigned::Source((bundle * devices + device) as u32));
+        let weights = &pieces.bundles[bundle];
         let slot = bundle * devices + via;
         if self.landed[slot] < 0.0 {
-            let start = pieces.media[via].iter().fold(0.0f64, |at, &link| at.max(self.link_free[link]));
-            let end = start + all.loads[via];
-            for &link in &pieces.media[via] {
+            let start = pieces.load_links[via].iter().fold(0.0f64, |at, &link| at.max(self.link_free[link]));
+            let end = start + weights.loads[via];
+            for &link in &pieces.load_links[via] {
                 self.link_free[link] = end;
             }
             self.landed[slot] = end;
-            self.set.push(Assigned::Landed(slot as u32));
-            // It may be there already, forwarded from elsewhere.
+            self.log.push(Assigned::Landed(slot as u32));
+            // A copy forwarded from elsewhere counts already.
             if via == device || self.source[slot] == 0 {
-                self.memory[via] += all.bytes;
+                self.memory[via] += weights.bytes;
             }
         }
         if via == device {
             return (self.landed[slot], 0.0);
         }
         if self.landed[bundle * devices + device] < 0.0 {
-            self.memory[device] += all.bytes;
+            self.memory[device] += weights.bytes;
         }
-        (self.landed[slot], all.forwards[via * devices + device])
+        (self.landed[slot], weights.forwards[via * devices + device])
     }
 }

@@ -1,14 +1,14 @@
-//! `memory`: what does not fit on the devices that are quick runs elsewhere.
+//! `memory`: what does not fit on fast devices runs on slower ones.
 //!
-//! The program of `division-lp` with one input: ops on classes of devices, what these do, the time along edges and between two
-//! ops, and what ops hold of memory. For `stream`, whose value is a period, loads and memory alone.
+//! The linear program of [`division_program`](crate::division_lp::division_program) with one input: shares of ops on classes of
+//! devices, loads, paths, delays, windows and memory. For `stream`, whose value is a period, loads and memory alone.
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_proof::division_lp::memory_prices::is_tight;
 
 use crate::bound::{Bound, When};
-use crate::division_lp::division_shapes::{AHEAD, Shapes};
-use crate::division_lp::{prove_loads, prove_program};
+use crate::division_lp::cutting_planes::{DEADLINE_SHARE, prove_loads, prove_program};
+use crate::division_lp::op_divisions::OpDivisions;
 use crate::run::Run;
 
 pub(crate) struct MemoryBound;
@@ -25,7 +25,7 @@ impl Bound for MemoryBound {
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         match problem.objective {
             Objective::Latency { .. } | Objective::Stream if is_tight(problem, 1) => {
-                Shapes::new(problem).map(|_| ())
+                OpDivisions::new(problem).map(|_| ())
             }
             Objective::Latency { .. } | Objective::Stream => {
                 Err("every device has memory for the whole network".to_owned())
@@ -39,8 +39,8 @@ impl Bound for MemoryBound {
         When::Last
     }
 
-    fn ahead(&self) -> Option<f64> {
-        Some(AHEAD)
+    fn deadline_share(&self) -> Option<f64> {
+        Some(DEADLINE_SHARE)
     }
 
     fn bound(&self, run: &mut Run<'_>) {

@@ -1,12 +1,13 @@
-//! List scheduling: ops in some order of urgency, each put on the device that looks best at that moment.
+//! List scheduling on unlike devices: ops in priority order, each on the device that a rule prefers at that moment.
 //!
-//! The pieces that MET, greedy, HEFT and PEFT share. What tells them apart is the order, the measure by which a device
-//! is chosen, and whether an op may slip into a gap between ops that are already there. Of equals the earlier op in
-//! the canonical order goes first, and the device with the lower number is taken.
+//! MET, greedy, HEFT and PEFT share it. They differ in the priority order, in the measure by which a device is chosen,
+//! and in whether an op may be inserted into an idle gap. Ties go to the earlier op in the canonical order and to the
+//! device with the lower number.
 //!
-//! Memory and colocation: the first op of a colocation group takes room for the whole group. If at some op no device
-//! is left, the whole list is scheduled once more against a reserve, a placement of all ops that is known to fit:
-//! an op may then go only where the ops still to come can be moved out of its way.
+//! *Colocation.* The first op of a colocation group fixes the device of the whole group. *Memory.* If at some op no device
+//! is left, the list is scheduled once more beside a placement of all ops that fits (found by `repair`): an op may then use
+//! a device only if units that are not scheduled yet can be moved out of its way, so every op has a device.
+//! O((ops + edges) × devices), plus the search for gaps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,46 +19,46 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::colocated_units::ColocatedUnits;
+use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
 use crate::latency::repair::repair;
 use crate::run::Run;
 
-/// What a list heuristic decides by.
+/// The decisions that tell list heuristics apart.
 pub(crate) trait ListRule {
-    /// The place of each op in the order of urgency. An op whose inputs are not all scheduled waits.
-    fn turns(&self) -> &[u32];
-    /// How good it would be to run an op on a device until `finish`; the least is taken.
-    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128;
-    /// Whether an op may start in a gap between ops that are already there.
+    /// The position of each op in the priority list. Of the ops whose inputs are scheduled the first in the list is next.
+    fn positions(&self) -> &[u32];
+    /// The measure of an op on a device where it would end at `finish`; the device with the least one is chosen.
+    fn measure(&self, tables: &LatencyTables, op: usize, device: usize, finish: u64) -> u128;
+    /// Whether an op may be inserted into an idle gap between scheduled ops.
     fn inserts(&self) -> bool;
 }
 
-/// Schedules a list by the rule that `rule` makes, and offers the plan.
+/// Schedules all ops by a rule, and offers the plan.
 pub(crate) fn plan_by_list<R: ListRule>(run: &mut Run<'_>, rule: impl Fn(&LatencyTables) -> R) -> StopReason {
-    // Whoever asked for this planner heard from `supports` why there are no tables.
-    let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
-    let rule = rule(&dense);
-    let schedule = schedule(run.problem, &dense, &rule, run.budget);
+    // `supports` has told the user why there are no tables.
+    let Ok(tables) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+    let rule = rule(&tables);
+    let schedule = schedule(run.problem, &tables, &rule, run.budget);
     if let Some(Ok(plan)) = schedule.map(|schedule| schedule.into_plan(run.problem)) {
-        // Links used in turn may lengthen it, and nothing else can be wrong with it.
+        // With links used in turn the plan may be longer than the schedule; it is valid all the same.
         let _ = run.offer(plan);
     }
     if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::Finished }
 }
 
 /// Device and times of every op.
-pub(crate) struct ListSchedule {
+struct ListSchedule {
     device_of: Vec<u32>,
     start: Vec<u64>,
     finish: Vec<u64>,
 }
 
 impl ListSchedule {
-    /// The plan with the ops of each device in the order of their starts.
+    /// The plan in which each device runs its ops in the order of their starts.
     fn into_plan(self, problem: &Problem) -> Result<Plan, Vec<divvy_core::violation::Violation>> {
         let mut sequence: Vec<OpId> = problem.graph.ops().collect();
-        // An op that takes no time comes before the one that starts when it ends.
+        // An op of no duration precedes one that starts when it ends.
         let key = |op: &OpId| (self.start[op.index()], self.finish[op.index()], problem.graph.position(*op));
         sequence.sort_unstable_by_key(key);
         let device_of: Vec<DeviceId> = self.device_of.into_iter().map(DeviceId).collect();
@@ -65,52 +66,52 @@ impl ListSchedule {
     }
 }
 
-/// The list schedule of a problem; none if memory or missing routes leave some op nowhere to go, or on cancellation.
-pub(crate) fn schedule(
+/// The list schedule of a problem; none if memory or missing routes leave some op no device, or on cancellation.
+fn schedule(
     problem: &Problem,
-    dense: &LatencyTables,
+    tables: &LatencyTables,
     rule: &impl ListRule,
     budget: &Budget,
 ) -> Option<ListSchedule> {
-    let units = ColocatedUnits::new(problem, dense);
-    let room = MemoryUse::new(problem, &units);
-    if let Some(schedule) = ListScheduler::new(dense, &units, room.clone()).schedule(rule, budget) {
+    let units = PlacementUnits::new(problem, tables);
+    let memory = MemoryUse::new(problem, &units);
+    if let Some(schedule) = ListScheduler::new(tables, &units, memory.clone()).schedule(rule, budget) {
         return Some(schedule);
     }
-    let (device_of, room) = repair(dense, &units, &room, units.fastest(dense)?, budget.seed)?;
-    let mut lists = ListScheduler::new(dense, &units, room);
-    lists.reserve = Some(Reserve::new(dense, &units, device_of, rule.turns()));
-    lists.schedule(rule, budget)
+    let (device_of, memory) = repair(tables, &units, &memory, units.fastest(tables)?, budget.seed)?;
+    let mut scheduler = ListScheduler::new(tables, &units, memory);
+    scheduler.fallback = Some(FallbackPlacement::new(tables, &units, device_of, rule.positions()));
+    scheduler.schedule(rule, budget)
 }
 
-/// The place of each op when the largest rank goes first.
-pub(crate) fn turns_by_rank(dense: &LatencyTables, ranks: &[u128]) -> Vec<u32> {
-    let mut ops = dense.order().to_vec();
+/// The position of each op in the order of falling rank, ties in canonical order.
+pub(crate) fn positions_by_rank(tables: &LatencyTables, ranks: &[u128]) -> Vec<u32> {
+    let mut ops = tables.order().to_vec();
     ops.sort_by_key(|&op| Reverse(ranks[op as usize]));
-    places(&ops)
+    positions_of(&ops)
 }
 
-/// The place of each op in a list of all.
-pub(crate) fn places(ops: &[u32]) -> Vec<u32> {
-    let mut places = vec![0; ops.len()];
+/// The position of each op in a list of all ops.
+pub(crate) fn positions_of(ops: &[u32]) -> Vec<u32> {
+    let mut positions = vec![0; ops.len()];
     for (place, &op) in ops.iter().enumerate() {
-        places[op as usize] = place as u32;
+        positions[op as usize] = place as u32;
     }
-    places
+    positions
 }
 
-/// Exact means: everything is multiplied by a number that each count divides, as long as that number stays small.
-pub(crate) struct Means {
+/// Means as exact integers: all values are multiplied by a common multiple of the counts, while that is small.
+pub(crate) struct ScaledMeans {
     /// What values are multiplied by.
     pub(crate) scale: u128,
-    /// For each size, the mean delay over ordered pairs of unlike devices, scaled.
+    /// For each tensor size, the mean delay over ordered pairs of distinct devices, scaled.
     pub(crate) delays: Vec<u128>,
 }
 
-impl Means {
-    pub(crate) fn new(dense: &LatencyTables) -> Means {
-        let over_pairs = dense.delays_over_pairs();
-        let counts = (0..dense.op_count()).map(|op| dense.allowed(op).len() as u128);
+impl ScaledMeans {
+    pub(crate) fn new(tables: &LatencyTables) -> ScaledMeans {
+        let over_pairs = tables.delays_over_pairs();
+        let counts = (0..tables.op_count()).map(|op| tables.allowed(op).len() as u128);
         let mut counts: Vec<u128> =
             counts.chain(over_pairs.iter().map(|&(_, count)| u128::from(count).max(1))).collect();
         counts.sort_unstable();
@@ -122,7 +123,7 @@ impl Means {
         });
         let scale = common.unwrap_or(LARGEST);
         let delays = over_pairs.iter().map(|&(sum, count)| sum * scale / u128::from(count.max(1))).collect();
-        Means { scale, delays }
+        ScaledMeans { scale, delays }
     }
 
     /// The scaled mean of some values.
@@ -131,9 +132,9 @@ impl Means {
         sum * self.scale / std::cmp::max(count, 1)
     }
 
-    /// The scaled mean way of the network's outputs out of an op, over devices that have one.
-    pub(crate) fn way_out(&self, dense: &LatencyTables, op: usize) -> u128 {
-        let ways = dense.allowed(op).iter().map(|&device| dense.way_out(op, device as usize));
+    /// The scaled mean delivery time of the network's outputs that an op makes, over the devices that can deliver them.
+    pub(crate) fn way_out(&self, tables: &LatencyTables, op: usize) -> u128 {
+        let ways = tables.allowed(op).iter().map(|&device| tables.way_out(op, device as usize));
         self.of(ways.filter(|&way| way < NEVER).map(u128::from))
     }
 }
@@ -142,104 +143,104 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// When a device is busy: spans that do not overlap, in order.
+/// The busy intervals of a device, disjoint and in order.
 #[derive(Clone, Default)]
 struct Timeline {
-    spans: Vec<(u64, u64)>,
+    busy: Vec<(u64, u64)>,
 }
 
 impl Timeline {
-    /// The earliest start from `ready` on, at the end or in a gap that is long enough.
-    fn gap(&self, ready: u64, time: u64) -> u64 {
+    /// The earliest start from `ready` on, in a gap that is long enough or after the last interval.
+    fn earliest_start(&self, ready: u64, time: u64) -> u64 {
         let mut start = ready;
-        let first = self.spans.partition_point(|&(_, end)| end <= ready);
-        for &(busy, free) in &self.spans[first..] {
-            if start + time <= busy {
+        let first = self.busy.partition_point(|&(_, end)| end <= ready);
+        for &(begin, end) in &self.busy[first..] {
+            if start + time <= begin {
                 break;
             }
-            start = start.max(free);
+            start = start.max(end);
         }
         start
     }
 
-    /// The earliest start from `ready` on, after everything else.
-    fn end(&self, ready: u64) -> u64 {
-        self.spans.last().map_or(ready, |&(_, end)| end.max(ready))
+    /// The earliest start from `ready` on after the last interval.
+    fn start_at_end(&self, ready: u64) -> u64 {
+        self.busy.last().map_or(ready, |&(_, end)| end.max(ready))
     }
 
     fn add(&mut self, start: u64, end: u64) {
-        let place = self.spans.partition_point(|&span| span <= (start, end));
-        self.spans.insert(place, (start, end));
+        let place = self.busy.partition_point(|&interval| interval <= (start, end));
+        self.busy.insert(place, (start, end));
     }
 }
 
-/// A list schedule in the making.
+/// A partial list schedule.
 struct ListScheduler<'a> {
-    dense: &'a LatencyTables,
-    units: &'a ColocatedUnits,
-    room: MemoryUse,
-    reserve: Option<Reserve<'a>>,
+    tables: &'a LatencyTables,
+    units: &'a PlacementUnits,
+    memory: MemoryUse,
+    fallback: Option<FallbackPlacement<'a>>,
     /// The device of each unit of which some op is scheduled.
-    settled: Vec<Option<u32>>,
+    device_of_unit: Vec<Option<u32>>,
     timelines: Vec<Timeline>,
     made: ListSchedule,
 }
 
 impl<'a> ListScheduler<'a> {
-    fn new(dense: &'a LatencyTables, units: &'a ColocatedUnits, room: MemoryUse) -> ListScheduler<'a> {
-        let ops = dense.op_count();
+    fn new(tables: &'a LatencyTables, units: &'a PlacementUnits, memory: MemoryUse) -> ListScheduler<'a> {
+        let ops = tables.op_count();
         ListScheduler {
-            dense,
+            tables,
             units,
-            room,
-            reserve: None,
-            settled: vec![None; units.len()],
-            timelines: vec![Timeline::default(); dense.device_count()],
+            memory,
+            fallback: None,
+            device_of_unit: vec![None; units.len()],
+            timelines: vec![Timeline::default(); tables.device_count()],
             made: ListSchedule { device_of: vec![0; ops], start: vec![0; ops], finish: vec![0; ops] },
         }
     }
 
     fn schedule(mut self, rule: &impl ListRule, budget: &Budget) -> Option<ListSchedule> {
-        let dense = self.dense;
-        let turns = rule.turns();
-        let mut op_at = vec![0; turns.len()];
-        turns.iter().enumerate().for_each(|(op, &turn)| op_at[turn as usize] = op);
-        let mut waiting: Vec<usize> = (0..turns.len()).map(|op| dense.inputs(op).len()).collect();
-        let first = (0..turns.len()).filter(|&op| waiting[op] == 0);
-        let mut ready: BinaryHeap<Reverse<u32>> = first.map(|op| Reverse(turns[op])).collect();
-        while let Some(Reverse(turn)) = ready.pop() {
-            if turn % 256 == 0 && budget.is_cancelled() {
+        let tables = self.tables;
+        let positions = rule.positions();
+        let mut op_at = vec![0; positions.len()];
+        positions.iter().enumerate().for_each(|(op, &position)| op_at[position as usize] = op);
+        let mut waiting: Vec<usize> = (0..positions.len()).map(|op| tables.inputs(op).len()).collect();
+        let first = (0..positions.len()).filter(|&op| waiting[op] == 0);
+        let mut ready: BinaryHeap<Reverse<u32>> = first.map(|op| Reverse(positions[op])).collect();
+        while let Some(Reverse(position)) = ready.pop() {
+            if position % 256 == 0 && budget.is_cancelled() {
                 return None;
             }
-            let op = op_at[turn as usize];
-            self.place(rule, op)?;
-            for edge in dense.outputs(op) {
+            let op = op_at[position as usize];
+            self.schedule_op(rule, op)?;
+            for edge in tables.outputs(op) {
                 waiting[edge.op as usize] -= 1;
                 if waiting[edge.op as usize] == 0 {
-                    ready.push(Reverse(turns[edge.op as usize]));
+                    ready.push(Reverse(positions[edge.op as usize]));
                 }
             }
         }
         Some(self.made)
     }
 
-    /// Puts an op on the best device that it may still go to.
-    fn place(&mut self, rule: &impl ListRule, op: usize) -> Option<()> {
+    /// Schedules an op on the best device that it may still use.
+    fn schedule_op(&mut self, rule: &impl ListRule, op: usize) -> Option<()> {
         let unit = self.units.of(op);
-        let settled = self.settled[unit];
+        let fixed = self.device_of_unit[unit];
         let mut options: Vec<(u128, u32, u64)> = Vec::new();
-        for &device in settled.as_ref().map_or(self.units.choices(unit), std::slice::from_ref) {
-            let (to, time) = (device as usize, self.dense.time(op, device as usize));
+        for &device in fixed.as_ref().map_or(self.units.choices(unit), std::slice::from_ref) {
+            let (to, time) = (device as usize, self.tables.time(op, device as usize));
             let ready = self.ready(op, to);
             if ready < NEVER {
                 let timeline = &self.timelines[to];
-                let start = if rule.inserts() { timeline.gap(ready, time) } else { timeline.end(ready) };
-                options.push((rule.measure(self.dense, op, to, start + time), device, start));
+                let start = if rule.inserts() { timeline.earliest_start(ready, time) } else { timeline.start_at_end(ready) };
+                options.push((rule.measure(self.tables, op, to, start + time), device, start));
             }
         }
         options.sort_unstable();
-        let (_, device, start) = options.into_iter().find(|&(_, device, _)| self.settle(unit, device))?;
-        let finish = start + self.dense.time(op, device as usize);
+        let (_, device, start) = options.into_iter().find(|&(_, device, _)| self.assign(unit, device))?;
+        let finish = start + self.tables.time(op, device as usize);
         self.timelines[device as usize].add(start, finish);
         self.made.device_of[op] = device;
         self.made.start[op] = start;
@@ -247,99 +248,99 @@ impl<'a> ListScheduler<'a> {
         Some(())
     }
 
-    /// When all that an op reads is on a device.
+    /// When all inputs of an op have arrived on a device.
     fn ready(&self, op: usize, device: usize) -> u64 {
         let arrival = |edge: &divvy_proof::latency_tables::Edge| {
             let from = edge.op as usize;
-            let delay = self.dense.delay(edge.size, self.made.device_of[from] as usize, device);
+            let delay = self.tables.delay(edge.size, self.made.device_of[from] as usize, device);
             self.made.finish[from] + delay
         };
-        let arrivals = self.dense.inputs(op).iter().map(arrival);
-        arrivals.max().unwrap_or(0).max(self.dense.release(op, device))
+        let arrivals = self.tables.inputs(op).iter().map(arrival);
+        arrivals.max().unwrap_or(0).max(self.tables.release(op, device))
     }
 
-    /// Gives a unit its device if there is room; true if it is there now.
-    fn settle(&mut self, unit: usize, device: u32) -> bool {
-        if let Some(settled) = self.settled[unit] {
-            return settled == device;
+    /// Assigns a unit to a device if memory allows; true if it is assigned to that device now.
+    fn assign(&mut self, unit: usize, device: u32) -> bool {
+        if let Some(fixed) = self.device_of_unit[unit] {
+            return fixed == device;
         }
-        let there = match &mut self.reserve {
-            Some(reserve) => reserve.claim(&mut self.room, &self.settled, unit, device),
+        let is_assigned = match &mut self.fallback {
+            Some(fallback) => fallback.claim(&mut self.memory, &self.device_of_unit, unit, device),
             None => {
-                let fits = self.room.fits(unit, device);
+                let fits = self.memory.fits(unit, device);
                 if fits {
-                    self.room.put(unit, device);
+                    self.memory.put(unit, device);
                 }
                 fits
             }
         };
-        if there {
-            self.settled[unit] = Some(device);
+        if is_assigned {
+            self.device_of_unit[unit] = Some(device);
         }
-        there
+        is_assigned
     }
 }
 
-/// Where the ops still to come can go, so that there is always a way on.
-struct Reserve<'a> {
-    dense: &'a LatencyTables,
-    units: &'a ColocatedUnits,
+/// A placement of all units within memory limits, so that the units not scheduled yet always have a device.
+struct FallbackPlacement<'a> {
+    tables: &'a LatencyTables,
+    units: &'a PlacementUnits,
     device_of: Vec<u32>,
-    /// The units, those that are scheduled last first.
+    /// The units in the reverse of the priority order.
     last_first: Vec<u32>,
 }
 
-impl<'a> Reserve<'a> {
-    fn new(dense: &'a LatencyTables, units: &'a ColocatedUnits, device_of: Vec<u32>, turns: &[u32]) -> Reserve<'a> {
-        let turn = |unit: &u32| units.members(*unit as usize).iter().map(|&op| turns[op as usize]).min();
+impl<'a> FallbackPlacement<'a> {
+    fn new(tables: &'a LatencyTables, units: &'a PlacementUnits, device_of: Vec<u32>, positions: &[u32]) -> FallbackPlacement<'a> {
+        let position = |unit: &u32| units.members(*unit as usize).iter().map(|&op| positions[op as usize]).min();
         let mut last_first: Vec<u32> = (0..units.len() as u32).collect();
-        last_first.sort_by_key(|unit| Reverse(turn(unit)));
-        Reserve { dense, units, device_of, last_first }
+        last_first.sort_by_key(|unit| Reverse(position(unit)));
+        FallbackPlacement { tables, units, device_of, last_first }
     }
 
-    /// Moves a unit to a device, and units that are not settled yet out of its way; changes nothing on failure.
-    fn claim(&mut self, room: &mut MemoryUse, settled: &[Option<u32>], unit: usize, device: u32) -> bool {
+    /// Moves a unit to a device, and unscheduled units off that device as memory requires; on failure nothing changes.
+    fn claim(&mut self, memory: &mut MemoryUse, scheduled: &[Option<u32>], unit: usize, device: u32) -> bool {
         let before = self.device_of[unit];
         if before == device {
             return true;
         }
-        if self.units.cut_off(self.dense, unit, device, &self.device_of) > 0 {
+        if self.units.missing_routes(self.tables, unit, device, &self.device_of) > 0 {
             return false;
         }
-        room.take(unit, before);
+        memory.take(unit, before);
         self.device_of[unit] = device;
         let mut moved: Vec<(usize, u32)> = Vec::new();
         let mut others = self.last_first.iter().map(|&other| other as usize);
-        while !room.fits(unit, device) {
+        while !memory.fits(unit, device) {
             let Some(other) = others.next() else {
                 for (other, to) in moved.into_iter().rev() {
-                    room.take(other, to);
-                    room.put(other, device);
+                    memory.take(other, to);
+                    memory.put(other, device);
                     self.device_of[other] = device;
                 }
-                room.put(unit, before);
+                memory.put(unit, before);
                 self.device_of[unit] = before;
                 return false;
             };
-            if other == unit || settled[other].is_some() || self.device_of[other] != device {
+            if other == unit || scheduled[other].is_some() || self.device_of[other] != device {
                 continue;
             }
-            room.take(other, device);
-            let open = |&&to: &&u32| {
+            memory.take(other, device);
+            let is_open = |&&to: &&u32| {
                 to != device
-                    && room.fits(other, to)
-                    && self.units.cut_off(self.dense, other, to, &self.device_of) == 0
+                    && memory.fits(other, to)
+                    && self.units.missing_routes(self.tables, other, to, &self.device_of) == 0
             };
             let choices = self.units.choices(other).iter();
-            let to = choices.filter(open).min_by_key(|&&to| self.units.time(self.dense, other, to));
+            let to = choices.filter(is_open).min_by_key(|&&to| self.units.time(self.tables, other, to));
             let to = to.copied().unwrap_or(device);
-            room.put(other, to);
+            memory.put(other, to);
             self.device_of[other] = to;
             if to != device {
                 moved.push((other, to));
             }
         }
-        room.put(unit, device);
+        memory.put(unit, device);
         true
     }
 }
@@ -352,13 +353,13 @@ mod tests {
     fn a_gap_is_used_if_it_is_long_enough() {
         let mut timeline = Timeline::default();
         [(10, 20), (2, 5), (7, 7)].into_iter().for_each(|(start, end)| timeline.add(start, end));
-        assert_eq!(timeline.spans, [(2, 5), (7, 7), (10, 20)]);
-        assert_eq!(timeline.gap(0, 2), 0);
-        assert_eq!(timeline.gap(0, 3), 7);
-        assert_eq!(timeline.gap(0, 4), 20);
-        assert_eq!(timeline.gap(5, 2), 5);
-        assert_eq!(timeline.gap(20, 1), 20);
-        assert_eq!(timeline.gap(3, 0), 5);
-        assert_eq!(timeline.end(3), 20);
+        assert_eq!(timeline.busy, [(2, 5), (7, 7), (10, 20)]);
+        assert_eq!(timeline.earliest_start(0, 2), 0);
+        assert_eq!(timeline.earliest_start(0, 3), 7);
+        assert_eq!(timeline.earliest_start(0, 4), 20);
+        assert_eq!(timeline.earliest_start(5, 2), 5);
+        assert_eq!(timeline.earliest_start(20, 1), 20);
+        assert_eq!(timeline.earliest_start(3, 0), 5);
+        assert_eq!(timeline.start_at_end(3), 20);
     }
 }

@@ -1,8 +1,26 @@
-//! TODO-DOC
+//! Planners and bounds of `latency`: one input, each op on one device, least makespan (DiviML III and IV with one input).
+//!
+//! The planner that `auto` relies on is [`planners::dominance`]: a beam search with dominance over partial schedules,
+//! improved by [`window_search`]. The cost of one changed decision is computed in [`window_search`], which re-solves a
+//! window of consecutive ops exactly between fixed neighbours.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`planners`] | what `auto` runs: HEFT, PEFT, dominance search, the MILP on small constrained problems |
+//! | [`baselines`] | published methods and common practice, run by name |
+//! | [`bounds`] | lower bounds that need this objective |
+//! | [`window_search`] | large-neighbourhood search over windows of consecutive ops |
+//! | [`list_scheduling`] | the list scheduler behind MET, greedy, HEFT and PEFT |
+//! | [`device_string`] | placements as strings of devices, evaluated incrementally, for annealing and (1+1) EA |
+//! | [`repair`] | a placement within memory limits near a given one |
+//! | [`placement_units`], [`memory_use`] | colocation groups as units; memory held while a placement changes |
+//! | [`subproblem`], [`module_solver`] | a set of ops with release times and tails, and the exact solvers for it |
+//! | [`mip`] | DiviML's mixed-integer program of a subproblem |
+//! | [`transportation`] | prices of a small transportation problem, which separate rows of the interval program |
 
 pub(crate) mod baselines;
 pub(crate) mod bounds;
-pub(crate) mod colocated_units;
+pub(crate) mod placement_units;
 pub(crate) mod device_string;
 pub(crate) mod list_scheduling;
 pub(crate) mod memory_use;

@@ -1,9 +1,9 @@
-//! Who solves a module: the seam between splitting a network and solving its parts.
+//! The solvers of subproblems that MILP-SPLIT and LBound choose from by `--inner`.
 
 use std::ops::ControlFlow;
 
 use divvy_proof::frontier_search;
-use divvy_proof::frontier_search::levels::{SearchWidth, search};
+use divvy_proof::frontier_search::levels::{FrontierSettings, search};
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::NEVER;
 
@@ -12,33 +12,34 @@ use crate::latency::mip;
 use crate::latency::mip::{MipLimits, MipResult};
 use crate::latency::subproblem::Subproblem;
 
-/// Solves parts exactly, given time.
+/// An exact solver of subproblems, given time.
 pub(crate) trait ModuleSolver: Sync {
     /// Its name on the command line.
     fn name(&self) -> &'static str;
-    /// Who vouches for its bounds.
+    /// To whom its bounds are attested.
     fn attested_by(&self) -> String;
-    /// The best schedule and the best bound for a part within the limits. Schedules longer than `cutoff` are of no
-    /// interest: a bound that reaches it is as good as any.
+    /// The best schedule and bound of a subproblem within the limits. Schedules longer than `cutoff` are not sought: a bound
+    /// that reaches it ends the solve.
     fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult;
 }
 
-/// All there are; the first is the default.
-pub(crate) const INNER: &[&dyn ModuleSolver] = &[&Highs, &Exact];
+/// All solvers; the first is the default.
+const SOLVERS: &[&dyn ModuleSolver] = &[&HighsSolver, &DominanceSolver];
 
 /// Their names.
 pub(crate) fn names() -> Vec<&'static str> {
-    INNER.iter().map(|solver| solver.name()).collect()
+    SOLVERS.iter().map(|solver| solver.name()).collect()
 }
 
-/// The solver of a name; the default for none.
-pub(crate) fn inner(name: Option<&str>) -> Option<&'static dyn ModuleSolver> {
-    INNER.iter().copied().find(|solver| name.is_none_or(|name| name == solver.name()))
+/// The solver with a name; the default for no name.
+pub(crate) fn solver_named(name: Option<&str>) -> Option<&'static dyn ModuleSolver> {
+    SOLVERS.iter().copied().find(|solver| name.is_none_or(|name| name == solver.name()))
 }
 
-struct Highs;
+/// DiviML's mixed-integer program.
+struct HighsSolver;
 
-impl ModuleSolver for Highs {
+impl ModuleSolver for HighsSolver {
     fn name(&self) -> &'static str {
         "milp"
     }
@@ -52,14 +53,14 @@ impl ModuleSolver for Highs {
     }
 }
 
-/// The frontier search of divvy, wide enough to drop nothing. It does not see memory limits and colocation; where those
-/// bind, it leaves the part to HiGHS.
-struct Exact;
+/// Dominance search, as wide as it takes to drop nothing. It does not see memory limits and colocation: subproblems with
+/// either go to HiGHS.
+struct DominanceSolver;
 
-/// Widths tried one after the other.
+/// The beam widths, tried one after the other.
 const WIDTHS: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
-impl ModuleSolver for Exact {
+impl ModuleSolver for DominanceSolver {
     fn name(&self) -> &'static str {
         "exact"
     }
@@ -69,16 +70,16 @@ impl ModuleSolver for Exact {
     }
 
     fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult {
-        if !part.together.is_empty() || part.memory.limits.iter().any(Option::is_some) {
-            return Highs.solve(part, cutoff, limits);
+        if !part.colocated.is_empty() || part.memory.limits.iter().any(Option::is_some) {
+            return HighsSolver.solve(part, cutoff, limits);
         }
-        let surrounded = surrounded(part);
+        let frontier_part = to_frontier_subproblem(part);
         let mut solved = MipResult { best: None, bound: 0, finished: false };
         let beyond = cutoff.map_or(NEVER, |cutoff| cutoff.saturating_add(1).min(NEVER));
         for width in WIDTHS {
             let limit = solved.best.as_ref().map_or(beyond, |best| best.value);
-            let settings = SearchWidth { width, limit, weights: &[], levels: usize::MAX };
-            let found = search(&surrounded, &settings, &mut || limits.are_spent());
+            let settings = FrontierSettings { width, limit, weights: &[], levels: usize::MAX };
+            let found = search(&frontier_part, &settings, &mut || limits.are_spent());
             solved.bound = solved.bound.max(found.lower);
             if let Some((_, steps)) = found.best {
                 let mut device = vec![0; part.op_count()];
@@ -96,18 +97,18 @@ impl ModuleSolver for Exact {
     }
 }
 
-/// The part with its releases and tails, as the frontier search takes it.
-fn surrounded(part: &Subproblem<'_>) -> frontier_search::subproblem::Subproblem {
-    let tails = Tails::new(part.dense, &[]);
-    let mut surrounded = frontier_search::subproblem::Subproblem::new(part.dense, &tails, part.ops.clone());
+/// A subproblem as the dominance search takes it: ops, releases and tails.
+fn to_frontier_subproblem(part: &Subproblem<'_>) -> frontier_search::subproblem::Subproblem {
+    let tails = Tails::new(part.tables, &[]);
+    let mut frontier_part = frontier_search::subproblem::Subproblem::new(part.tables, &tails, part.ops.clone());
     for (op, allowed) in part.allowed.iter().enumerate() {
-        surrounded.restrict(op, |device| allowed.contains(&device));
+        frontier_part.restrict(op, |device| allowed.contains(&device));
     }
-    surrounded.set_releases(|op, device| part.release[op][device]);
+    frontier_part.set_releases(|op, device| part.release[op][device]);
     let own = |op: usize, device: usize| {
         part.time(op, device as u32).saturating_add(part.tail[op][device]).min(NEVER)
     };
     let devices = part.device_count();
-    surrounded.set_surroundings(vec![0; devices], own, vec![0; devices]);
-    surrounded
+    frontier_part.set_surroundings(vec![0; devices], own, vec![0; devices]);
+    frontier_part
 }

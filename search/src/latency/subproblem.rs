@@ -1,8 +1,12 @@
-//! Part of a `latency` problem, to be solved on its own: some ops, when they may start, and what must follow them.
+//! A subproblem of a `latency` problem: some ops, their release times, and their tails.
 //!
-//! The whole problem is a part too. What lies before a part is in `release`, what lies behind it in `tail`, so that the
-//! value of a part's schedule is the time from zero to the end of all that follows. Links are delays: for problems
-//! with links in turn a part is a relaxation. Leaving ops or limits out only ever lowers the optimum.
+//! The release of op i on device u bounds its start; the tail of i on u is the time from its end there to the end of
+//! everything, so the value of a schedule is max over ops of end + tail. What precedes a subproblem is in its releases, what
+//! follows in its tails; the whole problem is a subproblem too. Links are delays: for problems whose links are used in turn
+//! a subproblem is a relaxation. Leaving out ops, memory limits or colocation lowers the optimum or keeps it.
+//!
+//! In contrast to the subproblem of `divvy_proof::frontier_search`, which this one is translated to for dominance search,
+//! it has memory limits, colocation and interchangeable devices.
 
 use std::collections::HashMap;
 
@@ -11,60 +15,60 @@ use divvy_core::problem::{MemoryRule, Problem};
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::{LatencyTables, Edge, NEVER};
 
-/// Ops placed in all rounds of a quick schedule together.
-const SHAKES: usize = 6000;
+/// The number of ops scheduled in all randomised rounds of [`Subproblem::list_schedule`] together.
+const RANDOMISED_OPS: usize = 6000;
 
-/// Some ops of a problem. Inside, ops are numbered in topological order.
+/// Some ops of a problem, numbered in topological order.
 #[derive(Clone)]
 pub(crate) struct Subproblem<'a> {
-    pub(crate) dense: &'a LatencyTables,
-    /// The problem's op for each op here.
+    pub(crate) tables: &'a LatencyTables,
+    /// For each op, its number in the problem.
     pub(crate) ops: Vec<u32>,
-    /// Devices that may run each op.
+    /// For each op, the devices that may run it.
     pub(crate) allowed: Vec<Vec<u32>>,
-    /// The earliest start of each op on each device.
+    /// For each op and device, the earliest start.
     pub(crate) release: Vec<Vec<u64>>,
-    /// The time from the end of each op on each device to the end of everything.
+    /// For each op and device, the time from the end of the op to the end of everything.
     pub(crate) tail: Vec<Vec<u64>>,
     pub(crate) inputs: Vec<Vec<Edge>>,
     pub(crate) outputs: Vec<Vec<Edge>>,
-    /// Groups of ops that must share a device.
-    pub(crate) together: Vec<Vec<usize>>,
+    /// Colocation groups.
+    pub(crate) colocated: Vec<Vec<usize>>,
     pub(crate) memory: MemoryRows,
-    /// Groups of devices that can be exchanged for one another in every schedule.
+    /// Groups of devices that are interchangeable in every schedule.
     pub(crate) symmetric: Vec<Vec<u32>>,
 }
 
-/// What counts against the devices' memory.
+/// The memory that ops need, and the limits of the devices.
 #[derive(Clone)]
 pub(crate) struct MemoryRows {
-    /// For each device, its limit.
+    /// For each device, its limit, unless all ops fit.
     pub(crate) limits: Vec<Option<u64>>,
-    /// For each op, bytes that it alone brings.
+    /// For each op, the bytes that no other op shares.
     pub(crate) held: Vec<u64>,
-    /// Parameters with several readers: bytes and the ops that read them.
+    /// Parameters with several readers: their bytes and readers.
     pub(crate) shared: Vec<(u64, Vec<usize>)>,
 }
 
-/// Where and when each op runs.
+/// A schedule of a subproblem.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SubproblemSchedule {
     pub(crate) device: Vec<u32>,
     pub(crate) start: Vec<u64>,
-    /// The ops in a topological order that every device keeps to.
+    /// The ops in a topological order that agrees with the order on every device.
     pub(crate) sequence: Vec<usize>,
-    /// The end of everything, tails included.
+    /// The makespan, tails included.
     pub(crate) value: u64,
 }
 
 impl<'a> Subproblem<'a> {
     /// The whole problem.
-    pub(crate) fn whole(problem: &Problem, dense: &'a LatencyTables) -> Subproblem<'a> {
-        Subproblem::new(problem, dense, dense.order().to_vec())
+    pub(crate) fn whole(problem: &Problem, tables: &'a LatencyTables) -> Subproblem<'a> {
+        Subproblem::new(problem, tables, tables.order().to_vec())
     }
 
-    /// The given ops, free to start at once, with nothing behind them but the way to the network's outputs.
-    pub(crate) fn new(problem: &Problem, dense: &'a LatencyTables, mut ops: Vec<u32>) -> Subproblem<'a> {
+    /// Some ops, released by the network's inputs alone, with the delivery of the network's outputs as their tails.
+    pub(crate) fn new(problem: &Problem, tables: &'a LatencyTables, mut ops: Vec<u32>) -> Subproblem<'a> {
         ops.sort_unstable_by_key(|&op| problem.graph.position(OpId(op)));
         let here: HashMap<u32, usize> = ops.iter().enumerate().map(|(i, &op)| (op, i)).collect();
         let local = |edges: &[Edge]| {
@@ -72,25 +76,25 @@ impl<'a> Subproblem<'a> {
             inside.collect::<Vec<_>>()
         };
         let each = |table: fn(&LatencyTables, usize, usize) -> u64| -> Vec<Vec<u64>> {
-            let row = |&op: &u32| (0..dense.device_count()).map(|d| table(dense, op as usize, d)).collect();
+            let row = |&op: &u32| (0..tables.device_count()).map(|d| table(tables, op as usize, d)).collect();
             ops.iter().map(row).collect()
         };
         let reachable = |&op: &u32| {
             let op = op as usize;
             let ends =
-                |&d: &u32| dense.release(op, d as usize) < NEVER && dense.way_out(op, d as usize) < NEVER;
-            dense.allowed(op).iter().copied().filter(ends).collect()
+                |&d: &u32| tables.release(op, d as usize) < NEVER && tables.way_out(op, d as usize) < NEVER;
+            tables.allowed(op).iter().copied().filter(ends).collect()
         };
         let groups = problem.constraints.colocate.iter();
-        let together = groups.map(|group| group.iter().filter_map(|op| here.get(&op.0).copied()).collect());
+        let colocated = groups.map(|group| group.iter().filter_map(|op| here.get(&op.0).copied()).collect());
         Subproblem {
-            dense,
+            tables,
             allowed: ops.iter().map(reachable).collect(),
             release: each(LatencyTables::release),
             tail: each(LatencyTables::way_out),
-            inputs: ops.iter().map(|&op| local(dense.inputs(op as usize))).collect(),
-            outputs: ops.iter().map(|&op| local(dense.outputs(op as usize))).collect(),
-            together: together.filter(|group: &Vec<usize>| group.len() > 1).collect(),
+            inputs: ops.iter().map(|&op| local(tables.inputs(op as usize))).collect(),
+            outputs: ops.iter().map(|&op| local(tables.outputs(op as usize))).collect(),
+            colocated: colocated.filter(|group: &Vec<usize>| group.len() > 1).collect(),
             memory: MemoryRows::new(problem, &ops, &here),
             symmetric: symmetric(problem),
             ops,
@@ -102,18 +106,18 @@ impl<'a> Subproblem<'a> {
     }
 
     pub(crate) fn device_count(&self) -> usize {
-        self.dense.device_count()
+        self.tables.device_count()
     }
 
     pub(crate) fn time(&self, op: usize, device: u32) -> u64 {
-        self.dense.time(self.ops[op] as usize, device as usize)
+        self.tables.time(self.ops[op] as usize, device as usize)
     }
 
     pub(crate) fn delay(&self, size: u32, from: u32, to: u32) -> u64 {
-        self.dense.delay(size, from as usize, to as usize)
+        self.tables.delay(size, from as usize, to as usize)
     }
 
-    /// Longer than any schedule that never waits for nothing.
+    /// An upper bound on the makespan of every schedule without needless idle time.
     pub(crate) fn horizon(&self) -> u64 {
         let most = |op: usize, table: &dyn Fn(u32) -> u64| {
             self.allowed[op].iter().map(|&d| table(d)).filter(|&time| time < NEVER).max().unwrap_or(0)
@@ -134,9 +138,9 @@ impl<'a> Subproblem<'a> {
         sum.saturating_add(latest_release).saturating_add(longest_tail)
     }
 
-    /// The earliest start of each op on each device, and the time from its end to the end of everything, as chains of
-    /// ops force them. `NEVER` where it cannot be.
-    pub(crate) fn windows(&self) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
+    /// Heads and tails: for each op and device the longest path to its start and from its end, every other op on the device
+    /// that is best for the path. `NEVER` where the op cannot run.
+    pub(crate) fn heads_and_tails(&self) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
         let devices = self.device_count();
         let mut head = vec![vec![NEVER; devices]; self.op_count()];
         let mut tail = vec![vec![NEVER; devices]; self.op_count()];
@@ -171,8 +175,8 @@ impl<'a> Subproblem<'a> {
         (head, tail)
     }
 
-    /// The earliest schedule with ops placed as given, where each device takes its ops in the order of `sequence`,
-    /// which is topological. None if something cannot be sent or run.
+    /// The semi-active schedule of a placement in which each device runs its ops in the order of `sequence`, which is
+    /// topological. None if a transfer has no route or an op cannot run.
     pub(crate) fn schedule(&self, device: &[u32], sequence: &[usize]) -> Option<SubproblemSchedule> {
         let mut free = vec![0u64; self.device_count()];
         let mut start = vec![0u64; self.op_count()];
@@ -198,18 +202,18 @@ impl<'a> Subproblem<'a> {
         })
     }
 
-    /// As [`Subproblem::schedule`], with ops taken by `when`, as far as their inputs allow.
-    pub(crate) fn schedule_by(&self, device: &[u32], when: impl Fn(usize) -> f64) -> Option<SubproblemSchedule> {
-        self.schedule(device, &self.sequence_by(when))
+    /// As [`Subproblem::schedule`], in the order of [`Subproblem::sequence_by`].
+    pub(crate) fn schedule_by(&self, device: &[u32], key: impl Fn(usize) -> f64) -> Option<SubproblemSchedule> {
+        self.schedule(device, &self.sequence_by(key))
     }
 
-    /// The topological order that always takes the ready op with the least `when`.
-    pub(crate) fn sequence_by(&self, when: impl Fn(usize) -> f64) -> Vec<usize> {
+    /// The topological order in which the ready op with the least key is next.
+    fn sequence_by(&self, key: impl Fn(usize) -> f64) -> Vec<usize> {
         let mut waits: Vec<usize> = self.inputs.iter().map(Vec::len).collect();
         let mut ready: Vec<usize> = (0..self.op_count()).filter(|&op| waits[op] == 0).collect();
         let mut sequence = Vec::with_capacity(self.op_count());
         while let Some(at) = (0..ready.len())
-            .min_by(|&a, &b| when(ready[a]).total_cmp(&when(ready[b])).then(ready[a].cmp(&ready[b])))
+            .min_by(|&a, &b| key(ready[a]).total_cmp(&key(ready[b])).then(ready[a].cmp(&ready[b])))
         {
             let op = ready.swap_remove(at);
             sequence.push(op);
@@ -223,27 +227,27 @@ impl<'a> Subproblem<'a> {
         sequence
     }
 
-    /// A quick schedule to start from: each op in turn, the longest rest first, where it ends earliest, or where it and
-    /// the chain behind it end earliest; all on one device; and the same with ranks shaken. None if memory, missing
-    /// links or ops that must stay together defeat it.
-    pub(crate) fn quick(&self) -> Option<SubproblemSchedule> {
-        let (_, tail) = self.windows();
-        let rest = |op: usize, d: u32| self.time(op, d).saturating_add(tail[op][d as usize]);
+    /// The best of some list schedules: priorities by tail, exact and with random factors; each op on the device where it
+    /// ends earliest, where its end plus its tail is least, or all on one device. None if memory, missing routes or colocation
+    /// leave all of them incomplete.
+    pub(crate) fn list_schedule(&self) -> Option<SubproblemSchedule> {
+        let (_, tail) = self.heads_and_tails();
+        let length = |op: usize, d: u32| self.time(op, d).saturating_add(tail[op][d as usize]);
         let least: Vec<f64> = (0..self.op_count())
-            .map(|op| self.allowed[op].iter().map(|&d| rest(op, d)).min().unwrap_or(NEVER) as f64)
+            .map(|op| self.allowed[op].iter().map(|&d| length(op, d)).min().unwrap_or(NEVER) as f64)
             .collect();
         let sequence = self.sequence_by(|op| -least[op]);
         let devices = 0..self.device_count() as u32;
         let alone = devices.filter_map(|only| {
-            // Ops that may not run there go where they like.
+            // Ops that may not run there are free.
             let away = |op: usize, d: u32| u64::from(d != only && self.allowed[op].contains(&only)) * NEVER;
             self.greedy(&sequence, &away)
         });
         let mut best = alone.min_by_key(|schedule| schedule.value);
         let mut rng = Rng::new(1);
-        for round in 0..(SHAKES / self.op_count().max(1)).clamp(4, 400) {
-            let shake = if round < 2 { 0.0 } else { [0.1, 0.3][round / 2 % 2] };
-            let rank: Vec<f64> = least.iter().map(|rest| -rest * (1.0 + shake * rng.unit())).collect();
+        for round in 0..(RANDOMISED_OPS / self.op_count().max(1)).clamp(4, 400) {
+            let noise = if round < 2 { 0.0 } else { [0.1, 0.3][round / 2 % 2] };
+            let rank: Vec<f64> = least.iter().map(|rest| -rest * (1.0 + noise * rng.unit())).collect();
             let sequence = self.sequence_by(|op| rank[op]);
             let ahead = |op: usize, d: u32| if round % 2 == 0 { 0 } else { tail[op][d as usize] };
             let new = self.greedy(&sequence, &ahead);
@@ -252,13 +256,13 @@ impl<'a> Subproblem<'a> {
         best
     }
 
-    /// Each op in turn on the device where its end, plus what `ahead` says, is least.
+    /// Schedules the ops in sequence, each on the device where its end plus `ahead` is least.
     fn greedy(&self, sequence: &[usize], ahead: &dyn Fn(usize, u32) -> u64) -> Option<SubproblemSchedule> {
         let mut device: Vec<Option<u32>> = vec![None; self.op_count()];
         let mut end = vec![0u64; self.op_count()];
         let mut free = vec![0u64; self.device_count()];
         for &op in sequence {
-            let group = self.together.iter().find(|group| group.contains(&op));
+            let group = self.colocated.iter().find(|group| group.contains(&op));
             let fixed = group.and_then(|group| group.iter().find_map(|&other| device[other]));
             let finish = |&d: &u32| -> Option<(u64, u64, u32)> {
                 if ahead(op, d) >= NEVER || fixed.is_some_and(|fixed| fixed != d) {
@@ -270,7 +274,7 @@ impl<'a> Subproblem<'a> {
                     begin = begin.max(end[from].checked_add(self.delay(edge.size, device[from]?, d))?);
                 }
                 let end = begin.checked_add(self.time(op, d))?;
-                // What follows may be stuck where nothing can be sent on from.
+                // `ahead` is `NEVER` where a successor could not be reached.
                 (end < NEVER).then_some((end + ahead(op, d), end, d))
             };
             let mut choices: Vec<(u64, u64, u32)> = self.allowed[op].iter().filter_map(finish).collect();
@@ -314,7 +318,7 @@ impl MemoryRows {
         memory
     }
 
-    /// Bytes that the ops for which `on` holds need together.
+    /// The bytes that the ops for which `on` holds need on one device.
     pub(crate) fn used(&self, on: impl Fn(usize) -> bool) -> u64 {
         let held = self.held.iter().enumerate().filter(|(op, _)| on(*op)).map(|(_, bytes)| bytes);
         let read = self.shared.iter().filter(|(_, readers)| readers.iter().any(|&op| on(op)));
@@ -322,7 +326,7 @@ impl MemoryRows {
     }
 }
 
-/// Groups of two or more devices that no constraint tells apart.
+/// Groups of two or more interchangeable devices that no constraint distinguishes.
 fn symmetric(problem: &Problem) -> Vec<Vec<u32>> {
     let constraints = &problem.constraints;
     let pinned = constraints.pins.iter().chain(&constraints.forbids).map(|&(_, device)| device);

@@ -1,23 +1,24 @@
-//! Moving shares over a few places at the least cost, and the prices that prove it.
+//! The dual prices of a small transportation problem.
 //!
-//! Shortest augmenting paths from places that have too much to places that have too little, by Bellman-Ford: for a
-//! handful of places. The prices only suggest rows to a linear program, so rounding does no harm.
+//! Successive shortest augmenting paths from sources with supply left to sinks with demand left, each path by Bellman-Ford
+//! on the residual network. The sizes are those of one op's devices, and the prices only suggest rows to a linear program,
+//! so floating-point errors do no harm.
 
-/// What is not worth moving.
-const CRUMB: f64 = 1e-9;
+/// Amounts and improvements below this are zero.
+const EPSILON: f64 = 1e-9;
 
-/// Prices p ≥ 0 of the places left, such that Σ p·supply − Σ q·demand is the least cost, where q(v) is the largest
-/// p(u) − cost(u, v). Supply and demand both add up to 1.
+/// Prices p ≥ 0 of the sources for which Σ p(u) supply(u) − Σ q(v) demand(v) is the least cost of the transport, where
+/// q(v) = max over u of p(u) − cost(u, v). Supply and demand both sum to 1.
 pub(crate) fn prices(supply: &[f64], demand: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
     let (sources, sinks) = (supply.len(), demand.len());
     let mut left = supply.to_vec();
     let mut wanted = demand.to_vec();
-    let mut moved = vec![0.0f64; sources * sinks];
-    // Every path empties a source, fills a sink or cancels a move.
+    let mut flow = vec![0.0f64; sources * sinks];
+    // Every path empties a source, fills a sink or cancels a flow.
     for _ in 0..4 * (sources + sinks) * (sources + sinks) {
-        let starts: Vec<bool> = left.iter().map(|&left| left > CRUMB).collect();
-        let paths = ShortestPaths::new(&starts, sinks, &moved, cost);
-        let nearest = (0..sinks).filter(|&v| wanted[v] > CRUMB && paths.to_sink[v].is_finite());
+        let starts: Vec<bool> = left.iter().map(|&left| left > EPSILON).collect();
+        let paths = ShortestPaths::new(&starts, sinks, &flow, cost);
+        let nearest = (0..sinks).filter(|&v| wanted[v] > EPSILON && paths.to_sink[v].is_finite());
         let Some(end) = nearest.min_by(|&a, &b| paths.to_sink[a].total_cmp(&paths.to_sink[b])) else { break };
         let mut path = Vec::new();
         let (mut sink, mut amount) = (end, wanted[end]);
@@ -26,27 +27,27 @@ pub(crate) fn prices(supply: &[f64], demand: &[f64], cost: &dyn Fn(usize, usize)
             path.push((source, sink, true));
             match paths.before_source[source] {
                 Some(back) => {
-                    amount = amount.min(moved[source * sinks + back]);
+                    amount = amount.min(flow[source * sinks + back]);
                     path.push((source, back, false));
                     sink = back;
                 }
                 None => break source,
             }
             if path.len() > 2 * (sources + sinks) {
-                return paths.prices(&moved, cost);
+                return paths.prices(&flow, cost);
             }
         };
         amount = amount.min(left[start]);
         left[start] -= amount;
         wanted[end] -= amount;
         for (source, sink, forward) in path {
-            moved[source * sinks + sink] += if forward { amount } else { -amount };
+            flow[source * sinks + sink] += if forward { amount } else { -amount };
         }
     }
-    ShortestPaths::new(&vec![true; sources], sinks, &moved, cost).prices(&moved, cost)
+    ShortestPaths::new(&vec![true; sources], sinks, &flow, cost).prices(&flow, cost)
 }
 
-/// The shortest paths from some sources, where what was moved may be moved back.
+/// Shortest paths from some sources in the residual network of a flow.
 struct ShortestPaths {
     to_source: Vec<f64>,
     to_sink: Vec<f64>,
@@ -55,7 +56,7 @@ struct ShortestPaths {
 }
 
 impl ShortestPaths {
-    fn new(starts: &[bool], sinks: usize, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> ShortestPaths {
+    fn new(starts: &[bool], sinks: usize, flow: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> ShortestPaths {
         let sources = starts.len();
         let mut paths = ShortestPaths {
             to_source: starts.iter().map(|&start| if start { 0.0 } else { f64::INFINITY }).collect(),
@@ -68,13 +69,13 @@ impl ShortestPaths {
             for source in 0..sources {
                 for sink in 0..sinks {
                     let cost = cost(source, sink);
-                    if paths.to_source[source] + cost < paths.to_sink[sink] - CRUMB {
+                    if paths.to_source[source] + cost < paths.to_sink[sink] - EPSILON {
                         paths.to_sink[sink] = paths.to_source[source] + cost;
                         paths.before_sink[sink] = source;
                         changed = true;
                     }
-                    let can_return = moved[source * sinks + sink] > CRUMB;
-                    if can_return && paths.to_sink[sink] - cost < paths.to_source[source] - CRUMB {
+                    let can_return = flow[source * sinks + sink] > EPSILON;
+                    if can_return && paths.to_sink[sink] - cost < paths.to_source[source] - EPSILON {
                         paths.to_source[source] = paths.to_sink[sink] - cost;
                         paths.before_source[source] = Some(sink);
                         changed = true;
@@ -88,10 +89,10 @@ impl ShortestPaths {
         paths
     }
 
-    /// Prices by distance, each raised as far as the sinks allow.
-    fn prices(&self, moved: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
+    /// Prices by distance, each the largest for which no used sink has a negative reduced cost.
+    fn prices(&self, flow: &[f64], cost: &dyn Fn(usize, usize) -> f64) -> Vec<f64> {
         let sinks = self.to_sink.len();
-        let used = |sink: usize| moved.iter().skip(sink).step_by(sinks).any(|&moved| moved > CRUMB);
+        let used = |sink: usize| flow.iter().skip(sink).step_by(sinks).any(|&flow| flow > EPSILON);
         let sinks: Vec<usize> = (0..sinks).filter(|&sink| used(sink)).collect();
         let price = |source: usize| {
             let most = sinks
@@ -101,7 +102,7 @@ impl ShortestPaths {
             if most.is_finite() { most } else { 0.0 }
         };
         let prices: Vec<f64> = (0..self.to_source.len()).map(price).collect();
-        // Only differences count.
+        // Only differences matter; prices are to be non-negative.
         let least = prices.iter().copied().fold(f64::INFINITY, f64::min).min(0.0);
         prices.into_iter().map(|price| price - least).collect()
     }

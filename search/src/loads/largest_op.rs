@@ -1,4 +1,4 @@
-//! `largest-op`: some device runs the op that takes longest even where it is fastest.
+//! `largest-op`: max over ops of min over devices and batch sizes of the op's time.
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;

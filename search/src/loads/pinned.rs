@@ -1,4 +1,4 @@
-//! `pinned`: what may run on one device only keeps that device busy.
+//! `pinned`: the ops that may run on a single device keep it busy for the sum of their times.
 
 use divvy_core::problem::Problem;
 use divvy_proof::evidence::Evidence;

@@ -1,9 +1,9 @@
-//! `area`: the work, divided freely over the devices, keeps the busiest of them busy for at least the average.
+//! `area`: the work, divided freely over the devices.
 //!
-//! The evidence is a weight per device (see `core`). The best weights are the dual solution of the linear program that
-//! divides every op freely; they are approached by multiplicative updates: a device that draws more than its share of
-//! the work under the present weights becomes dearer. Devices of one class weigh the same. Any weights give a valid
-//! bound, so nothing depends on how far the updates get. O(rounds × ops × devices).
+//! For weights λ_u ≥ 0 with Σ λ_u = 1, the busiest device is busy for at least Σ_i min_u λ_u t_iu. The best weights are the
+//! duals of the linear program that divides every op freely. They are approached by multiplicative updates, one weight for
+//! each class of devices: the weight of a class that receives more than its share of the work grows. Any weights are valid, so
+//! the bound does not depend on convergence. O(rounds × ops × devices).
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -12,10 +12,10 @@ use divvy_proof::evidence::Evidence;
 use crate::bound::Bound;
 use crate::run::Run;
 
-/// Rounds of updates; halved steps leave nothing to gain after these.
+/// The number of updates; step lengths fall as 4 / round.
 const ROUNDS: u32 = 80;
 
-/// The weight of the dearest device.
+/// The largest integer weight.
 const SCALE: f64 = (1u64 << 24) as f64;
 
 pub(crate) struct WeightedAverage;
@@ -57,7 +57,7 @@ impl Bound for WeightedAverage {
     }
 }
 
-/// One integer weight per device, from a logarithm per class.
+/// Integer weights of the devices from logarithms of the classes.
 fn weights(problem: &Problem, logs: &[f64]) -> Vec<u64> {
     let highest = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let weight =
@@ -65,16 +65,16 @@ fn weights(problem: &Problem, logs: &[f64]) -> Vec<u64> {
     problem.hardware.devices().map(weight).collect()
 }
 
-/// For each class, how much more than an even share of the work its devices draw, relative to all of it.
+/// For each class, the share of the work that its devices receive under some weights, above an even share.
 fn surplus(problem: &Problem, weights: &[u64]) -> Vec<f64> {
     let hardware = &problem.hardware;
-    let mut drawn = vec![0.0f64; hardware.class_count()];
+    let mut received = vec![0.0f64; hardware.class_count()];
     let mut devices = vec![0.0f64; hardware.class_count()];
     for device in hardware.devices() {
         devices[hardware.class_of(device).index()] += 1.0;
     }
     for op in problem.graph.ops() {
-        let dearness = |device, time: f64| time * weights[divvy_core::ids::DeviceId::index(device)] as f64;
+        let cost = |device, time: f64| time * weights[divvy_core::ids::DeviceId::index(device)] as f64;
         let cheapest = match problem.objective {
             Objective::Batch { inputs } => (problem.devices_for(op))
                 .flat_map(|d| problem.batch_sizes(d).iter().map(move |&size| (d, size)))
@@ -82,18 +82,18 @@ fn surplus(problem: &Problem, weights: &[u64]) -> Vec<f64> {
                     let time = problem.cost(op, d, size)?.time.0 as f64;
                     Some((d, time * f64::from(inputs) / f64::from(size)))
                 })
-                .min_by(|a, b| dearness(a.0, a.1).total_cmp(&dearness(b.0, b.1))),
+                .min_by(|a, b| cost(a.0, a.1).total_cmp(&cost(b.0, b.1))),
             _ => (problem.times_of(op).map(|(d, time)| (d, time.0 as f64)))
-                .min_by(|a, b| dearness(a.0, a.1).total_cmp(&dearness(b.0, b.1))),
+                .min_by(|a, b| cost(a.0, a.1).total_cmp(&cost(b.0, b.1))),
         };
         if let Some((device, time)) = cheapest {
-            drawn[hardware.class_of(device).index()] += time;
+            received[hardware.class_of(device).index()] += time;
         }
     }
-    for (drawn, devices) in drawn.iter_mut().zip(&devices) {
-        *drawn /= devices.max(1.0);
+    for (received, devices) in received.iter_mut().zip(&devices) {
+        *received /= devices.max(1.0);
     }
-    let total: f64 = drawn.iter().sum();
+    let total: f64 = received.iter().sum();
     let share = 1.0 / hardware.class_count() as f64;
-    drawn.into_iter().map(|drawn| if total > 0.0 { drawn / total - share } else { 0.0 }).collect()
+    received.into_iter().map(|received| if total > 0.0 { received / total - share } else { 0.0 }).collect()
 }

@@ -1,4 +1,4 @@
-//! The baseline that every plan is shown against: the whole network on the best single device.
+//! The baseline of a run: the value of the whole network on the best single device, within all constraints.
 
 use std::collections::HashSet;
 
@@ -10,27 +10,27 @@ use divvy_core::units::Time;
 use divvy_core::violation::Violation;
 use divvy_core::{check, default_plan};
 
-/// The best single device, and what it would take there.
+/// The result of placing the whole network on a single device.
 #[derive(Clone, Debug)]
 pub enum Baseline {
-    /// One device can do it all.
+    /// The best device that can run the whole network.
     Device {
-        /// Which.
+        /// The device.
         device: DeviceId,
         /// The objective's value.
         value: Time,
-        /// Devices on which not all of it can run, one of each sort.
+        /// Devices that cannot run the whole network, one of each kind.
         impossible_on: Vec<DeviceId>,
     },
-    /// None can; the reason for the first device.
+    /// No device can; the reason for the first one.
     None {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
 }
 
-/// The whole network on each unlike device in turn, within the constraints, and the plan for the best. The first device
-/// that can do it counts even when the time is up.
+/// The baseline of a problem and its plan. Of interchangeable devices one is tried; after the time is up, devices are tried
+/// only until one is found.
 pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
     let mut best: Option<(Time, DeviceId, Plan)> = None;
     let mut reason = None;
@@ -60,16 +60,16 @@ pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) 
     }
 }
 
-/// What forbids a plan on a device alone.
+/// The text of a violation by the plan on a single device.
 fn why_not(device: &str, violation: &Violation) -> String {
     let Violation { place, message, .. } = violation;
     if place == device { format!("{device}: {message}") } else { format!("{device}: {place}: {message}") }
 }
 
-/// One device of each sort, as far as a plan on a single device can tell them apart.
+/// One device of each kind: devices of a kind give plans of the same value on a single device.
 pub(crate) fn unlike_devices(problem: &Problem) -> Vec<DeviceId> {
     let constraints = &problem.constraints;
-    let way = |from: Option<DeviceId>, to: Option<DeviceId>| {
+    let route = |from: Option<DeviceId>, to: Option<DeviceId>| {
         let route = problem.hardware.route(from?, to?)?;
         Some((route.bandwidth, route.latency))
     };
@@ -77,15 +77,15 @@ pub(crate) fn unlike_devices(problem: &Problem) -> Vec<DeviceId> {
     let mut unlike = Vec::new();
     for device in problem.hardware.devices() {
         let spec = problem.hardware.device(device);
-        let sort = (
+        let kind = (
             (problem.hardware.class_of(device), spec.on_host, spec.peer_copies, problem.memory_limit(device)),
             problem.hardware.host_route(device).map(|route| (route.bandwidth, route.latency)),
-            constraints.input_at.map(|from| (from == device, way(Some(from), Some(device)))),
-            constraints.output_at.map(|to| (to == device, way(Some(device), Some(to)))),
+            constraints.input_at.map(|from| (from == device, route(Some(from), Some(device)))),
+            constraints.output_at.map(|to| (to == device, route(Some(device), Some(to)))),
         );
-        // Pins and bans tell devices apart by name.
+        // Pins and bans name devices.
         let named = !constraints.pins.is_empty() || !constraints.forbids.is_empty();
-        if seen.insert(sort) || named {
+        if seen.insert(kind) || named {
             unlike.push(device);
         }
     }

@@ -1,7 +1,7 @@
-//! `one-device`: everything on one device, the best there is; or as near to that as pins, bans and kernels allow.
+//! `one-device`: everything on one device, as far as constraints allow; the best plan over all devices.
 //!
-//! For each device in turn, every op that may run there does; the others go where they are fastest. Ops that must
-//! stay together stay together, because they may run on the same devices and the first of them decides.
+//! For each kind of device, every op that may run there does; the others run where they are fastest. A colocation group is
+//! placed by its first op: its ops may run on the same devices.
 
 use crate::budget::StopReason;
 use divvy_core::default_plan;
@@ -35,8 +35,8 @@ impl Planner for OneDevice {
             if run.outcome().best.is_some() && run.budget.is_spent() {
                 return StopReason::OutOfBudget;
             }
-            if let Ok(plan) = default_plan::plan(run.problem, &near(run.problem, device)) {
-                // A device that is too small, or cannot batch so many, is simply not the one.
+            if let Ok(plan) = default_plan::plan(run.problem, &placement(run.problem, device)) {
+                // The check refuses a device that is too small or does not support the batch size.
                 let _ = run.offer(plan);
             }
         }
@@ -45,10 +45,10 @@ impl Planner for OneDevice {
 }
 
 /// Every op on `device` if it may run there, else where it is fastest.
-fn near(problem: &Problem, device: DeviceId) -> Vec<DeviceId> {
+fn placement(problem: &Problem, device: DeviceId) -> Vec<DeviceId> {
     let inputs = problem.objective.inputs();
     let fastest = |op| {
-        // Devices that cannot take all inputs in one batch come last.
+        // Devices that cannot run all inputs in one batch come last.
         let time = |d| problem.cost(op, d, inputs).map_or(u64::MAX, |cost| cost.time.0);
         problem.devices_for(op).min_by_key(|&d| (time(d), d)).unwrap_or(device)
     };

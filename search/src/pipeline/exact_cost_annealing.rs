@@ -1,8 +1,11 @@
-//! Annealing by the definition itself, for what the quick one leaves out: uneven links, overflow, memory limits.
+//! Simulated annealing with costs by the definition, for what [`StageAssignment`] leaves out: uneven links, overflow, memory
+//! limits.
 //!
-//! Every move is made into a plan, and `core` says what its devices are busy with; what it refuses is not taken. That
-//! is thousands of times slower, so it starts from the best plan there is and only goes on from there. A move takes a
-//! unit to another stage, or lets two stages change devices, or takes a device that no stage has.
+//! Every neighbour is built as a plan and checked, so a move costs O(network); invalid plans are rejected. The energy is Σ
+//! (load / best value)^p over the devices. It starts from a good plan. A move takes a unit to another stage in its precedence
+//! range, swaps the devices of two stages, or replaces a device by an unused one.
+//!
+//! [`StageAssignment`]: crate::pipeline::stage_assignment::StageAssignment
 
 use divvy_core::check;
 use divvy_core::ids::{DeviceId, OpId};
@@ -14,31 +17,33 @@ use crate::pipeline::stage_network::StageNetwork;
 
 /// The exponent of the energy.
 const POWER: i32 = 8;
-/// The first temperature, in shares of the energy of the busiest device, and the last.
+/// The first and the last temperature, in the energy of a device whose load is the best value.
 const TEMPERATURES: (f64, f64) = (0.05, 0.002);
-/// The probability that a move is about devices.
+/// The probability that a move changes devices.
 const DEVICE_MOVES: f64 = 0.1;
 
-/// Ops in stages, stages on devices.
+/// Units in stages, stages on devices.
 #[derive(Clone)]
-struct Staging {
-    /// For each unit its stage; data flow from lower numbers to higher ones.
+struct StagedUnits {
+    /// By unit; stage numbers do not fall along edges.
     stage_of: Vec<u32>,
+    /// By stage.
     device_of: Vec<u32>,
+    /// The unused devices.
     spare: Vec<u32>,
 }
 
-/// Anneals from `start` until `progress` says 1, telling of every plan better than the best before.
+/// Anneals from `start` until `progress` returns 1; reports every new best plan with its value.
 pub(crate) fn anneal_by_definition(
     problem: &Problem,
-    net: &StageNetwork<'_>,
+    network: &StageNetwork<'_>,
     start: &PipelinePlan,
     rng: &mut Rng,
     progress: &mut dyn FnMut() -> f64,
-    tell: &mut dyn FnMut(Plan, u64),
+    report: &mut dyn FnMut(Plan, u64),
 ) {
-    let Some(mut now) = staging(net, start) else { return };
-    let Some((mut loads, mut best)) = weigh(problem, net, &now) else { return };
+    let Some(mut now) = staged_units(network, start) else { return };
+    let Some((mut loads, mut best)) = evaluate(problem, network, &now) else { return };
     loop {
         let done = progress();
         if done >= 1.0 {
@@ -46,10 +51,10 @@ pub(crate) fn anneal_by_definition(
         }
         let temperature = TEMPERATURES.0 * (TEMPERATURES.1 / TEMPERATURES.0).powf(done);
         let mut next = now.clone();
-        if !change(net, &mut next, rng) {
+        if !change(network, &mut next, rng) {
             continue;
         }
-        let Some((after, value)) = weigh(problem, net, &next) else { continue };
+        let Some((after, value)) = evaluate(problem, network, &next) else { continue };
         let energy = |loads: &[u64]| {
             loads.iter().map(|&load| (load as f64 / best.max(1) as f64).powi(POWER)).sum::<f64>()
         };
@@ -60,44 +65,44 @@ pub(crate) fn anneal_by_definition(
         (now, loads) = (next, after);
         if value < best {
             best = value;
-            tell(plan_of(net, &now), value);
+            report(plan_of(network, &now), value);
         }
     }
 }
 
-/// The stages of a plan, numbered so that data flow forward; none if its stages split a unit.
-fn staging(net: &StageNetwork<'_>, plan: &PipelinePlan) -> Option<Staging> {
-    let stages = net.dense.stages();
-    let mut stage_of = vec![u32::MAX; net.len()];
+/// The stages of a plan in a topological order; none if a unit is split.
+fn staged_units(network: &StageNetwork<'_>, plan: &PipelinePlan) -> Option<StagedUnits> {
+    let stages = network.tables.stages();
+    let mut stage_of = vec![u32::MAX; network.len()];
     for (i, stage) in plan.stages.iter().enumerate() {
         for op in &stage.ops {
-            let known = &mut stage_of[net.unit_of[op.index()] as usize];
+            let known = &mut stage_of[network.unit_of[op.index()] as usize];
             if *known != u32::MAX && *known != i as u32 {
                 return None;
             }
             *known = i as u32;
         }
     }
-    let place = forward(net, &stage_of, plan.stages.len())?;
+    let place = topological_numbers(network, &stage_of, plan.stages.len())?;
     let mut device_of = vec![u32::MAX; plan.stages.len()];
     for (i, stage) in plan.stages.iter().enumerate() {
         device_of[place[i] as usize] = stage.device.0;
     }
     stage_of.iter_mut().for_each(|stage| *stage = place[*stage as usize]);
-    let unused = (0..net.dense.device_count() as u32).filter(|d| !device_of.contains(d));
+    let unused = (0..network.tables.device_count() as u32).filter(|d| !device_of.contains(d));
     let mut spare: Vec<u32> = unused.collect();
     while device_of.len() < stages {
         device_of.push(spare.pop()?);
     }
-    Some(Staging { stage_of, device_of, spare })
+    Some(StagedUnits { stage_of, device_of, spare })
 }
 
-/// For each stage its number in an order in which data flow forward.
-fn forward(net: &StageNetwork<'_>, stage_of: &[u32], stages: usize) -> Option<Vec<u32>> {
+/// By stage, its position in a topological order of the quotient graph; none if that is cyclic.
+fn topological_numbers(network: &StageNetwork<'_>, stage_of: &[u32], stages: usize) -> Option<Vec<u32>> {
     let mut after = vec![Vec::new(); stages];
     let mut waiting = vec![0u32; stages];
-    for unit in 0..net.len() {
-        for &next in net.successors.get(unit) {
+    for unit in 0..network.len() {
+        for &next in network.successors.get(unit) {
             let (a, b) = (stage_of[unit], stage_of[next as usize]);
             if a != b {
                 after[a as usize].push(b);
@@ -121,23 +126,23 @@ fn forward(net: &StageNetwork<'_>, stage_of: &[u32], stages: usize) -> Option<Ve
     (count as usize == stages).then_some(place)
 }
 
-/// A random change; false where nothing came of it.
-fn change(net: &StageNetwork<'_>, staging: &mut Staging, rng: &mut Rng) -> bool {
-    let stages = staging.device_of.len();
+/// Makes a random move; false if the move drawn is impossible.
+fn change(network: &StageNetwork<'_>, staged_units: &mut StagedUnits, rng: &mut Rng) -> bool {
+    let stages = staged_units.device_of.len();
     if rng.chance(DEVICE_MOVES) {
         let a = rng.below(stages);
-        let b = rng.below(stages + staging.spare.len());
+        let b = rng.below(stages + staged_units.spare.len());
         match b.checked_sub(stages) {
-            None => staging.device_of.swap(a, b),
-            Some(b) => std::mem::swap(&mut staging.device_of[a], &mut staging.spare[b]),
+            None => staged_units.device_of.swap(a, b),
+            Some(b) => std::mem::swap(&mut staged_units.device_of[a], &mut staged_units.spare[b]),
         }
         return a != b;
     }
-    let unit = rng.below(net.len());
-    let before = net.predecessors.get(unit).iter().map(|&u| staging.stage_of[u as usize]);
-    let after = net.successors.get(unit).iter().map(|&u| staging.stage_of[u as usize]);
+    let unit = rng.below(network.len());
+    let before = network.predecessors.get(unit).iter().map(|&u| staged_units.stage_of[u as usize]);
+    let after = network.successors.get(unit).iter().map(|&u| staged_units.stage_of[u as usize]);
     let (low, high) = (before.max().unwrap_or(0), after.min().unwrap_or(stages as u32 - 1));
-    let here = staging.stage_of[unit];
+    let here = staged_units.stage_of[unit];
     let to = match rng.below(3) {
         0 => here.saturating_sub(1),
         1 => here + 1,
@@ -146,23 +151,23 @@ fn change(net: &StageNetwork<'_>, staging: &mut Staging, rng: &mut Rng) -> bool 
     if to == here || to < low || to > high {
         return false;
     }
-    staging.stage_of[unit] = to;
+    staged_units.stage_of[unit] = to;
     true
 }
 
-fn plan_of(net: &StageNetwork<'_>, staging: &Staging) -> Plan {
+fn plan_of(network: &StageNetwork<'_>, staged_units: &StagedUnits) -> Plan {
     let mut stages: Vec<Stage> =
-        staging.device_of.iter().map(|&d| Stage::new(DeviceId(d), Vec::new())).collect();
-    for &unit in &net.order {
-        let ops = net.ops.get(unit as usize).iter().map(|&op| OpId(op));
-        stages[staging.stage_of[unit as usize] as usize].ops.extend(ops);
+        staged_units.device_of.iter().map(|&d| Stage::new(DeviceId(d), Vec::new())).collect();
+    for &unit in &network.order {
+        let ops = network.ops.get(unit as usize).iter().map(|&op| OpId(op));
+        stages[staged_units.stage_of[unit as usize] as usize].ops.extend(ops);
     }
     stages.retain(|stage| !stage.ops.is_empty());
     Plan::Pipeline(PipelinePlan { stages })
 }
 
-/// What each device is busy with, and the most of it; none if the plan is not valid.
-fn weigh(problem: &Problem, net: &StageNetwork<'_>, staging: &Staging) -> Option<(Vec<u64>, u64)> {
-    let score = check::check(problem, &plan_of(net, staging)).ok()?;
+/// The load of each device, and the value; none if the plan is invalid.
+fn evaluate(problem: &Problem, network: &StageNetwork<'_>, staged_units: &StagedUnits) -> Option<(Vec<u64>, u64)> {
+    let score = check::check(problem, &plan_of(network, staged_units)).ok()?;
     Some((score.device_busy.iter().map(|time| time.0).collect(), score.value.0))
 }

@@ -1,57 +1,64 @@
-//! How many bytes a stage holds, for every stage that ends at one place of an order.
+//! The memory of all stages that end at one position of an order: weights, and the peak of the activations alive.
 //!
-//! With the ops numbered by their place, what lives at place i of the stage from l to r is: what was made before l and
-//! is read somewhere from i to r; and what was made from l to i and is read at i or later anywhere, or is an output
-//! of the network, or is made at i itself. Going from l to l − 1 changes the first sort into the second for what l − 1
-//! makes, which adds bytes to some of the last places only. So of two places the later one, once it holds no less than
-//! the earlier, always will: only a falling staircase of places is kept, and its first step is the peak.
+//! With ops numbered by position, the tensors alive at position i of the stage [l, r] are those produced before l and read in
+//! [i, r], and those produced in [l, i] that are read at i or later anywhere, are outputs of the network, or are produced at i.
+//! From l to l − 1 only the tensors that l − 1 produces change from the first set to the second, which adds bytes to a suffix
+//! of the positions. So of two positions the later one, once it holds at least as much as the earlier, always does: a monotone
+//! stack of candidates for the peak is enough. Amortised O(tensors of the op + candidates) for each step.
 
-use crate::pipeline::stage_network::{NumberLists, StageNetwork};
+use crate::pipeline::number_lists::NumberLists;
+use crate::pipeline::stage_network::StageNetwork;
 
-/// Bytes of stages that end at one place and begin ever earlier.
-pub(crate) struct Held {
-    /// Ops in the order loaded, and where each unit's ops begin.
+/// The memory of a stage whose end is fixed and whose start moves towards the front.
+pub(crate) struct StageMemory {
+    /// The ops in the order loaded.
     ops: Vec<u32>,
+    /// By position of a unit, where its ops start.
     starts: Vec<u32>,
-    /// For each tensor its last reader's place; beyond the end for outputs of the network.
+    /// By tensor, the position of its last reader; [`ALWAYS`] for outputs of the network.
     last: Vec<u32>,
-    /// For each tensor and parameter, the round in which it was met, and the place of its last reader in the stage.
-    met: Vec<u32>,
+    /// By tensor, the round in which the stage first read it.
+    seen: Vec<u32>,
+    /// By tensor seen, the position of its last reader in the stage.
     read_until: Vec<u32>,
-    param_met: Vec<u32>,
+    /// By parameter, the round in which the stage first read it.
+    param_seen: Vec<u32>,
+    /// The number of ends so far, which spares clearing the tables.
     round: u32,
     end: u32,
+    /// Bytes of the tensors that enter the stage.
     entering: u64,
     weights: u64,
-    /// Places and the bytes alive there: places falling, bytes rising.
+    /// Candidates for the peak: positions falling, bytes alive there rising.
     steps: Vec<(u32, u64)>,
+    /// Whether activations count.
     activations: bool,
 }
 
-const FOREVER: u32 = u32::MAX;
+const ALWAYS: u32 = u32::MAX;
 
-impl Held {
-    pub(crate) fn new(net: &StageNetwork<'_>) -> Held {
-        let dense = net.dense;
-        Held {
+impl StageMemory {
+    pub(crate) fn new(network: &StageNetwork<'_>) -> StageMemory {
+        let tables = network.tables;
+        StageMemory {
             ops: Vec::new(),
             starts: Vec::new(),
-            last: vec![0; dense.tensor_count()],
-            met: vec![0; dense.tensor_count()],
-            read_until: vec![0; dense.tensor_count()],
-            param_met: vec![0; dense.param_count()],
+            last: vec![0; tables.tensor_count()],
+            seen: vec![0; tables.tensor_count()],
+            read_until: vec![0; tables.tensor_count()],
+            param_seen: vec![0; tables.param_count()],
             round: 0,
             end: 0,
             entering: 0,
             weights: 0,
             steps: Vec::new(),
-            activations: dense.activations_count(),
+            activations: tables.activations_count(),
         }
     }
 
-    /// Takes an order of units.
-    pub(crate) fn load(&mut self, net: &StageNetwork<'_>, order: &[u32], ops: &NumberLists) {
-        let dense = net.dense;
+    /// Sets the order of units.
+    pub(crate) fn load(&mut self, network: &StageNetwork<'_>, order: &[u32], ops: &NumberLists) {
+        let tables = network.tables;
         self.ops.clear();
         self.starts.clear();
         for &unit in order {
@@ -60,17 +67,17 @@ impl Held {
         }
         self.starts.push(self.ops.len() as u32);
         for (tensor, last) in self.last.iter_mut().enumerate() {
-            *last = if dense.is_output(tensor) { FOREVER } else { 0 };
+            *last = if tables.is_output(tensor) { ALWAYS } else { 0 };
         }
-        for (place, &op) in self.ops.iter().enumerate() {
-            for &tensor in dense.inputs(op as usize) {
+        for (position, &op) in self.ops.iter().enumerate() {
+            for &tensor in tables.inputs(op as usize) {
                 let last = &mut self.last[tensor as usize];
-                *last = (*last).max(place as u32);
+                *last = (*last).max(position as u32);
             }
         }
     }
 
-    /// Starts over with the stages that end with the unit at `end`.
+    /// Starts with the empty stage that ends with the unit at position `end`.
     pub(crate) fn begin(&mut self, end: usize) {
         self.round += 1;
         self.end = self.starts[end + 1] - 1;
@@ -78,54 +85,54 @@ impl Held {
         self.steps.clear();
     }
 
-    /// Bytes of weights of the stage that now begins with the unit at `start`, and bytes alive at its peak.
-    pub(crate) fn prepend(&mut self, net: &StageNetwork<'_>, start: usize) -> (u64, u64) {
-        let dense = net.dense;
-        for place in (self.starts[start]..self.starts[start + 1]).rev() {
-            let op = self.ops[place as usize] as usize;
-            for &param in dense.params(op) {
-                if std::mem::replace(&mut self.param_met[param as usize], self.round) != self.round {
-                    self.weights += dense.param_bytes(param as usize);
+    /// Adds the unit at position `start` in front. The bytes of weights, and those alive at the peak.
+    pub(crate) fn prepend(&mut self, network: &StageNetwork<'_>, start: usize) -> (u64, u64) {
+        let tables = network.tables;
+        for position in (self.starts[start]..self.starts[start + 1]).rev() {
+            let op = self.ops[position as usize] as usize;
+            for &param in tables.params(op) {
+                if std::mem::replace(&mut self.param_seen[param as usize], self.round) != self.round {
+                    self.weights += tables.param_bytes(param as usize);
                 }
             }
             if self.activations {
-                self.prepend_op(net, op, place);
+                self.prepend_op(network, op, position);
             }
         }
         (self.weights, self.steps.last().map_or(0, |step| step.1))
     }
 
-    fn prepend_op(&mut self, net: &StageNetwork<'_>, op: usize, place: u32) {
-        let dense = net.dense;
-        let mut made = 0;
-        for &tensor in dense.outputs(op) {
+    fn prepend_op(&mut self, network: &StageNetwork<'_>, op: usize, position: u32) {
+        let tables = network.tables;
+        let mut produced = 0;
+        for &tensor in tables.outputs(op) {
             let tensor = tensor as usize;
-            let bytes = dense.bytes(tensor);
-            made += bytes;
-            let read_here = self.met[tensor] == self.round;
+            let bytes = tables.bytes(tensor);
+            produced += bytes;
+            let read_here = self.seen[tensor] == self.round;
             if read_here {
                 self.entering -= bytes;
             }
             if self.last[tensor] > self.end {
-                let from = if read_here { self.read_until[tensor] } else { place };
+                let from = if read_here { self.read_until[tensor] } else { position };
                 self.raise_after(from, bytes);
             }
         }
-        for &tensor in dense.inputs(op) {
+        for &tensor in tables.inputs(op) {
             let tensor = tensor as usize;
-            if self.met[tensor] != self.round {
-                self.met[tensor] = self.round;
-                self.read_until[tensor] = place;
-                self.entering += dense.bytes(tensor);
+            if self.seen[tensor] != self.round {
+                self.seen[tensor] = self.round;
+                self.read_until[tensor] = position;
+                self.entering += tables.bytes(tensor);
             }
         }
-        let alive = self.entering + made;
+        let alive = self.entering + produced;
         if self.steps.last().is_none_or(|step| step.1 < alive) {
-            self.steps.push((place, alive));
+            self.steps.push((position, alive));
         }
     }
 
-    /// Adds bytes to every place after `from`.
+    /// Adds bytes to every position after `from`.
     fn raise_after(&mut self, from: u32, bytes: u64) {
         let raised = self.steps.partition_point(|step| step.0 > from);
         for step in &mut self.steps[..raised] {

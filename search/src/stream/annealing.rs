@@ -1,61 +1,65 @@
-//! Simulated annealing (Kirkpatrick et al. 1983) on the devices of ops.
+//! Simulated annealing (Kirkpatrick et al. 1983) on the devices of ops, and steepest descent on the busiest device.
 //!
-//! The energy is the sum of (time / best value)^8 over devices and links: the busiest weigh most, and others are kept from
-//! growing. A move takes a unit (an op, or ops that must stay together) to another device or to that of a neighbour,
-//! exchanges the devices of two units, takes a run of consecutive ops to one device, or shifts a boundary between runs.
-//! Loads change with the ops that move and the tensors at them alone. Moves that break a rule are taken back.
+//! The energy is Σ (load / best value)^8 over devices and links, a smooth stand-in for the maximum. A move takes a unit (an op,
+//! or a colocation group) to a random device or to that of a neighbour, swaps the devices of two units, takes a run of
+//! consecutive ops to one device, or shifts a boundary between runs. Moves that break a rule are rejected.
+//!
+//! [`LoadedPlacement::relocate`] updates the loads in O(tensors of the op × devices): the cost of one moved op.
 
 use divvy_core::rng::Rng;
 
 use crate::stream::tables::{NEVER, StreamTables};
 
 const POWER: i32 = 8;
-/// Temperatures, in shares of the energy of one resource at the best value.
+/// The first and the last temperature, in the energy of one resource whose load is the best value.
 const HOT: f64 = 0.4;
 const COLD: f64 = 0.002;
-/// Moves between two looks at the clock and the temperature.
+/// Moves between two updates of temperature and scale.
 const STRIDE: u64 = 256;
-/// Exchanges that [`polish`] tries before it gives up.
+/// The most neighbours that one step of [`relieve_busiest`] evaluates.
 const MOST_TRIED: usize = 400;
 
-/// A whole placement with its loads.
+/// A complete placement with its loads, updated incrementally.
 #[derive(Clone)]
 pub(crate) struct LoadedPlacement<'t> {
     tables: &'t StreamTables,
     pub(crate) device_of: Vec<u8>,
-    place: &'t [usize],
-    /// Times of devices, bytes of links, bytes in the memory of devices.
+    /// The position of each op in the canonical order.
+    position: &'t [usize],
+    /// By device.
     times: Vec<u64>,
+    /// By link.
     bytes: Vec<u64>,
+    /// By device.
     memory: Vec<u64>,
-    /// Tensor after tensor, how many want it on each device.
-    wanted: Vec<u32>,
-    /// Parameter after parameter, how many read it on each device.
+    /// By tensor and device, the number of readers there, the output device counting as one.
+    receivers: Vec<u32>,
+    /// By parameter and device, the number of readers there.
     readers: Vec<u32>,
     splits: u32,
-    /// Ways that are needed and do not exist.
-    missing: u32,
+    /// Transfers between devices without a route.
+    missing_routes: u32,
 }
 
 impl<'t> LoadedPlacement<'t> {
-    pub(crate) fn new(tables: &'t StreamTables, place: &'t [usize], device_of: &[u8]) -> LoadedPlacement<'t> {
+    pub(crate) fn new(tables: &'t StreamTables, position: &'t [usize], device_of: &[u8]) -> LoadedPlacement<'t> {
         let first = device_of[0];
         let mut placement = LoadedPlacement {
             tables,
             device_of: vec![first; tables.ops],
-            place,
+            position,
             times: vec![0; tables.devices],
             bytes: vec![0; tables.bandwidths.len()],
             memory: vec![0; tables.devices],
-            wanted: vec![0; tables.tensors.len() * tables.devices],
+            receivers: vec![0; tables.tensors.len() * tables.devices],
             readers: vec![0; tables.params.len() * tables.devices],
             splits: 0,
-            missing: 0,
+            missing_routes: 0,
         };
         let here = usize::from(first);
         for op in 0..tables.ops {
             placement.memory[here] += tables.activations[op];
-            // It may not run there; it is moved away before anybody looks.
+            // NEVER wraps around where it must not run; relocation wraps it back.
             placement.times[here] = placement.times[here].wrapping_add(tables.time(op, here));
         }
         for (p, param) in tables.params.iter().enumerate() {
@@ -63,13 +67,13 @@ impl<'t> LoadedPlacement<'t> {
             placement.memory[here] += if param.readers.is_empty() { 0 } else { param.bytes };
         }
         for (t, tensor) in tables.tensors.iter().enumerate() {
-            placement.wanted[t * tables.devices + here] = tensor.readers.len() as u32;
-            if let Some(at) = tensor.wanted_at {
-                placement.wanted[t * tables.devices + at] += 1;
+            placement.receivers[t * tables.devices + here] = tensor.readers.len() as u32;
+            if let Some(at) = tensor.output_at {
+                placement.receivers[t * tables.devices + at] += 1;
             }
             let source = if tensor.producer.is_some() { Some(here) } else { tables.input_at };
             for to in 0..tables.devices {
-                if let Some(from) = source.filter(|_| placement.wanted[t * tables.devices + to] > 0) {
+                if let Some(from) = source.filter(|_| placement.receivers[t * tables.devices + to] > 0) {
                     placement.send(from, to, tensor.bytes, true);
                 }
             }
@@ -80,28 +84,29 @@ impl<'t> LoadedPlacement<'t> {
         placement
     }
 
-    /// Adds a transfer, or takes it away.
+    /// Adds a transfer to the loads, or removes it.
     fn send(&mut self, from: usize, to: usize, bytes: u64, is_new: bool) {
         if from == to {
             return;
         }
         let sign = |load: &mut u64, amount: u64| if is_new { *load += amount } else { *load -= amount };
         match self.tables.route(from, to) {
-            Some(way) => {
-                for &(link, times) in way {
+            Some(route) => {
+                for &(link, times) in route {
                     sign(&mut self.bytes[link], times * bytes);
                 }
-                for end in [from, to].into_iter().filter(|_| !way.is_empty()) {
+                for end in [from, to].into_iter().filter(|_| !route.is_empty()) {
                     let time = self.tables.copy_time(end, bytes);
                     let load = &mut self.times[end];
                     *load = if is_new { load.wrapping_add(time) } else { load.wrapping_sub(time) };
                 }
             }
-            None if is_new => self.missing += 1,
-            None => self.missing -= 1,
+            None if is_new => self.missing_routes += 1,
+            None => self.missing_routes -= 1,
         }
     }
 
+    /// Moves an op to another device.
     pub(crate) fn relocate(&mut self, op: usize, to: u8) {
         let (tables, from) = (self.tables, self.device_of[op]);
         if from == to {
@@ -114,17 +119,17 @@ impl<'t> LoadedPlacement<'t> {
             let tensor = &tables.tensors[t];
             let source = tensor.producer.map(|op| usize::from(self.device_of[op])).or(tables.input_at);
             let Some(source) = source else { continue };
-            self.wanted[t * devices + here] -= 1;
-            if self.wanted[t * devices + here] == 0 {
+            self.receivers[t * devices + here] -= 1;
+            if self.receivers[t * devices + here] == 0 {
                 self.send(source, here, tensor.bytes, false);
             }
-            if self.wanted[t * devices + there] == 0 {
+            if self.receivers[t * devices + there] == 0 {
                 self.send(source, there, tensor.bytes, true);
             }
-            self.wanted[t * devices + there] += 1;
+            self.receivers[t * devices + there] += 1;
         }
         for &t in &tables.outputs[op] {
-            for device in (0..devices).filter(|&d| self.wanted[t * devices + d] > 0).collect::<Vec<_>>() {
+            for device in (0..devices).filter(|&d| self.receivers[t * devices + d] > 0).collect::<Vec<_>>() {
                 self.send(here, device, tables.tensors[t].bytes, false);
                 self.send(there, device, tables.tensors[t].bytes, true);
             }
@@ -141,39 +146,41 @@ impl<'t> LoadedPlacement<'t> {
             }
             self.readers[p * devices + there] += 1;
         }
-        let place = self.place[op];
-        let before = place.checked_sub(1).map(|i| tables.order[i]);
-        for neighbour in before.into_iter().chain(tables.order.get(place + 1).copied()) {
+        let position = self.position[op];
+        let before = position.checked_sub(1).map(|i| tables.order[i]);
+        for neighbour in before.into_iter().chain(tables.order.get(position + 1).copied()) {
             self.splits += u32::from(self.device_of[neighbour] != to);
             self.splits -= u32::from(self.device_of[neighbour] != from);
         }
         self.device_of[op] = to;
     }
 
+    /// Whether routes, splits and memory allow it.
     pub(crate) fn is_valid(&self) -> bool {
         let tables = self.tables;
         let fits = |(&bytes, limit): (&u64, &Option<u64>)| limit.is_none_or(|limit| bytes <= limit);
-        self.missing == 0
+        self.missing_routes == 0
             && (tables.min_splits..=tables.max_splits).contains(&self.splits)
             && self.memory.iter().zip(&tables.memory_limits).all(fits)
     }
 
-    /// By device.
+    /// The load of each device.
     pub(crate) fn times(&self) -> &[u64] {
         &self.times
     }
 
-    /// By link.
+    /// The bytes on each link.
     pub(crate) fn bytes(&self) -> &[u64] {
         &self.bytes
     }
 
+    /// The period: the largest load.
     pub(crate) fn value(&self) -> u64 {
         let links = self.bytes.iter().enumerate().map(|(link, &bytes)| self.tables.link_time(link, bytes));
         self.times.iter().copied().chain(links).max().unwrap_or(0)
     }
 
-    /// Energy, and the largest load, both in terms of `scale`.
+    /// The energy and the largest load, with loads multiplied by `scale`.
     fn energy(&self, scale: f64, per_byte: &[f64]) -> (f64, f64) {
         let devices = self.times.iter().map(|&time| time as f64 * scale);
         let links = self.bytes.iter().zip(per_byte).map(|(&bytes, per)| bytes as f64 * per * scale);
@@ -181,7 +188,7 @@ impl<'t> LoadedPlacement<'t> {
     }
 }
 
-/// Anneals for that many moves from a valid placement, or until `is_over`. The best placement seen, and its value.
+/// Anneals for that many moves from a valid placement, or until `is_over`. The best placement seen, with its value.
 pub(crate) fn anneal(
     tables: &StreamTables,
     start: &[u8],
@@ -192,14 +199,14 @@ pub(crate) fn anneal(
     if tables.ops == 0 || tables.devices < 2 {
         return None;
     }
-    let (place, units) = (tables.places(), tables.units());
+    let (position, units) = (tables.positions(), tables.units());
     let mut unit_of = vec![0; tables.ops];
     for (u, unit) in units.iter().enumerate() {
         unit.iter().for_each(|&op| unit_of[op] = u);
     }
     let mut proposer = Proposer { tables, units: &units, unit_of: &unit_of, steps: Vec::new() };
     let per_byte: Vec<f64> = tables.bandwidths.iter().map(|&width| 1e12 / width as f64).collect();
-    let mut now = LoadedPlacement::new(tables, &place, start);
+    let mut now = LoadedPlacement::new(tables, &position, start);
     if !now.is_valid() {
         return None;
     }
@@ -212,7 +219,7 @@ pub(crate) fn anneal(
         let mut energy = now.energy(scale, &per_byte).0;
         for _ in 0..STRIDE {
             made += 1;
-            if !proposer.propose(&now.device_of, &place, rng) {
+            if !proposer.propose(&now.device_of, &position, rng) {
                 continue;
             }
             undo.clear();
@@ -230,7 +237,7 @@ pub(crate) fn anneal(
                 continue;
             }
             energy = after;
-            // Rounding must not hide a better one.
+            // The margin covers rounding: only candidates for a new best are evaluated exactly.
             if most < 1.0 + 1e-9 {
                 let value = now.value();
                 if value < best.0 {
@@ -242,9 +249,9 @@ pub(crate) fn anneal(
     Some(best)
 }
 
-/// Relieves the busiest device for as long as moving a unit away, or exchanging it for another, helps: the exchange that
-/// leaves the two devices least busy first, if links and memory allow.
-pub(crate) fn polish(
+/// Steepest descent: while it lowers the value, moves a unit off the busiest device or swaps it for a unit of another. The change
+/// that leaves the larger of the two devices' loads smallest is taken first, if links and memory allow.
+pub(crate) fn relieve_busiest(
     tables: &StreamTables,
     start: &[u8],
     is_over: &mut dyn FnMut() -> bool,
@@ -252,12 +259,12 @@ pub(crate) fn polish(
     if tables.ops == 0 || tables.devices < 2 {
         return None;
     }
-    let (place, units) = (tables.places(), tables.units());
+    let (position, units) = (tables.positions(), tables.units());
     let time = |unit: &[usize], device: usize| {
         unit.iter()
             .try_fold(0u64, |sum, &op| Some(tables.time(op, device)).filter(|&t| t != NEVER).map(|t| sum + t))
     };
-    let mut now = LoadedPlacement::new(tables, &place, start);
+    let mut now = LoadedPlacement::new(tables, &position, start);
     if !now.is_valid() {
         return None;
     }
@@ -306,7 +313,7 @@ pub(crate) fn polish(
     Some((now.value(), now.device_of))
 }
 
-/// Makes moves: units and where they go.
+/// Draws moves: units, each with its new device.
 struct Proposer<'a> {
     tables: &'a StreamTables,
     units: &'a [Vec<usize>],
@@ -315,8 +322,8 @@ struct Proposer<'a> {
 }
 
 impl Proposer<'_> {
-    /// A move that changes something and puts ops where they may run.
-    fn propose(&mut self, device_of: &[u8], place: &[usize], rng: &mut Rng) -> bool {
+    /// Draws a move; false if it changes nothing or an op must not run on its new device.
+    fn propose(&mut self, device_of: &[u8], position: &[usize], rng: &mut Rng) -> bool {
         let tables = self.tables;
         self.steps.clear();
         let unit = rng.below(self.units.len());
@@ -336,12 +343,12 @@ impl Proposer<'_> {
             6 => {
                 let length = 1 + rng.below(tables.ops.min(16));
                 let device = rng.below(tables.devices) as u8;
-                let run = tables.order[place[op]..].iter().take(length);
+                let run = tables.order[position[op]..].iter().take(length);
                 self.steps.extend(run.map(|&op| (self.unit_of[op], device)));
             }
             _ => {
-                // The run that the op is in goes on over what follows.
-                let mut end = place[op];
+                // Shifts the boundary behind the run that the op is in.
+                let mut end = position[op];
                 while end < tables.ops && device_of[tables.order[end]] == here {
                     end += 1;
                 }
@@ -362,7 +369,7 @@ impl Proposer<'_> {
         changes && self.steps.iter().all(may)
     }
 
-    /// An op that makes or reads a tensor of this one.
+    /// The producer, or another reader, of a random tensor of the op.
     fn neighbour(&self, op: usize, rng: &mut Rng) -> Option<usize> {
         let (inputs, outputs) = (&self.tables.inputs[op], &self.tables.outputs[op]);
         if inputs.is_empty() && outputs.is_empty() {

@@ -1,7 +1,8 @@
-//! What a picosecond on each device is worth: the dual of dividing all work freely.
+//! Prices of device time: the dual of the fractional assignment problem.
 //!
-//! The linear program: the least T such that every op is divided over the devices that may run it and no device takes longer
-//! than T. HiGHS solves it; the duals of the devices, rounded, are weights for area bounds, which hold with any weights.
+//! minimise T subject to Σ_u t_{u,d} x_{u,d} ≤ T for each device d, Σ_d x_{u,d} = 1 for each unit u, x ≥ 0 (R | | C_max with
+//! divisible jobs; links, memory and splits are left out). HiGHS solves it; the duals of the device rows, rounded to integers,
+//! are weights for area bounds, which hold with any weights.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use crate::stream::tables::{NEVER, StreamTables};
 
-/// The weight of the dearest device.
+/// The largest weight.
 const SCALE: f64 = (1u64 << 30) as f64;
-/// The most time for the program.
+/// The most time for the solver.
 const MOST_TIME: Duration = Duration::from_secs(10);
 
-/// Weights of the devices; even ones where the program is not solved.
+/// A weight for each device; equal ones if the program is not solved.
 pub(crate) fn prices(tables: &StreamTables, budget: &Budget) -> Vec<u64> {
     duals(tables, budget).unwrap_or_else(|| vec![SCALE as u64; tables.devices])
 }
@@ -37,19 +38,19 @@ fn duals(tables: &StreamTables, budget: &Budget) -> Option<Vec<u64>> {
     let mut program = Program::new();
     let period = program.column(0.0, f64::INFINITY, 1.0);
     let mut loads: Vec<Vec<(Column, f64)>> = vec![vec![(period, -1.0)]; tables.devices];
-    let mut shares: Vec<Vec<(Column, f64)>> = Vec::new();
+    let mut assignments: Vec<Vec<(Column, f64)>> = Vec::new();
     for times in &times {
-        let mut share = Vec::new();
+        let mut assignment = Vec::new();
         for (device, time) in times.iter().enumerate() {
             let Some(time) = time else { continue };
             let column = program.column(0.0, 1.0, 0.0);
             loads[device].push((column, time / most));
-            share.push((column, 1.0));
+            assignment.push((column, 1.0));
         }
-        shares.push(share);
+        assignments.push(assignment);
     }
     loads.iter().for_each(|row| program.at_most(row, 0.0));
-    shares.iter().for_each(|row| program.row(1.0, row, 1.0));
+    assignments.iter().for_each(|row| program.row(1.0, row, 1.0));
     let left = budget.time.saturating_sub(budget.start.elapsed());
     let options = Options { time: left.min(MOST_TIME), ..Options::default() };
     let solution = Solver::new(&program, &options).ok()?.solve().ok()?;
@@ -57,6 +58,6 @@ fn duals(tables: &StreamTables, budget: &Budget) -> Option<Vec<u64>> {
         return None;
     }
     let duals: Vec<f64> = solution.row_duals[..tables.devices].iter().map(|dual| dual.abs()).collect();
-    let dearest = duals.iter().copied().fold(0.0, f64::max);
-    (dearest > 0.0).then(|| duals.iter().map(|dual| (dual / dearest * SCALE).round() as u64).collect())
+    let largest = duals.iter().copied().fold(0.0, f64::max);
+    (largest > 0.0).then(|| duals.iter().map(|dual| (dual / largest * SCALE).round() as u64).collect())
 }

@@ -1,29 +1,30 @@
-//! A placement of the first ops in the canonical order, and what it costs already.
+//! A placement of a prefix of the canonical order, with the loads that it causes.
 //!
-//! All transfers into placed ops are decided, because the order is topological: their loads are exact and only grow.
+//! The order is topological, so all transfers into placed ops are decided: loads are exact for the prefix, and grow
+//! monotonically as ops are appended.
 
 use crate::stream::tables::{NEVER, StreamTables};
 
 /// The device of an op that has none yet.
 const UNPLACED: u8 = u8::MAX;
 
-/// The first ops on devices.
+/// The devices of the first ops.
 #[derive(Clone)]
 pub(crate) struct PartialPlacement {
     /// By op.
     pub(crate) device_of: Vec<u8>,
     /// Times of devices, then bytes of links, then bytes in the memory of devices.
     pub(crate) loads: Vec<u64>,
-    /// How many ops are placed.
+    /// The number of ops placed.
     pub(crate) placed: usize,
-    /// Device changes so far.
+    /// Device changes along the prefix.
     pub(crate) splits: u32,
-    /// Devices that hold an op.
+    /// The devices that hold an op, as a mask.
     pub(crate) used: u64,
 }
 
 impl PartialPlacement {
-    /// Nothing placed; none where even that is impossible.
+    /// No op placed; none if an input that is an output cannot reach its device.
     pub(crate) fn empty(tables: &StreamTables) -> Option<PartialPlacement> {
         let mut partial = PartialPlacement {
             device_of: vec![UNPLACED; tables.ops],
@@ -33,7 +34,7 @@ impl PartialPlacement {
             used: 0,
         };
         for tensor in tables.tensors.iter().filter(|tensor| tensor.producer.is_none()) {
-            if let (Some(from), Some(to)) = (tables.input_at, tensor.wanted_at)
+            if let (Some(from), Some(to)) = (tables.input_at, tensor.output_at)
                 && !partial.send(tables, from, to, tensor.bytes)
             {
                 return None;
@@ -47,24 +48,24 @@ impl PartialPlacement {
         Some(usize::from(self.device_of[tables.order[self.placed.checked_sub(1)?]]))
     }
 
-    /// Times of devices.
+    /// The times of the devices.
     pub(crate) fn device_loads<'a>(&'a self, tables: &StreamTables) -> &'a [u64] {
         &self.loads[..tables.devices]
     }
 
-    /// The longest time of a link so far.
+    /// The largest load of a link.
     pub(crate) fn busiest_link(&self, tables: &StreamTables) -> u64 {
         let links = &self.loads[tables.devices..tables.devices + tables.bandwidths.len()];
         links.iter().enumerate().map(|(link, &bytes)| tables.link_time(link, bytes)).max().unwrap_or(0)
     }
 
-    /// The largest load so far.
+    /// The largest load: the period of the prefix.
     pub(crate) fn value(&self, tables: &StreamTables) -> u64 {
         let device = self.device_loads(tables).iter().copied().max().unwrap_or(0);
         device.max(self.busiest_link(tables))
     }
 
-    /// Where a tensor is made; none while its producer is not placed.
+    /// The device a tensor starts from; none while its producer is not placed.
     pub(crate) fn source(&self, tables: &StreamTables, tensor: usize) -> Option<usize> {
         match tables.tensors[tensor].producer {
             None => tables.input_at,
@@ -72,25 +73,25 @@ impl PartialPlacement {
         }
     }
 
-    /// The devices a tensor is sent to so far, its own perhaps among them.
+    /// The devices of placed readers of a tensor and of the network's outputs, as a mask; perhaps its own among them.
     pub(crate) fn receivers(&self, tables: &StreamTables, tensor: usize) -> u64 {
         let tensor = &tables.tensors[tensor];
         let readers = tensor.readers.iter().map(|&op| self.device_of[op]).filter(|&d| d != UNPLACED);
-        readers.map(|d| 1u64 << d).chain(tensor.wanted_at.map(|d| 1u64 << d)).fold(0, |set, d| set | d)
+        readers.map(|d| 1u64 << d).chain(tensor.output_at.map(|d| 1u64 << d)).fold(0, |set, d| set | d)
     }
 
-    /// The devices that hold a parameter so far.
+    /// The devices that hold a parameter, as a mask.
     pub(crate) fn holders(&self, tables: &StreamTables, param: usize) -> u64 {
         let readers = tables.params[param].readers.iter().map(|&op| self.device_of[op]);
         readers.filter(|&d| d != UNPLACED).fold(0, |set, d| set | 1 << d)
     }
 
-    /// The device that a group of ops has, if one of them is placed.
+    /// The device of a colocation group, once one of its ops is placed.
     pub(crate) fn device_of_group(&self, group: &[usize]) -> Option<u8> {
         group.iter().map(|&op| self.device_of[op]).find(|&d| d != UNPLACED)
     }
 
-    /// Places the next op. Whether that is allowed; where not, what is left behind is of no use.
+    /// Places the next op. False if that breaks a rule; the placement is then invalid and must be dropped.
     #[must_use]
     pub(crate) fn place(&mut self, tables: &StreamTables, device: usize) -> bool {
         let op = tables.order[self.placed];
@@ -113,7 +114,7 @@ impl PartialPlacement {
         }
         for &tensor in &tables.outputs[op] {
             let tensor = &tables.tensors[tensor];
-            if let Some(to) = tensor.wanted_at.filter(|&to| to != device)
+            if let Some(to) = tensor.output_at.filter(|&to| to != device)
                 && !self.send(tables, device, to, tensor.bytes)
             {
                 return false;
@@ -135,19 +136,19 @@ impl PartialPlacement {
         true
     }
 
-    /// Loads the way between two unlike devices; false if there is none.
+    /// Loads the route between two different devices; false if there is none.
     fn send(&mut self, tables: &StreamTables, from: usize, to: usize, bytes: u64) -> bool {
-        let Some(way) = tables.route(from, to) else { return false };
-        for &(link, times) in way {
+        let Some(route) = tables.route(from, to) else { return false };
+        for &(link, times) in route {
             self.loads[tables.devices + link] += times * bytes;
         }
-        for end in [from, to].into_iter().filter(|_| !way.is_empty()) {
+        for end in [from, to].into_iter().filter(|_| !route.is_empty()) {
             self.loads[end] += tables.copy_time(end, bytes);
         }
         true
     }
 
-    /// Everything else on one device; none where that is not allowed.
+    /// The completion with all remaining ops on one device; none if that breaks a rule.
     pub(crate) fn padded(&self, tables: &StreamTables, device: usize) -> Option<PartialPlacement> {
         let mut padded = self.clone();
         while padded.placed < tables.ops {
@@ -158,7 +159,7 @@ impl PartialPlacement {
         Some(padded)
     }
 
-    /// Whether all ops are placed and there are splits enough.
+    /// Whether it is complete and has at least the least number of splits.
     pub(crate) fn is_plan(&self, tables: &StreamTables) -> bool {
         self.placed == tables.ops && self.splits >= tables.min_splits
     }

@@ -1,7 +1,7 @@
-//! A `stream` problem in tables that a search reads millions of times.
+//! A `stream` problem as dense tables, for searches.
 //!
-//! Ops, devices, links and tensors are plain indices. Loads of links are in bytes, so that sums are exact, and turned
-//! into time only to be compared. Tensors that are everywhere from the start do not appear.
+//! Ops, devices, links and tensors are plain indices. Loads of links are sums of bytes, which are exact, and are turned into time
+//! only to be compared. Network inputs appear only if they start from a given device, parameters only if memory is limited.
 
 use divvy_core::ids::{DeviceId, OpId, ParamId, TensorId};
 use divvy_core::plan::{Plan, StreamPlan};
@@ -12,20 +12,20 @@ use divvy_proof::stream::colocation::Clusters;
 /// The time of an op where it must not run.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Sets of devices are words.
+/// Sets of devices are 64-bit masks.
 const MOST_DEVICES: usize = 64;
 
-/// A tensor that may have to move.
+/// A tensor that may have to be sent.
 pub(crate) struct StreamTensor {
     pub(crate) bytes: u64,
-    /// The op that makes it; none: it starts from the device of the network's inputs.
+    /// None for an input of the network, which starts from [`StreamTables::input_at`].
     pub(crate) producer: Option<usize>,
     pub(crate) readers: Vec<usize>,
-    /// The device where it must arrive whoever reads it.
-    pub(crate) wanted_at: Option<usize>,
+    /// The device that it must reach as an output of the network.
+    pub(crate) output_at: Option<usize>,
 }
 
-/// A parameter, where memory is limited.
+/// A parameter.
 pub(crate) struct Param {
     pub(crate) bytes: u64,
     pub(crate) readers: Vec<usize>,
@@ -35,39 +35,40 @@ pub(crate) struct Param {
 pub(crate) struct StreamTables {
     pub(crate) ops: usize,
     pub(crate) devices: usize,
-    /// Ops in the canonical order.
+    /// The ops in canonical order.
     pub(crate) order: Vec<usize>,
-    /// Op after op, the time on each device; [`NEVER`] where it must not run.
+    /// By op and device; [`NEVER`] where it must not run.
     time: Vec<u64>,
     pub(crate) tensors: Vec<StreamTensor>,
-    /// Per op, the tensors it reads and those it makes.
+    /// By op, the tensors it reads.
     pub(crate) inputs: Vec<Vec<usize>>,
+    /// By op, the tensors it produces.
     pub(crate) outputs: Vec<Vec<usize>>,
-    /// For each ordered pair of devices, the links on the way, each with how often it is passed; none: no way.
+    /// By ordered pair of devices, the links of the route, each with its multiplicity; none without a route.
     routes: Vec<Option<Vec<(usize, u64)>>>,
-    /// Bytes per second of each link.
+    /// By link, bytes per second.
     pub(crate) bandwidths: Vec<u64>,
-    /// Ops that must share a device, and for each op its group.
+    /// The sets of ops that must share a device.
     pub(crate) groups: Vec<Vec<usize>>,
     pub(crate) group_of: Vec<Option<usize>>,
-    /// Where tensors without producer start from.
+    /// The device that network inputs start from.
     pub(crate) input_at: Option<usize>,
     pub(crate) memory_limits: Vec<Option<u64>>,
-    /// Bytes of an op's inputs and outputs that count against memory.
+    /// By op, the bytes of its inputs and outputs, if these count against memory.
     pub(crate) activations: Vec<u64>,
     pub(crate) params: Vec<Param>,
     pub(crate) params_of: Vec<Vec<usize>>,
-    /// Bytes per second that each device copies to or from the network, where that costs it time.
-    copies: Vec<Option<u64>>,
+    /// By device, the bytes per second that it copies between network and memory, if that takes its time.
+    copy_bandwidths: Vec<Option<u64>>,
     pub(crate) min_splits: u32,
     pub(crate) max_splits: u32,
-    /// For each device, the devices before it that any plan could use in its place.
-    pub(crate) twins_before: Vec<Vec<usize>>,
+    /// By device, the devices of lower index that can be exchanged with it in every plan (symmetry breaking).
+    pub(crate) interchangeable_before: Vec<Vec<usize>>,
 }
 
 impl StreamTables {
-    /// Whether there are tables for a problem; else why not.
-    pub(crate) fn support(problem: &Problem) -> Result<(), String> {
+    /// Refuses other objectives, and more devices than a mask holds.
+    pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
         match problem.objective {
             Objective::Stream if problem.hardware.device_count() > MOST_DEVICES => {
                 Err(format!("it works with at most {MOST_DEVICES} devices"))
@@ -77,7 +78,7 @@ impl StreamTables {
         }
     }
 
-    /// The tables of a problem that [`StreamTables::support`] says yes to.
+    /// The tables of a problem that [`StreamTables::supports`].
     pub(crate) fn new(problem: &Problem) -> StreamTables {
         let (graph, hardware, constraints) = (&problem.graph, &problem.hardware, &problem.constraints);
         let indices = |ops: &[OpId]| ops.iter().map(|op| op.index()).collect::<Vec<_>>();
@@ -91,20 +92,20 @@ impl StreamTables {
             bytes: graph.tensor_bytes(t),
             producer: graph.producer(t).map(OpId::index),
             readers: indices(graph.consumers(t)),
-            wanted_at: constraints.output_at.filter(|_| graph.is_output(t)).map(DeviceId::index),
+            output_at: constraints.output_at.filter(|_| graph.is_output(t)).map(DeviceId::index),
         };
-        let place = |t: &TensorId| kept.binary_search(t).ok();
+        let index = |t: &TensorId| kept.binary_search(t).ok();
         let route = |(from, to): (DeviceId, DeviceId)| {
             let route = hardware.route(from, to)?;
-            let mut passed: Vec<(usize, u64)> = Vec::new();
-            // Within one memory nothing moves.
+            let mut links: Vec<(usize, u64)> = Vec::new();
+            // Devices on the same memory send nothing.
             for link in route.links.iter().filter(|_| route.bandwidth.is_some() && from != to) {
-                match passed.iter_mut().find(|(l, _)| *l == link.index()) {
+                match links.iter_mut().find(|(l, _)| *l == link.index()) {
                     Some((_, times)) => *times += 1,
-                    None => passed.push((link.index(), 1)),
+                    None => links.push((link.index(), 1)),
                 }
             }
-            Some(passed)
+            Some(links)
         };
         let pairs = hardware.devices().flat_map(|from| hardware.devices().map(move |to| (from, to)));
         let memory_limits: Vec<Option<u64>> = hardware.devices().map(|d| problem.memory_limit(d)).collect();
@@ -116,20 +117,22 @@ impl StreamTables {
         for (g, group) in constraints.colocate.iter().enumerate() {
             group.iter().for_each(|op| group_of[op.index()] = Some(g));
         }
-        let once = |mut list: Vec<usize>| {
+        let distinct = |mut list: Vec<usize>| {
             list.sort_unstable();
             list.dedup();
             list
         };
-        let with_params = |op: OpId| once(graph.params_of(op).iter().map(|p| p.index()).collect());
+        let params_of = |op: OpId| distinct(graph.params_of(op).iter().map(|p| p.index()).collect());
         let mut tables = StreamTables {
             ops: graph.op_count(),
             devices: hardware.device_count(),
             order: indices(graph.order()),
             time: graph.ops().flat_map(|op| hardware.devices().map(move |d| time(op, d))).collect(),
             tensors: kept.iter().map(tensor).collect(),
-            inputs: graph.ops().map(|op| once(graph.inputs(op).iter().filter_map(place).collect())).collect(),
-            outputs: graph.ops().map(|op| graph.outputs(op).iter().filter_map(place).collect()).collect(),
+            inputs: (graph.ops())
+                .map(|op| distinct(graph.inputs(op).iter().filter_map(index).collect()))
+                .collect(),
+            outputs: graph.ops().map(|op| graph.outputs(op).iter().filter_map(index).collect()).collect(),
             routes: pairs.map(route).collect(),
             bandwidths: hardware.links().iter().map(|link| link.bandwidth.0).collect(),
             groups: constraints.colocate.iter().map(|group| indices(group)).collect(),
@@ -137,20 +140,20 @@ impl StreamTables {
             input_at: constraints.input_at.map(DeviceId::index),
             activations: graph.ops().map(activations).collect(),
             params: if is_limited { graph.params().map(params).collect() } else { Vec::new() },
-            params_of: graph.ops().map(|op| if is_limited { with_params(op) } else { Vec::new() }).collect(),
+            params_of: graph.ops().map(|op| if is_limited { params_of(op) } else { Vec::new() }).collect(),
             memory_limits,
-            copies: hardware.devices().map(|d| hardware.class(d).transfer_bandwidth).collect(),
+            copy_bandwidths: hardware.devices().map(|d| hardware.class(d).transfer_bandwidth).collect(),
             min_splits: constraints.min_splits.unwrap_or(0),
             max_splits: constraints.max_splits.unwrap_or(u32::MAX),
-            twins_before: Vec::new(),
+            interchangeable_before: Vec::new(),
         };
-        tables.twins_before = twins_before(&tables, constraints.output_at.map(DeviceId::index));
+        tables.interchangeable_before = interchangeable_before(&tables, constraints.output_at.map(DeviceId::index));
         tables
     }
 
-    /// The same, with clusters of ops that must share a device, each on the devices it may be on.
+    /// The same problem with each cluster as a colocation group, on the devices that the cluster may be on.
     #[must_use]
-    pub(crate) fn united(mut self, clusters: &Clusters<'_>) -> StreamTables {
+    pub(crate) fn with_clusters(mut self, clusters: &Clusters<'_>) -> StreamTables {
         let mut of_leader = vec![Vec::new(); self.ops];
         for op in 0..self.ops {
             of_leader[clusters.leader(OpId::new(op)).index()].push(op);
@@ -164,8 +167,8 @@ impl StreamTables {
         for (g, group) in self.groups.iter().enumerate() {
             group.iter().for_each(|&op| self.group_of[op] = Some(g));
         }
-        let wanted_at = self.tensors.iter().find_map(|tensor| tensor.wanted_at);
-        self.twins_before = twins_before(&self, wanted_at);
+        let output_at = self.tensors.iter().find_map(|tensor| tensor.output_at);
+        self.interchangeable_before = interchangeable_before(&self, output_at);
         self
     }
 
@@ -174,14 +177,14 @@ impl StreamTables {
         self.time[op * self.devices + device]
     }
 
-    /// The place of each op in the canonical order.
-    pub(crate) fn places(&self) -> Vec<usize> {
-        let mut place = vec![0; self.ops];
-        self.order.iter().enumerate().for_each(|(i, &op)| place[op] = i);
-        place
+    /// The position of each op in the canonical order.
+    pub(crate) fn positions(&self) -> Vec<usize> {
+        let mut position = vec![0; self.ops];
+        self.order.iter().enumerate().for_each(|(i, &op)| position[op] = i);
+        position
     }
 
-    /// Ops that must share a device, and every other op by itself.
+    /// The units of placement: the groups, and every other op by itself.
     pub(crate) fn units(&self) -> Vec<Vec<usize>> {
         let single = (0..self.ops).filter(|&op| self.group_of[op].is_none()).map(|op| vec![op]);
         self.groups.iter().cloned().chain(single).collect()
@@ -192,52 +195,52 @@ impl StreamTables {
         self.time(op, device) != NEVER
     }
 
-    /// The links on the way from one device to another, each with how often it is passed.
+    /// The links of the route between two devices, each with its multiplicity.
     pub(crate) fn route(&self, from: usize, to: usize) -> Option<&[(usize, u64)]> {
         self.routes[from * self.devices + to].as_deref()
     }
 
-    /// The time that bytes take on a link.
+    /// The time for which bytes occupy a link.
     pub(crate) fn link_time(&self, link: usize, bytes: u64) -> u64 {
         let bandwidth = divvy_core::units::Bandwidth(self.bandwidths[link]);
         Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0)
     }
 
-    /// The time a device spends itself on bytes that it sends or receives.
+    /// The time for which a device is busy copying bytes that it sends or receives.
     pub(crate) fn copy_time(&self, device: usize, bytes: u64) -> u64 {
-        let bandwidth = self.copies[device].map(divvy_core::units::Bandwidth);
+        let bandwidth = self.copy_bandwidths[device].map(divvy_core::units::Bandwidth);
         bandwidth.map_or(0, |bandwidth| Time::of_bytes(bytes, bandwidth).map_or(NEVER, |time| time.0))
     }
 
-    /// A plan from the device of each op.
+    /// The plan with these devices, by op.
     pub(crate) fn plan(&self, device_of: &[u8]) -> Plan {
         Plan::Stream(StreamPlan { device_of: device_of.iter().map(|&d| DeviceId(u32::from(d))).collect() })
     }
 
-    /// The device of each op in a plan.
+    /// The device of each op in a `stream` plan.
     pub(crate) fn placement(plan: &Plan) -> Option<Vec<u8>> {
         let Plan::Stream(plan) = plan else { return None };
         plan.device_of.iter().map(|device| u8::try_from(device.0).ok()).collect()
     }
 }
 
-/// For each device, those before it that it could change places with in every plan.
-fn twins_before(tables: &StreamTables, wanted_at: Option<usize>) -> Vec<Vec<usize>> {
-    let is_end = |d| tables.input_at == Some(d) || wanted_at == Some(d);
-    let alike = |a: usize, b: usize| {
+/// Devices are interchangeable if exchanging them maps times, limits and routes onto each other.
+fn interchangeable_before(tables: &StreamTables, output_at: Option<usize>) -> Vec<Vec<usize>> {
+    let is_end = |d| tables.input_at == Some(d) || output_at == Some(d);
+    let equal = |a: usize, b: usize| {
         let same_times = || (0..tables.ops).all(|op| tables.time(op, a) == tables.time(op, b));
         !is_end(a)
             && !is_end(b)
             && tables.memory_limits[a] == tables.memory_limits[b]
-            && tables.copies[a] == tables.copies[b]
+            && tables.copy_bandwidths[a] == tables.copy_bandwidths[b]
             && same_times()
     };
-    let twins = |d| (0..d).filter(|&other| alike(other, d) && can_swap(tables, other, d)).collect();
-    (0..tables.devices).map(twins).collect()
+    let before = |d| (0..d).filter(|&other| equal(other, d) && is_symmetric(tables, other, d)).collect();
+    (0..tables.devices).map(before).collect()
 }
 
-/// Whether exchanging two devices maps all ways between devices onto each other, link by link.
-fn can_swap(tables: &StreamTables, a: usize, b: usize) -> bool {
+/// Whether exchanging two devices maps the routes onto each other by a bijection of links of equal bandwidth.
+fn is_symmetric(tables: &StreamTables, a: usize, b: usize) -> bool {
     let swap = |d| {
         if d == a {
             b
@@ -252,11 +255,11 @@ fn can_swap(tables: &StreamTables, a: usize, b: usize) -> bool {
         for to in 0..tables.devices {
             match (tables.route(from, to), tables.route(swap(from), swap(to))) {
                 (None, None) => {}
-                (Some(way), Some(other)) if way.len() == other.len() => {
-                    for (&(link, times), &(onto, times_onto)) in way.iter().zip(other) {
+                (Some(route), Some(other)) if route.len() == other.len() => {
+                    for (&(link, times), &(onto, times_onto)) in route.iter().zip(other) {
                         let known = *image[link].get_or_insert(onto);
-                        let same_width = tables.bandwidths[link] == tables.bandwidths[onto];
-                        if known != onto || times != times_onto || !same_width {
+                        let same_bandwidth = tables.bandwidths[link] == tables.bandwidths[onto];
+                        if known != onto || times != times_onto || !same_bandwidth {
                             return false;
                         }
                     }

@@ -1,22 +1,21 @@
-//! How soon the ops that are not placed yet can be done, if nothing has to move: water-filling.
+//! Water-filling: a lower bound on the period of all completions of a partial placement, transfers left out.
 //!
-//! Work is measured in the shortest time of each op. In a picosecond a device does at most its best ratio, over the ops
-//! that are left, of shortest time to own time. The rest fits within T if the room T − load of the devices that may still
-//! be used, each times its ratio, holds the work left. With r splits left these are the device used last and r others,
-//! and the r with the most room are the best case. Figures are rounded towards a smaller bound.
+//! Let W = Σ over unplaced ops of the shortest time, and ρ_d = max over unplaced ops of shortest time / time on d. In one
+//! picosecond device d completes at most ρ_d of W, so a completion within T needs Σ_{d ∈ D} ρ_d (T − load_d)⁺ ≥ W, where D are
+//! the devices that may still be used: with r splits left, the last device and the r others with the largest terms. Sums are
+//! given a margin towards a smaller bound. O(devices · log devices) for each T.
 
 use crate::stream::partial_placement::PartialPlacement;
 use crate::stream::tables::{NEVER, StreamTables};
 
-/// More than all rounding of the sums here.
+/// More than the relative rounding error of the sums.
 const MARGIN: f64 = 1e-9;
-/// Halvings of the interval in which the bound lies.
+/// Steps of bisection for the bound.
 const HALVINGS: u32 = 12;
 
-/// Work left and best ratios, by the number of ops placed.
+/// W and ρ, by the number of ops placed.
 pub(crate) struct WaterFilling {
     work: Vec<f64>,
-    /// Device after device.
     ratios: Vec<Vec<f64>>,
 }
 
@@ -39,43 +38,49 @@ impl WaterFilling {
         WaterFilling { work, ratios }
     }
 
-    /// Whether the rest may fit within `limit`, given what is placed.
+    /// Whether the unplaced ops may fit within a period of `limit`.
     pub(crate) fn fits(&self, tables: &StreamTables, partial: &PartialPlacement, limit: u64) -> bool {
-        let mut rooms = Vec::with_capacity(tables.devices);
-        self.has_room(tables, partial, limit as f64, &mut rooms)
+        let mut buffer = Vec::with_capacity(tables.devices);
+        self.has_capacity(tables, partial, limit as f64, &mut buffer)
     }
 
-    fn has_room(&self, tables: &StreamTables, partial: &PartialPlacement, limit: f64, rooms: &mut Vec<f64>) -> bool {
+    fn has_capacity(
+        &self,
+        tables: &StreamTables,
+        partial: &PartialPlacement,
+        limit: f64,
+        others: &mut Vec<f64>,
+    ) -> bool {
         let last = partial.last(tables);
         let left = (tables.max_splits - partial.splits) as usize + usize::from(last.is_none());
-        let mut room = 0.0;
-        rooms.clear();
+        let mut capacity = 0.0;
+        others.clear();
         for (device, (&load, &ratio)) in
             partial.device_loads(tables).iter().zip(&self.ratios[partial.placed]).enumerate()
         {
             let own = (limit - load as f64).max(0.0) * ratio;
-            if Some(device) == last { room += own } else { rooms.push(own) }
+            if Some(device) == last { capacity += own } else { others.push(own) }
         }
-        if left < rooms.len() {
-            rooms.sort_unstable_by(|a, b| b.total_cmp(a));
-            rooms.truncate(left);
+        if left < others.len() {
+            others.sort_unstable_by(|a, b| b.total_cmp(a));
+            others.truncate(left);
         }
-        room += rooms.iter().sum::<f64>();
-        room * (1.0 + MARGIN) >= self.work[partial.placed]
+        capacity += others.iter().sum::<f64>();
+        capacity * (1.0 + MARGIN) >= self.work[partial.placed]
     }
 
-    /// No completion takes less than this. `value` is what is placed already takes.
-    pub(crate) fn least(&self, tables: &StreamTables, partial: &PartialPlacement, value: u64) -> u64 {
-        let mut rooms = Vec::with_capacity(tables.devices);
+    /// The lower bound, at least `value`: the period of the partial placement itself.
+    pub(crate) fn bound(&self, tables: &StreamTables, partial: &PartialPlacement, value: u64) -> u64 {
+        let mut buffer = Vec::with_capacity(tables.devices);
         let mut high =
             self.work[partial.placed] + partial.device_loads(tables).iter().max().map_or(0.0, |&l| l as f64);
         let mut low = value as f64;
-        if self.has_room(tables, partial, low, &mut rooms) {
+        if self.has_capacity(tables, partial, low, &mut buffer) {
             return value;
         }
         for _ in 0..HALVINGS {
             let middle = f64::midpoint(low, high);
-            if self.has_room(tables, partial, middle, &mut rooms) { high = middle } else { low = middle }
+            if self.has_capacity(tables, partial, middle, &mut buffer) { high = middle } else { low = middle }
         }
         value.max(low as u64)
     }

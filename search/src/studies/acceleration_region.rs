@@ -1,15 +1,13 @@
-//! The acceleration region of a network (edge paper, sections V and VI): where splitting a stream over equal devices helps.
+//! The acceleration region of a network: where splitting a stream over equal devices helps (edge paper, sections V and VI).
 //!
-//! With N equal devices of η operations per second and links of θ bytes per second, all times are in proportion to 1/η at a
-//! fixed ratio θ/η. So one search for each ratio gives the whole plane: the throughput is η times that of one operation per
-//! second, and the effort is the same.
+//! With N equal devices of η operations per second and links of θ bytes per second, all times scale with 1/η at a fixed ratio θ/η. So one
+//! search for each ratio gives the whole plane: the throughput is η times that at one operation per second.
 //!
-//! Boundaries are ratios. The paper's equations 10 and 11 are necessary conditions if the smallest *tensor* stands for s_min:
-//! whoever uses two devices sends at least that over some link. Its (9) and (12) are false as printed; beside them stand forms
-//! that hold: a link is busy for at most one period, so N(N−1) links carry at most N(N−1)·θ·Σc/η bytes, and each split of a chain
-//! sends at least s_min of them; and S splits use at most min(N, S+1) devices.
+//! Boundaries are ratios. The paper's equations 10 and 11 are necessary conditions if s_min is the smallest *tensor*: whoever uses two
+//! devices sends at least that over some link. Its equations 9 and 12 are false as printed; beside them stand corrected forms: a
+//! link is busy for at most one period, so N(N−1) links carry at most N(N−1)·θ·Σc/η bytes, and each split of a chain sends at
+//! least s_min of them; and S splits use at most min(N, S+1) devices.
 
-use std::fmt::Write;
 use std::time::Duration;
 
 use crate::budget::Budget;
@@ -23,74 +21,75 @@ use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
 
-/// Operations per second of the devices that are planned for; everything else is scaled.
+/// Operations per second of the devices in the problems solved; results are scaled.
 const RATE: u64 = 1_000_000_000_000;
-/// Cells for each power of ten, and the ends of the plane: the paper's.
+/// Cells for each power of ten.
 const PER_DECADE: i32 = 6;
+/// The ends of the plane, as powers of ten: rates of devices and of links, as in the paper.
 const RATES: (i32, i32) = (8, 11);
 const LINKS: (i32, i32) = (6, 10);
 
-/// What is asked.
+/// The network and the limits.
 #[derive(Clone, Debug)]
 pub struct RegionQuestion {
     /// The network; every op needs its number of operations.
     pub graph: GraphSpec,
-    /// Equal devices.
+    /// The number of equal devices.
     pub devices: u32,
-    /// Most device changes along the network.
+    /// The most device changes along the network.
     pub max_splits: u32,
-    /// Longest search for one ratio.
+    /// The time limit for one ratio.
     pub limit: Duration,
 }
 
-/// What came of one ratio.
+/// The result at one ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AtRatio {
-    /// Bytes of link per operation.
+    /// Link rate by device rate, in bytes per operation.
     pub ratio: f64,
-    /// The period at one operation per second, in seconds.
+    /// The period in seconds, at one operation per second.
     pub period: f64,
-    /// That of one device.
+    /// The period of one device.
     pub one_device: f64,
-    /// Whether it is known to be the best.
+    /// Whether the period is proved or attested to be optimal.
     pub is_optimal: bool,
-    /// Placements that were looked at.
+    /// Nodes of the search.
     pub effort: u64,
 }
 
-/// Properties of a network that boundaries depend on.
+/// The sizes of a network that boundaries depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkSizes {
-    /// Operations of all ops.
+    /// Operations of the whole network.
     pub work: f64,
     /// Bytes of the smallest tensor between ops.
     pub smallest_tensor: f64,
-    /// Bytes in the smallest cut of the canonical order.
+    /// Bytes of the smallest cut of the canonical order.
     pub smallest_cut: f64,
 }
 
 /// The region.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// Sizes of the network.
+    /// The sizes of the network.
     pub sizes: NetworkSizes,
     /// By ratio, ascending.
     pub ratios: Vec<AtRatio>,
-    /// Equal devices.
+    /// The number of equal devices.
     pub devices: u32,
-    /// Most device changes along the network.
+    /// The most device changes along the network.
     pub max_splits: u32,
-    /// The network.
+    /// The name of the network.
     pub name: String,
 }
 
-/// Equal devices of some rate, each pair with a link of its own.
+/// Equal devices of a rate, with a link of its own for each pair.
 pub fn equal_devices(devices: u32, rate: u64, bandwidth: u64) -> HardwareSpec {
     let peak = [("fp32".to_owned(), rate)].into();
     uniform_hardware(devices, bandwidth, ClassSpec { peak, ..ClassSpec::default() })
 }
 
-/// Sizes of a network; else which op does not say what it computes.
+/// The sizes of a network, or the name of an op without a number of operations.
 pub fn sizes(graph: &Graph) -> Result<NetworkSizes, String> {
     let mut work = 0.0;
     for op in graph.ops() {
@@ -110,7 +109,7 @@ pub fn sizes(graph: &Graph) -> Result<NetworkSizes, String> {
     Ok(NetworkSizes { work, smallest_tensor: smallest_tensor as f64, smallest_cut: smallest_cut as f64 })
 }
 
-/// Searches every ratio; `watch` is told how many are done, of how many, and says whether to go on.
+/// Solves the problem of every ratio. `watch` gets the number done and the number of all, and returns false to stop.
 pub fn region(question: &RegionQuestion, watch: &mut dyn FnMut(usize, usize) -> bool) -> Result<Region, String> {
     let graph = Graph::new(question.graph.clone()).map_err(|errors| errors.to_string())?;
     let sizes = sizes(&graph).map_err(|op| format!("`{op}` does not say how many operations it takes"))?;
@@ -160,21 +159,21 @@ fn at_ratio(question: &RegionQuestion, graph: &Graph, ratio: f64) -> Result<AtRa
     })
 }
 
-/// A boundary: a ratio of link to processing rate.
+/// A boundary in the plane: a ratio of link rate to device rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Boundary {
-    /// What it says.
+    /// Its meaning.
     pub name: String,
-    /// Bytes of link per operation.
+    /// Link rate by device rate, in bytes per operation.
     pub ratio: f64,
-    /// Whether it is printed in the paper, and whether it holds.
+    /// Whether it is printed in the paper.
     pub from_paper: bool,
-    /// Whether it is a fact: proved, or seen in the searches.
+    /// Whether it is true: proved, or observed in the results.
     pub holds: bool,
 }
 
 impl Region {
-    /// The boundaries by formula, and those that the searches show.
+    /// The boundaries by formula, and those observed in the results.
     pub fn boundaries(&self) -> Vec<Boundary> {
         let NetworkSizes { work, smallest_tensor, smallest_cut } = self.sizes;
         let (n, s) = (f64::from(self.devices), f64::from(self.max_splits));
@@ -219,7 +218,7 @@ impl Region {
         all
     }
 
-    /// Rates of links and devices, ascending.
+    /// The rates of links, and those of devices, ascending.
     pub fn axes(&self) -> (Vec<f64>, Vec<f64>) {
         let spread = |(low, high): (i32, i32)| -> Vec<f64> {
             let step = |i| 10f64.powf(f64::from(low) + f64::from(i) / f64::from(PER_DECADE));
@@ -228,60 +227,41 @@ impl Region {
         (spread(LINKS), spread(RATES))
     }
 
-    /// What a cell of the plane has: the link's place and the device's place on their axes.
+    /// The result of a cell, by the indices of its link and device rates on the axes.
     pub fn at(&self, link: usize, rate: usize) -> &AtRatio {
         let rates = ((RATES.1 - RATES.0) * PER_DECADE) as usize;
         &self.ratios[link + rates - rate]
-    }
-
-    /// The plane, a row for each cell.
-    pub fn csv(&self) -> String {
-        let mut text = "device_flops_per_s,link_bytes_per_s,ratio,throughput_per_s,one_device_per_s,speedup,optimal,placements\n".to_owned();
-        let (links, rates) = self.axes();
-        for (r, rate) in rates.iter().enumerate() {
-            for (l, link) in links.iter().enumerate() {
-                let at = self.at(l, r);
-                let _ = writeln!(
-                    text,
-                    "{rate:.6e},{link:.6e},{:.6e},{:.6e},{:.6e},{:.6},{},{}",
-                    at.ratio,
-                    rate / at.period,
-                    rate / at.one_device,
-                    at.one_device / at.period,
-                    at.is_optimal,
-                    at.effort
-                );
-            }
-        }
-        text
     }
 }
 
 /// Whether splitting helps on given hardware, and how fast its links would have to be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
-    /// The best single device, over the best plan found; 1 where splitting was shown not to help.
+    /// The period of the best single device over that of the best plan.
     pub speedup: f64,
-    /// With links this many times as fast as now it was shown that splitting does not help.
+    /// The largest factor on all bandwidths at which splitting was shown not to help.
     pub cannot_at: Option<f64>,
-    /// With links this many times as fast as now a plan was found that helps.
+    /// The smallest factor on all bandwidths at which a plan was found that helps.
     pub helps_at: Option<f64>,
-    /// Bytes per second, if all links have the same.
+    /// Bytes per second, if all links have the same bandwidth.
     pub bandwidth: Option<u64>,
 }
 
-/// How far the links are made faster or slower, in powers of two, and halvings after that.
+/// The largest power of two by which bandwidths are scaled.
 const FARTHEST: i32 = 40;
+/// The steps of bisection.
 const HALVINGS: u32 = 7;
 
-/// Looks how fast links must be for splitting to help: faster links never hurt, so there is one boundary.
+/// Finds how fast links must be for splitting to help. Faster links never hurt, so there is one boundary: steps in powers of two, then
+/// bisection.
 pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     let spec = problem.hardware.spec();
-    let mut widths: Vec<u64> = spec.links.iter().map(|link| link.bandwidth).collect();
-    widths.extend(spec.buses.iter().map(|bus| bus.bandwidth));
-    widths.sort_unstable();
-    widths.dedup();
-    let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, bandwidth: only(&widths) };
+    let mut bandwidths: Vec<u64> = spec.links.iter().map(|link| link.bandwidth).collect();
+    bandwidths.extend(spec.buses.iter().map(|bus| bus.bandwidth));
+    bandwidths.sort_unstable();
+    bandwidths.dedup();
+    let bandwidth = if let [bandwidth] = bandwidths[..] { Some(bandwidth) } else { None };
+    let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, bandwidth };
     let now = decide(problem, 1.0, limit)?;
     verdict.speedup = now.0;
     let mut step: i32 = match now.1 {
@@ -316,11 +296,7 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     Ok(verdict)
 }
 
-fn only(widths: &[u64]) -> Option<u64> {
-    if let [width] = widths { Some(*width) } else { None }
-}
-
-/// How much splitting helps with links that many times as fast, and whether it does, if that is known.
+/// The speed-up with all bandwidths scaled by a factor, and whether splitting helps there, if that is known.
 fn decide(problem: &Problem, factor: f64, limit: Duration) -> Result<(f64, Option<bool>), String> {
     let spec = problem.to_spec();
     let mut hardware = problem.hardware.spec().clone();
@@ -384,13 +360,14 @@ mod tests {
             assert!(at.is_optimal, "{at:?}");
             assert_eq!(at.period < at.one_device, at.ratio > boundary, "{at:?}");
         }
-        assert_eq!(region.csv().lines().count(), 1 + 19 * 25);
-        assert!(region.throughput().svg().contains("fill-opacity"));
+        let (links, rates) = region.axes();
+        assert_eq!((links.len(), rates.len()), (25, 19));
+        assert_eq!(region.at(0, 0).ratio, region.ratios[rates.len() - 1].ratio);
     }
 
     #[test]
     fn the_verdict_brackets_the_boundary() {
-        // 2000 operations at 1e9 a second take 2 us alone; 10 bytes in 2 us are 5 MB/s.
+        // 2000 operations at 1e9 per second take 2 us on one device; 10 bytes in 2 us are 5 MB/s.
         let hardware = equal_devices(2, 1_000_000_000, 1_000_000);
         let graph = Graph::new(pair()).unwrap();
         let constraints = ConstraintsSpec::default();

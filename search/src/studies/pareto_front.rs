@@ -1,9 +1,9 @@
-//! The trade-off of a stream between throughput, latency and energy.
+//! The trade-off of a stream between period, latency and energy: a set of plans that do not dominate each other.
 //!
-//! The fastest plan and every single device are the ends. Between them, limits on latency (and on energy, where all power is
-//! known) are spread evenly on a logarithmic scale, and under each the period is annealed: a run of consecutive ops goes to
-//! another device, or the end of a run moves. All plans that were looked at and are not beaten in all goals by another are
-//! kept; each is scored by `core`. The front is one of plans found: only the bound on the period is proved.
+//! Epsilon-constraint method with simulated annealing: limits on latency (and on energy, if all power is known) are spaced geometrically
+//! between the extremes of the fastest plan and the single devices; under each, the period is annealed with a penalty for
+//! exceeding it. A move takes a run of consecutive ops to another device, or shifts a boundary. Every valid placement is scored
+//! by `core` and kept if no other dominates it. The front is one of plans found; only the bound on the period is proved.
 
 use crate::budget::{Budget, StopReason};
 use crate::outcome::Outcome;
@@ -18,14 +18,16 @@ use crate::request::{Refused, Request};
 use crate::solve::{Solved, solve};
 use crate::stream::tables::StreamTables;
 
-/// The share of the time for the fastest plan, and how many limits there are between the ends.
+/// The share of the time for the fastest plan.
 const FASTEST_SHARE: f64 = 0.4;
+/// The number of limits on latency, and on energy.
 const LIMITS: u32 = 12;
-/// Temperatures of annealing, relative to the period, and what it costs to be over a limit by its own size.
+/// The first and the last temperature, relative to the energy.
 const HOT: f64 = 0.05;
 const COLD: f64 = 0.0005;
+/// The relative penalty for each unit of relative excess over a limit.
 const PENALTY: f64 = 8.0;
-/// The longest run of ops that moves at once.
+/// The longest run of ops that one move changes.
 const LONGEST_RUN: usize = 24;
 
 /// A plan of the front.
@@ -33,27 +35,27 @@ const LONGEST_RUN: usize = 24;
 pub struct Point {
     /// The plan.
     pub plan: Plan,
-    /// What it costs.
+    /// Its score.
     pub score: Score,
 }
 
 /// The front.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Plans that no other found beats in all goals, the shortest period first.
+    /// The plans that no other dominates, the shortest period first.
     pub points: Vec<Point>,
     /// The search for the fastest plan, with its bounds.
     pub fastest: Solved,
-    /// Plans that were scored.
+    /// The number of plans scored.
     pub scored: u64,
 }
 
-/// What an extra goal may be at most.
+/// Upper limits on the other two objectives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrontLimits {
-    /// Of one request by itself.
+    /// The latency of one request by itself.
     pub latency: Option<Time>,
-    /// Of one inference.
+    /// The energy of one inference, in microjoules.
     pub energy_uj: Option<u64>,
 }
 
@@ -64,7 +66,7 @@ impl FrontLimits {
             && self.energy_uj.is_none_or(|most| score.energy_uj.is_some_and(|energy| energy <= most))
     }
 
-    /// How far a plan is over them, relative to the limits.
+    /// The total relative excess of a plan over them.
     fn excess(&self, score: &Score) -> f64 {
         let over = |value: f64, most: f64| (value / most.max(1.0) - 1.0).max(0.0);
         let latency = self.latency.map_or(0.0, |most| over(score.latency.0 as f64, most.0 as f64));
@@ -73,7 +75,7 @@ impl FrontLimits {
     }
 }
 
-/// Finds the front of a `stream` problem; with limits, under them as well.
+/// Computes the front of a `stream` problem; if limits are given, one more annealing observes them.
 pub fn front(
     problem: &Problem,
     limits: FrontLimits,
@@ -87,7 +89,7 @@ pub fn front(
             exists: true,
         });
     }
-    StreamTables::support(problem).map_err(|message| Refused {
+    StreamTables::supports(problem).map_err(|message| Refused {
         message,
         fix: "use fewer devices".to_owned(),
         exists: true,
@@ -97,7 +99,7 @@ pub fn front(
     let tables = StreamTables::new(problem);
     let mut search = FrontSearch {
         problem,
-        places: tables.places(),
+        positions: tables.positions(),
         units: tables.units(),
         tables,
         points: Vec::new(),
@@ -148,10 +150,12 @@ pub fn front(
     Ok(Front { points: search.points, fastest, scored: search.scored })
 }
 
+/// The front found so far.
 struct FrontSearch<'p> {
     problem: &'p Problem,
     tables: StreamTables,
-    places: Vec<usize>,
+    /// By op, its position in the canonical order.
+    positions: Vec<usize>,
     units: Vec<Vec<usize>>,
     points: Vec<Point>,
     rng: Rng,
@@ -159,24 +163,24 @@ struct FrontSearch<'p> {
 }
 
 impl FrontSearch<'_> {
-    /// Scores a placement and keeps it if nothing kept is as good in all goals; none where it breaks a rule.
+    /// Scores a placement, and keeps it if no plan kept dominates it; none if it is invalid.
     fn score(&mut self, placement: &[u8]) -> Option<Score> {
         let plan = self.tables.plan(placement);
         let score = check::check(self.problem, &plan).ok()?;
         self.scored += 1;
-        let goals = |score: &Score| (score.value, score.latency, score.energy_uj.unwrap_or(0));
-        let beats = |one: &Score, other: &Score| {
-            let (one, other) = (goals(one), goals(other));
+        let objectives = |score: &Score| (score.value, score.latency, score.energy_uj.unwrap_or(0));
+        let dominates = |one: &Score, other: &Score| {
+            let (one, other) = (objectives(one), objectives(other));
             one.0 <= other.0 && one.1 <= other.1 && one.2 <= other.2
         };
-        if !self.points.iter().any(|point| beats(&point.score, &score)) {
-            self.points.retain(|point| !beats(&score, &point.score));
+        if !self.points.iter().any(|point| dominates(&point.score, &score)) {
+            self.points.retain(|point| !dominates(&score, &point.score));
             self.points.push(Point { plan, score: score.clone() });
         }
         Some(score)
     }
 
-    /// Anneals the period under limits, from the best start.
+    /// Anneals the period under limits between two times, from the best placement known.
     fn anneal(
         &mut self,
         limits: &FrontLimits,
@@ -213,16 +217,16 @@ impl FrontSearch<'_> {
         }
     }
 
-    /// A placement in which some ops are elsewhere.
+    /// A random neighbour of a placement.
     fn neighbour(&mut self, placement: &[u8]) -> Vec<u8> {
         let mut next = placement.to_vec();
         let unit = self.rng.below(self.units.len());
-        let at = self.places[*self.rng.pick(&self.units[unit])];
+        let at = self.positions[*self.rng.pick(&self.units[unit])];
         let order = &self.tables.order;
         let (from, length, device) = if self.rng.chance(0.5) {
             (at, 1 + self.rng.below(LONGEST_RUN.min(order.len())), self.rng.below(self.tables.devices) as u8)
         } else {
-            // The run before takes over what follows.
+            // The run before it is extended.
             let before = at.saturating_sub(1);
             (at, 1 + self.rng.below(4), placement[order[before]])
         };

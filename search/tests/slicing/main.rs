@@ -12,16 +12,16 @@ use divvy_core::plan::{PipelinePlan, Plan, Stage};
 use divvy_core::problem::{ConstraintsSpec, Objective, Problem, uniform_hardware};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
-use divvy_search::pipeline::{Dense, Net, Slicer};
+use divvy_search::pipeline::{PipelineTables, Slicer, StageNetwork};
 use divvy_testing::cases::Case;
-use divvy_testing::random_problems::Kind;
+use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::{oracle, random_hardware, random_problems as random};
 
 /// A random problem on devices around one host, all links alike: what a stage pays depends on its own device alone.
 fn even_case(seed: u64) -> Option<Case> {
     let mut rng = Rng::new(seed);
     let devices = 1 + rng.below(4);
-    let mut hardware = random_hardware::star(&mut rng, Kind::Pipeline, devices);
+    let mut hardware = random_hardware::star(&mut rng, ProblemKind::Pipeline, devices);
     let first = hardware.links[0].clone();
     for (link, device) in hardware.links.iter_mut().zip(&mut hardware.devices) {
         (link.bandwidth, link.latency) = (first.bandwidth, first.latency);
@@ -29,7 +29,7 @@ fn even_case(seed: u64) -> Option<Case> {
         device.relay = false;
     }
     let ops = 1 + rng.below(7);
-    Case::from_draw(seed, random::draw_on(Kind::Pipeline, &mut rng, ops, hardware))
+    Case::from_draw(seed, random::draw_on(ProblemKind::Pipeline, &mut rng, ops, hardware))
 }
 
 /// The best of all ways to slice `order` and to give devices to the slices.
@@ -65,30 +65,30 @@ fn slices_are_the_best_of_all() {
     let (mut compared, mut limited, mut shared) = (0, 0, 0);
     for seed in 0..6000 {
         let Some(case) = even_case(seed) else { continue };
-        let dense = Dense::with_shared_stages(&case.problem).expect("a pipeline problem");
-        assert!(dense.even_links(), "seed {seed}");
-        let net = Net::new(&dense);
+        let tables = PipelineTables::with_shared_stages(&case.problem).expect("a pipeline problem");
+        assert!(tables.even_links(), "seed {seed}");
+        let network = StageNetwork::new(&tables);
         let mut rng = Rng::new(seed);
-        let keys: Vec<f64> = (0..net.len()).map(|_| rng.unit()).collect();
-        let order = net.sorted_by(&keys);
-        let mut slicer = Slicer::new(&net);
+        let keys: Vec<f64> = (0..network.len()).map(|_| rng.unit()).collect();
+        let order = network.sorted_by(&keys);
+        let mut slicer = Slicer::new(&network);
         slicer.load(&order);
         let found = slicer.best().map(|slices| slices.value);
-        let expected = best_of_all(&case, &net.ops_in(&order));
+        let expected = best_of_all(&case, &network.ops_in(&order));
         let named = !case.problem.constraints.pins.is_empty() || !case.problem.constraints.forbids.is_empty();
-        if dense.replicate() && named {
+        if tables.replicate() && named {
             // Devices that pins or bans name share no stage here, though they might.
             assert!(found.is_none() || found >= expected, "seed {seed}");
             continue;
         }
-        assert_eq!(found, expected, "seed {seed}, shared {}", dense.replicate());
+        assert_eq!(found, expected, "seed {seed}, shared {}", tables.replicate());
         if let Some(value) = found {
-            assert!(slicer.can_keep(value), "seed {seed}");
-            assert!(value == 0 || !slicer.can_keep(value - 1), "seed {seed}");
+            assert!(slicer.is_feasible(value), "seed {seed}");
+            assert!(value == 0 || !slicer.is_feasible(value - 1), "seed {seed}");
             compared += 1;
         }
-        shared += usize::from(dense.replicate() && found.is_some());
-        limited += usize::from(!dense.no_overflow() || !dense.no_memory_limit());
+        shared += usize::from(tables.replicate() && found.is_some());
+        limited += usize::from(!tables.no_overflow() || !tables.no_memory_limit());
     }
     assert!(compared > 2500 && limited > 1500 && shared > 500, "{compared}, {limited}, {shared}");
 }
@@ -110,18 +110,18 @@ fn slices_equal_the_published_program() {
             let nodes = rng.between(5, 120) as u32;
             let stages = rng.between(1, 20) as u32;
             let problem = regal_problem(family, nodes, seed, stages);
-            let dense = Dense::new(&problem).expect("a pipeline problem");
-            assert!(dense.is_plain());
-            let net = Net::new(&dense);
-            let mut slicer = Slicer::new(&net);
+            let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+            assert!(tables.is_plain());
+            let network = StageNetwork::new(&tables);
+            let mut slicer = Slicer::new(&network);
             // What was learnt from one order must not show in the next.
             for _ in 0..3 {
-                let keys: Vec<f64> = (0..net.len()).map(|_| rng.unit()).collect();
-                let order = net.sorted_by(&keys);
+                let keys: Vec<f64> = (0..network.len()).map(|_| rng.unit()).collect();
+                let order = network.sorted_by(&keys);
                 slicer.load(&order);
-                let ops = net.ops_in(&order);
-                let costs = published::costs_by_segments(&dense, &ops);
-                assert_eq!(costs, published::costs_by_fenwick(&dense, &ops));
+                let ops = network.ops_in(&order);
+                let costs = published::costs_by_segments(&tables, &ops);
+                assert_eq!(costs, published::costs_by_fenwick(&tables, &ops));
                 let expected = published::dynamic_program(&costs, stages as usize);
                 let slices = slicer.best().expect("one stage takes everything");
                 let found = slices.value;
@@ -130,7 +130,7 @@ fn slices_equal_the_published_program() {
                 assert!(busiest == Some(found) && slices.slices.len() <= stages as usize, "seed {seed}");
                 assert_eq!(slicer.best_within(found - 1), None, "seed {seed}");
                 assert_eq!(slicer.best_within(found + rng.between(0, found)), Some(slices), "seed {seed}");
-                assert!(slicer.can_keep(found) && !slicer.can_keep(found - 1));
+                assert!(slicer.is_feasible(found) && !slicer.is_feasible(found - 1));
             }
         }
     }
@@ -173,9 +173,9 @@ fn a_bad_order_costs_a_factor_of_k() {
         // Heavy ops, then light ones; the first of either are joined by a tensor too dear to cut.
         let works: Vec<f64> = (0..2 * stages).map(|i| if i < stages { 0.9 } else { 0.1 }).collect();
         let problem = by_hand(&works, &[(0, stages, u64::from(10 * stages))], stages);
-        let dense = Dense::new(&problem).expect("a pipeline problem");
-        let net = Net::new(&dense);
-        let mut slicer = Slicer::new(&net);
+        let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+        let network = StageNetwork::new(&tables);
+        let mut slicer = Slicer::new(&network);
         let bad: Vec<u32> = (0..stages).chain((stages..2 * stages).rev()).collect();
         slicer.load(&bad);
         assert_eq!(slicer.best().expect("one stage takes all").value, u64::from(stages) * 1_000_000);
@@ -203,9 +203,9 @@ fn some_priorities_give_the_best_plan() {
         }
         let works: Vec<f64> = (0..nodes).map(|_| rng.between(0, 9) as f64).collect();
         let problem = by_hand(&works, &edges, stages);
-        let dense = Dense::new(&problem).expect("a pipeline problem");
-        let net = Net::new(&dense);
-        let mut slicer = Slicer::new(&net);
+        let tables = PipelineTables::new(&problem).expect("a pipeline problem");
+        let network = StageNetwork::new(&tables);
+        let mut slicer = Slicer::new(&network);
         // The best plan of all, and the stages of its ops in the order in which data flow.
         let mut best: Option<(u64, Vec<u32>)> = None;
         for way in 0..stages.pow(nodes) {
@@ -226,7 +226,7 @@ fn some_priorities_give_the_best_plan() {
         let (value, stage_of) = best.expect("one stage takes all");
         let keys: Vec<f64> =
             stage_of.iter().map(|&stage| 1.0 - f64::from(stage) / f64::from(stages)).collect();
-        slicer.load(&net.sorted_by(&keys));
+        slicer.load(&network.sorted_by(&keys));
         let found = slicer.best().expect("it can be sliced").value;
         assert_eq!(found, value, "seed {seed}");
         optimal += 1;

@@ -2,7 +2,7 @@
 //! and 5): a table of all segment costs, then a dynamic program over it. Identical devices, no overflow, one output
 //! per op. It shares nothing with the slicer but the tables it reads the problem from.
 
-use divvy_search::pipeline::Dense;
+use divvy_search::pipeline::PipelineTables;
 
 /// The value of the best slices into at most `stages` stages: O(n²k) on a table of costs by row (`first`, `last`).
 pub(crate) fn dynamic_program(costs: &[Vec<u64>], stages: usize) -> u64 {
@@ -27,27 +27,27 @@ struct Sequence {
     tensors: Vec<(u64, Vec<usize>)>,
 }
 
-fn sequence(dense: &Dense, order: &[u32]) -> Sequence {
+fn sequence(tables: &PipelineTables, order: &[u32]) -> Sequence {
     let mut place = vec![0; order.len()];
     for (i, &op) in order.iter().enumerate() {
         place[op as usize] = i;
     }
     let tensor = |t: usize| {
-        let mut places: Vec<usize> = dense.consumers(t).iter().map(|&op| place[op as usize]).collect();
-        places.push(place[dense.producer(t) as usize]);
+        let mut places: Vec<usize> = tables.consumers(t).iter().map(|&op| place[op as usize]).collect();
+        places.push(place[tables.producer(t) as usize]);
         places.sort_unstable();
-        (dense.leave(t, 0), places)
+        (tables.leave(t, 0), places)
     };
-    let read = |&t: &usize| !dense.consumers(t).is_empty();
+    let read = |&t: &usize| !tables.consumers(t).is_empty();
     Sequence {
-        work: order.iter().map(|&op| dense.work(op as usize, 0)).collect(),
-        tensors: (0..dense.tensor_count()).filter(read).map(tensor).collect(),
+        work: order.iter().map(|&op| tables.work(op as usize, 0)).collect(),
+        tensors: (0..tables.tensor_count()).filter(read).map(tensor).collect(),
     }
 }
 
 /// All segment costs, each from the one that is shorter by an op: O(n² + nm).
-pub(crate) fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
-    let sequence = sequence(dense, order);
+pub(crate) fn costs_by_segments(tables: &PipelineTables, order: &[u32]) -> Vec<Vec<u64>> {
+    let sequence = sequence(tables, order);
     let count = order.len();
     let mut at: Vec<Vec<usize>> = vec![Vec::new(); count];
     for (t, (_, places)) in sequence.tensors.iter().enumerate() {
@@ -78,8 +78,8 @@ pub(crate) fn costs_by_segments(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
 }
 
 /// All segment costs by rectangle updates of a two-dimensional Fenwick tree: O(n² log² n + m log² n).
-pub(crate) fn costs_by_fenwick(dense: &Dense, order: &[u32]) -> Vec<Vec<u64>> {
-    let sequence = sequence(dense, order);
+pub(crate) fn costs_by_fenwick(tables: &PipelineTables, order: &[u32]) -> Vec<Vec<u64>> {
+    let sequence = sequence(tables, order);
     let count = order.len();
     let mut tree = Fenwick::new(count);
     for (time, places) in &sequence.tensors {

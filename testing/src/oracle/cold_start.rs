@@ -9,7 +9,7 @@ use divvy_core::plan::{BusItem, ColdStartPlan, Landing};
 use divvy_core::problem::Contention;
 
 use crate::oracle::model::Model;
-use crate::oracle::routes::Way;
+use crate::oracle::routes::Route;
 use crate::oracle::simulate::{self, Job};
 
 /// A plan with its decisions looked up.
@@ -50,7 +50,7 @@ pub fn score(model: &Model, plan: &ColdStartPlan) -> Option<u64> {
         let duration = if missing == Some(0) {
             0
         } else {
-            model.host_ways[to].as_ref()?.time(missing.unwrap_or(model.params[param].bytes))
+            model.host_routes[to].as_ref()?.time(missing.unwrap_or(model.params[param].bytes))
         };
         jobs.push(Job { duration, ..Job::default() });
     }
@@ -70,11 +70,11 @@ pub fn score(model: &Model, plan: &ColdStartPlan) -> Option<u64> {
 
 /// Whether a bus leads from host memory to a device.
 pub fn has_bus(model: &Model, device: usize) -> bool {
-    model.host_ways[device].as_ref().is_some_and(|way| !way.is_free())
+    model.host_routes[device].as_ref().is_some_and(|route| !route.is_free())
 }
 
 pub fn in_host_memory(model: &Model, device: usize) -> bool {
-    model.host_ways[device].as_ref().is_some_and(Way::is_free)
+    model.host_routes[device].as_ref().is_some_and(Route::is_free)
 }
 
 /// Reads in place only where there is something to read over a bus; everything listed at most once.
@@ -120,7 +120,7 @@ fn weights_arrive(model: &Model, sorted: &Sorted<'_>) -> bool {
     let loaded: BTreeSet<_> = sorted.landings.iter().map(|l| (l.param.index(), l.via.index())).collect();
     let possible = |l: &Landing| {
         let (via, reader) = (l.via.index(), l.reader.index());
-        via < model.devices && has_bus(model, via) && (via == reader || model.ways[via][reader].is_some())
+        via < model.devices && has_bus(model, via) && (via == reader || model.routes[via][reader].is_some())
     };
     needed == given
         && given.len() == sorted.landings.len()
@@ -151,19 +151,19 @@ fn duration(model: &Model, plan: &ColdStartPlan, sorted: &Sorted<'_>, op: usize)
         plan.order[here].iter().map(|op| op.index()).take_while(|&other| other != op).collect();
     let mut time = model.time(op, here)?;
     if sorted.in_place[op] {
-        let way = model.host_ways[here].as_ref()?;
-        time += way.time_without_latency(model.in_place_bytes[op]);
+        let route = model.host_routes[here].as_ref()?;
+        time += route.time_without_latency(model.in_place_bytes[op]);
         if paper(model) {
-            let meets = |other: &Way| other.links.iter().any(|link| way.links.contains(link));
-            let on_bus = model.host_ways.iter().flatten().filter(|other| meets(other)).count();
+            let meets = |other: &Route| other.links.iter().any(|link| route.links.contains(link));
+            let on_bus = model.host_routes.iter().flatten().filter(|other| meets(other)).count();
             time *= 2 * on_bus as u64;
         }
     }
     for tensor in model.tensors.iter().filter(|t| t.readers.contains(&op)) {
         let copied = before.iter().any(|other| tensor.readers.contains(other));
         if let Some(from) = model.origin(tensor, &sorted.device_of) {
-            let way = copy(model, from, here, tensor.bytes)?;
-            time += if copied { 0 } else { way };
+            let copying = copy(model, from, here, tensor.bytes)?;
+            time += if copied { 0 } else { copying };
         }
     }
     for param in landed_params(model, sorted, op) {
@@ -202,11 +202,11 @@ fn copy(model: &Model, from: usize, to: usize, bytes: u64) -> Option<u64> {
     if from == to || !paper(model) {
         return Some(time);
     }
-    let way = model.ways[from][to].as_ref()?;
+    let route = model.routes[from][to].as_ref()?;
     let through_host =
-        (model.host_ways[to].iter()).any(|host| way.links.iter().any(|l| host.links.contains(l)));
+        (model.host_routes[to].iter()).any(|host| route.links.iter().any(|l| host.links.contains(l)));
     if through_host {
-        Some(time * model.host_ways.iter().flatten().count() as u64)
+        Some(time * model.host_routes.iter().flatten().count() as u64)
     } else {
         Some((time * 3).div_ceil(2))
     }
@@ -225,7 +225,7 @@ fn bus_queue(model: &Model, plan: &ColdStartPlan, sorted: &Sorted<'_>, link: usi
                 (model.ops + loads - 1, to.index())
             }
         };
-        if model.host_ways[device].as_ref().is_some_and(|way| way.links.contains(&link)) {
+        if model.host_routes[device].as_ref().is_some_and(|route| route.links.contains(&link)) {
             queue.push(job);
         }
     }

@@ -1,5 +1,5 @@
 //! `latency` from its definition. Transfers are jobs of their own; with links in turn they queue at every link and bus
-//! of their way.
+//! of their route.
 
 use divvy_core::ids::{DeviceId, TensorId};
 use divvy_core::plan::{LatencyPlan, Transfer};
@@ -11,7 +11,7 @@ use crate::oracle::simulate::{self, Job};
 pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
     let device_of = model.placed_in_order(&plan.order)?;
     let transfers = model.transfers(&device_of);
-    if transfers.iter().any(|&(_, from, to)| model.ways[from][to].is_none())
+    if transfers.iter().any(|&(_, from, to)| model.routes[from][to].is_none())
         || !model.resident_fits(&device_of)
     {
         return None;
@@ -45,8 +45,8 @@ pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
         let carried = plan.transfers.iter().filter_map(|planned| {
             let m = moving.iter().position(|&(t, _, to)| transfer(t, to) == *planned)?;
             let (_, from, to) = moving[m];
-            let way = model.ways[from][to].as_ref()?;
-            way.links.contains(&link).then_some(model.ops + m)
+            let route = model.routes[from][to].as_ref()?;
+            route.links.contains(&link).then_some(model.ops + m)
         });
         queues.push(carried.collect());
     }
@@ -60,7 +60,7 @@ pub fn transfer(tensor: usize, to: usize) -> Transfer {
 /// Transfers that leave their memory: tensor, from, to.
 pub fn moving(model: &Model, device_of: &[usize]) -> Vec<(usize, usize, usize)> {
     let leaves = |&(_, from, to): &(usize, usize, usize)| {
-        model.ways[from][to].as_ref().is_some_and(|way| !way.is_free())
+        model.routes[from][to].as_ref().is_some_and(|route| !route.is_free())
     };
     model.transfers(device_of).into_iter().filter(leaves).collect()
 }

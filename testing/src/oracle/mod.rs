@@ -1,7 +1,7 @@
 //! What a plan is worth, straight from the definitions: a second implementation that shares nothing with the first but plain
 //! data.
 //!
-//! [`model`] reads a problem's specs by itself, [`routes`] finds ways by listing every simple path, and one module per
+//! [`model`] reads a problem's specs by itself, [`routes`] finds routes by listing every simple path, and one module per
 //! objective scores a plan: `Some(picoseconds)`, or `None` if it breaks any rule. Finishes come from [`simulate`], which
 //! starts one job after the other and knows no graph algorithm.
 

@@ -6,7 +6,7 @@ use divvy_core::hardware::{DeviceSpec, HardwareSpec, LinkSpec};
 use divvy_core::ids::OpId;
 use divvy_core::problem::MemoryRule;
 
-use crate::oracle::routes::{Topology, Way};
+use crate::oracle::routes::{Route, Topology};
 use crate::random_problems::Draw;
 
 /// A tensor.
@@ -36,8 +36,8 @@ pub struct Model {
     pub times: Vec<Vec<Vec<(u32, u64)>>>,
     /// For each op, the bytes it reads in place.
     pub in_place_bytes: Vec<u64>,
-    pub ways: Vec<Vec<Option<Way>>>,
-    pub host_ways: Vec<Option<Way>>,
+    pub routes: Vec<Vec<Option<Route>>>,
+    pub host_routes: Vec<Option<Route>>,
     pub link_widths: Vec<u64>,
     pub memory_limits: Vec<Option<u64>>,
     pub fast_memory: Vec<Option<u64>>,
@@ -87,8 +87,8 @@ impl Model {
             in_place_bytes: (graph.ops.iter().enumerate())
                 .map(|(o, spec)| spec.in_place_bytes.unwrap_or_else(|| weight(o)))
                 .collect(),
-            ways: all.clone().map(|a| all.clone().map(|b| topology.between(a, b)).collect()).collect(),
-            host_ways: all.clone().map(|d| topology.to_device(d)).collect(),
+            routes: all.clone().map(|a| all.clone().map(|b| topology.between(a, b)).collect()).collect(),
+            host_routes: all.clone().map(|d| topology.to_device(d)).collect(),
             link_widths: topology.widths,
             memory_limits: all.clone().map(|d| memory_limit(draw, d)).collect(),
             fast_memory: all.clone().map(|d| class(d).fast_memory).collect(),
@@ -136,7 +136,7 @@ impl Model {
 
     /// How long bytes travel; nothing where they are already, none if they cannot.
     pub fn travel(&self, from: usize, to: usize, bytes: u64) -> Option<u64> {
-        if from == to { Some(0) } else { Some(self.ways[from][to].as_ref()?.time(bytes)) }
+        if from == to { Some(0) } else { Some(self.routes[from][to].as_ref()?.time(bytes)) }
     }
 
     /// Whether the device can run the op and neither pin nor ban says otherwise.

@@ -120,7 +120,7 @@ fn cost(model: &Model, device_of: &[usize], stage: &Stage) -> Option<u64> {
         return None;
     }
     let over = model.fast_memory[here].map_or(0, |fast| (weights + peak).saturating_sub(fast));
-    let overflow = if over == 0 { 0 } else { model.host_ways[here].as_ref()?.time_without_latency(over) };
+    let overflow = if over == 0 { 0 } else { model.host_routes[here].as_ref()?.time_without_latency(over) };
     Some(coming + work + overflow + going)
 }
 

@@ -7,7 +7,7 @@ use divvy_core::hardware::HardwareSpec;
 
 /// How bytes get somewhere.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct Route {
     /// Links and buses passed, in order, each as often as it is passed.
     pub links: Vec<usize>,
     pub latency: u64,
@@ -15,7 +15,7 @@ pub struct Way {
     pub width: Option<u64>,
 }
 
-impl Way {
+impl Route {
     /// Latency plus bytes over width, rounded up.
     pub fn time(&self, bytes: u64) -> u64 {
         self.width.map_or(0, |_| self.latency + self.time_without_latency(bytes))
@@ -109,25 +109,25 @@ impl Topology {
         [first, first + 1]
     }
 
-    pub fn between(&self, from: usize, to: usize) -> Option<Way> {
+    pub fn between(&self, from: usize, to: usize) -> Option<Route> {
         self.best(self.device_at[from], self.device_at[to])
     }
 
-    /// The way from a device's own host memory.
-    pub fn to_device(&self, device: usize) -> Option<Way> {
+    /// The route from a device's own host memory.
+    pub fn to_device(&self, device: usize) -> Option<Route> {
         self.best(self.host_at[device]?, self.device_at[device])
     }
 
-    fn best(&self, from: usize, to: usize) -> Option<Way> {
+    fn best(&self, from: usize, to: usize) -> Option<Route> {
         if from == to {
-            return Some(Way { links: Vec::new(), latency: 0, width: None });
+            return Some(Route { links: Vec::new(), latency: 0, width: None });
         }
         let mut paths = Vec::new();
         self.extend(&mut vec![from], &mut Vec::new(), to, &mut paths);
         let width = |path: &[usize]| path.iter().map(|&s| self.steps[s].width).min().expect("it has a step");
         let ids = |path: &[usize]| path.iter().map(|&s| self.steps[s].link).collect::<Vec<_>>();
         let path = paths.into_iter().min_by_key(|path| (Reverse(width(path)), path.len(), ids(path)))?;
-        Some(Way {
+        Some(Route {
             links: path
                 .iter()
                 .flat_map(|&s| [Some(self.steps[s].link), self.steps[s].bus])

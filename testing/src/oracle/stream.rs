@@ -18,7 +18,7 @@ pub fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
     let mut crossing = vec![0; model.link_widths.len()];
     let mut copying = vec![0; model.devices];
     for (t, from, to) in model.transfers(&device_of) {
-        let links = &model.ways[from][to].as_ref()?.links;
+        let links = &model.routes[from][to].as_ref()?.links;
         for &link in links {
             crossing[link] += model.tensors[t].bytes;
         }
@@ -42,11 +42,11 @@ pub fn latency(model: &Model, plan: &StreamPlan) -> Option<u64> {
     let device_of: Vec<usize> = plan.device_of.iter().map(|device| device.index()).collect();
     let transfers = model.transfers(&device_of);
     let travel = |&(t, from, to): &(usize, usize, usize)| -> Option<u64> {
-        let way = model.ways[from][to].as_ref()?;
+        let route = model.routes[from][to].as_ref()?;
         let bytes = model.tensors[t].bytes;
         let widths = [from, to].into_iter().filter_map(|end| model.copy_widths[end]);
         let copies: u64 = widths.map(|width| picoseconds(bytes, width)).sum();
-        Some(way.time(bytes) + if way.links.is_empty() { 0 } else { copies })
+        Some(route.time(bytes) + if route.links.is_empty() { 0 } else { copies })
     };
     let mut made = vec![0; model.tensors.len()];
     let mut free = vec![0; model.devices];

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use divvy_core::graph::Graph;
-use divvy_core::ids::OpId;
-use divvy_core::plan::Plan;
-use divvy_core::units::{Time, show_count};
-use divvy_io::export::layering::{Place, layering};
-use divvy_io::plan_file::{PlanFile, Verdict};
+use divvy::core::graph::Graph;
+use divvy::core::ids::OpId;
+use divvy::core::plan::Plan;
+use divvy::core::units::{Time, show_count};
+use divvy::io::export::layering::{Place, layering};
+use divvy::io::plan_file::{PlanFile, Verdict};
 use serde_json::{Value, json};
 
 use crate::show::counted;
@@ -248,9 +248,9 @@ pub(super) fn device_lines(before: &PlanFile, was: &Verdict, after: &PlanFile, i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use divvy_core::ids::DeviceId;
-    use divvy_core::plan::Batch;
-    use divvy_io::file::load;
+    use divvy::core::ids::DeviceId;
+    use divvy::core::plan::Batch;
+    use divvy::io::file::load;
 
     fn plan(name: &str) -> PlanFile {
         let path = format!("{}/tests/plans/valid/{name}", env!("CARGO_MANIFEST_DIR"));

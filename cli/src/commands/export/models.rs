@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use divvy_core::input_error::Code;
-use divvy_io::file;
-use divvy_io::onnx::cut::{CutPiece, Piece, annotate, cut};
-use divvy_io::onnx::fixed_shapes::FixedShapes;
-use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::pieces::{self, Cutting};
-use divvy_io::onnx::proto::Model;
-use divvy_io::onnx::symbolic::Outlines;
-use divvy_io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
-use divvy_io::plan_file::PlanFile;
+use divvy::core::input_error::Code;
+use divvy::deploy::model_of_plan;
+use divvy::io::file;
+use divvy::io::onnx::cut::{CutPiece, Piece, annotate, cut};
+use divvy::io::onnx::fixed_shapes::FixedShapes;
+use divvy::io::onnx::infer::infer;
+use divvy::io::onnx::pieces::{self, Cutting};
+use divvy::io::onnx::proto::Model;
+use divvy::io::onnx::symbolic::SymbolicShapes;
+use divvy::io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
+use divvy::io::plan_file::PlanFile;
 
 use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
 use crate::failure::Failure;
-use crate::model_of_plan::model_of_plan;
 use crate::show::counted;
 
 pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
@@ -38,9 +38,9 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
         })?;
     match args.format {
         ExportFormat::Onnx => {
-            let outlines = Outlines::new(&model, &plan.reading.dims, &facts);
+            let symbolic_shapes = SymbolicShapes::new(&model, &plan.reading.dims, &facts);
             let model = fixed.write_down(model, &pieces);
-            let cut = cut(&model, &pieces, &outlines).map_err(|error| {
+            let cut = cut(&model, &pieces, &symbolic_shapes).map_err(|error| {
                 fault(&path, Code::Contradiction, error.to_string(), "choose another plan")
             })?;
             write_cut(&cut, Path::new(&path), output, args, plan)
@@ -106,13 +106,12 @@ fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
 const MOST_FILES: usize = 5;
 
 fn write_annotated(model: &Model, pieces: &[Piece], source: &Path, output: &Path) -> Result<String, Failure> {
-    use prost::Message;
     let there = output.canonicalize();
     if there.is_ok_and(|there| source.canonicalize().is_ok_and(|source| source == there)) {
         let message = "the annotated model would overwrite the model itself";
         return Err(Failure::option("--output", message, "give it another name"));
     }
-    let bytes = annotate(model, pieces, "divvy").encode_to_vec();
+    let bytes = annotate(model, pieces, "divvy").to_bytes();
     file::write_bytes(output, &bytes)?;
     Ok(format!(
         "{}: every node carries its stage and device in the configuration `divvy`\n",

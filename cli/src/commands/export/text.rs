@@ -1,10 +1,10 @@
 //! Formats that are one text, made from the plan file alone.
 
-use divvy_core::check::check;
-use divvy_core::input_error::Code;
-use divvy_io::export::{csv, device_map, dot, layers, schedule, svg, trace};
-use divvy_io::file;
-use divvy_io::plan_file::PlanFile;
+use divvy::core::check::check;
+use divvy::core::input_error::Code;
+use divvy::io::export::{csv, device_map, dot, layers, schedule, svg, trace};
+use divvy::io::file;
+use divvy::io::plan_file::PlanFile;
 
 use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat};

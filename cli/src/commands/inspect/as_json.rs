@@ -1,7 +1,7 @@
 //! What `inspect --json` prints; `docs/formats.md` lists the fields.
 
-use divvy_core::hardware::Hardware;
-use divvy_core::units::Time;
+use divvy::core::hardware::Hardware;
+use divvy::core::units::Time;
 use serde_json::{Value, json};
 
 use super::{Facts, Measure};

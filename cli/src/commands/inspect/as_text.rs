@@ -1,13 +1,13 @@
 //! What `inspect` prints for people.
 
-use divvy_core::hardware::Hardware;
-use divvy_core::problem::OwnHardware;
-use divvy_core::units::{Time, show_bytes, show_count, show_flops, show_number};
-use divvy_io::presets;
+use divvy::core::hardware::Hardware;
+use divvy::core::problem::OwnHardware;
+use divvy::core::units::{Time, show_bytes, show_count, show_flops, show_number};
+use divvy::io::presets;
 
 use super::{Facts, Measure};
 use crate::analysis::Ranking;
-use crate::show::percent;
+use crate::view::percent::percent;
 
 pub(super) fn hardware(hardware: &Hardware) -> String {
     let mut text = format!("hardware `{}`: {}\n", hardware.name(), hardware.spec().description);

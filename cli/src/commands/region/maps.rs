@@ -1,7 +1,7 @@
 //! The acceleration region drawn over the rates of links and devices.
 
-use divvy_io::svg::{HeatMap, RatioLine};
-use divvy_search::studies::acceleration_region::{AtRatio, Region};
+use divvy::io::svg::{HeatMap, RatioLine};
+use divvy::search::studies::acceleration_region::{AtRatio, Region};
 
 /// Inferences per second over the plane.
 pub(super) fn throughput(region: &Region) -> HeatMap {

@@ -1,11 +1,10 @@
 //! What a run says: as text, or as JSON.
 
-use divvy_core::units::show_number;
-use divvy_exec::executor::report::Report;
+use divvy::core::units::show_number;
+use divvy::deploy::run::Pair;
+use divvy::deploy::{Comparison, FinishedRun};
 use serde_json::{Value, json};
 
-use crate::commands::run::measured::{Comparison, Pair};
-use crate::commands::run::prepare::Prepared;
 use crate::show::counted;
 
 /// More stages are not shown one by one.
@@ -31,13 +30,8 @@ fn line(pair: &Pair) -> String {
     format!("predicted {:>10}  measured {:>10}{error}", time(pair.predicted), time(pair.measured))
 }
 
-pub(super) fn text(
-    prepared: &Prepared,
-    compared: &Comparison,
-    report: &Report,
-    verified: Option<f64>,
-    notes: &[String],
-) -> String {
+pub(super) fn text(finished: &FinishedRun, compared: &Comparison, notes: &[String]) -> String {
+    let (prepared, report) = (finished.prepared(), finished.report());
     let (graph, hardware) = (&prepared.problem.graph, &prepared.problem.hardware);
     let mut text = format!(
         "{} of `{}` on `{}`: {} in {} on {}, {}\n",
@@ -64,7 +58,7 @@ pub(super) fn text(
             100.0 * compared.taken_away
         ));
     }
-    if let Some(rate) = throughput(prepared, report) {
+    if let Some(rate) = throughput(finished) {
         text.push_str(&format!("  throughput     {} per second\n", show_number(rate, 4)));
     }
     for (pair, device) in compared.devices.iter().zip(&prepared.spec.devices) {
@@ -85,7 +79,7 @@ pub(super) fn text(
         let places = counted(compared.regroups.len(), "place");
         text.push_str(&format!("  regrouping     {} an item, in {places}\n", time(whole)));
     }
-    if let Some(worst) = verified {
+    if let Some(worst) = finished.largest_difference() {
         text.push_str(&format!(
             "  verified       every item equals the whole model's; largest difference {worst:.1e}\n"
         ));
@@ -102,17 +96,14 @@ pub(super) fn text(
 }
 
 /// Items per second from the first one's end to the last one's, where items follow each other.
-fn throughput(prepared: &Prepared, report: &Report) -> Option<f64> {
-    let period = report.pace.period.filter(|period| prepared.is_stream && !period.is_zero());
+fn throughput(finished: &FinishedRun) -> Option<f64> {
+    let is_stream = finished.prepared().is_stream;
+    let period = finished.report().pace.period.filter(|period| is_stream && !period.is_zero());
     period.map(|period| 1.0 / period.as_secs_f64())
 }
 
-pub(super) fn json(
-    prepared: &Prepared,
-    compared: &Comparison,
-    report: &Report,
-    verified: Option<f64>,
-) -> String {
+pub(super) fn json(finished: &FinishedRun, compared: &Comparison) -> String {
+    let (prepared, report) = (finished.prepared(), finished.report());
     let pair = |pair: &Pair| {
         json!({
             "name": pair.what, "predicted_us": pair.predicted, "measured_us": pair.measured,
@@ -133,12 +124,13 @@ pub(super) fn json(
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
-        "value": value, "taken_away": compared.taken_away, "slowness": compared.slowness, "throughput_per_s": throughput(prepared, report), "devices": devices.collect::<Vec<_>>(),
+        "value": value, "taken_away": compared.taken_away, "slowness": compared.slowness,
+        "throughput_per_s": throughput(finished), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
         "regroups": regroups.collect::<Vec<_>>(),
         "latency_us": report.pace.latency.median(), "latency_99_us": report.pace.latency.quantile(0.99),
         "handover_us": (report.handover.count() > 0).then(|| report.handover.median()),
-        "largest_difference": verified,
+        "largest_difference": finished.largest_difference(),
     });
     format!("{object}\n")
 }

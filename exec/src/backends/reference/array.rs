@@ -1,13 +1,13 @@
-//! TODO-DOC exec/src/backends/reference/array.rs
+//! Arrays of the reference backend: a shape, and floats or whole numbers in row-major order.
 
 use crate::tensor::{Data, HostTensor};
 
 /// Floats, or whole numbers that say shapes.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
-    shape: Vec<usize>,
-    floats: Vec<f32>,
-    whole: Vec<i64>,
+    pub(super) shape: Vec<usize>,
+    pub(super) floats: Vec<f32>,
+    pub(super) whole: Vec<i64>,
 }
 
 impl Array {
@@ -28,16 +28,16 @@ impl Array {
         HostTensor { shape: self.shape, data }
     }
 
-    fn map(&self, f: impl Fn(f32) -> f32) -> Array {
+    pub(super) fn map(&self, f: impl Fn(f32) -> f32) -> Array {
         Array::floats(self.shape.clone(), self.floats.iter().map(|&x| f(x)).collect())
     }
 
     /// The four sizes of a batch of images.
-    fn image(&self) -> Result<[usize; 4], String> {
+    pub(super) fn image(&self) -> Result<[usize; 4], String> {
         self.shape.as_slice().try_into().map_err(|_| format!("shape {:?} is no batch of images", self.shape))
     }
 
-    fn reshaped(&self, shape: Vec<usize>) -> Result<Array, String> {
+    pub(super) fn reshaped(&self, shape: Vec<usize>) -> Result<Array, String> {
         if shape.iter().product::<usize>() != self.len() {
             return Err(format!("{:?} cannot become {shape:?}", self.shape));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::hardware::HardwareSpec;
 
 use super::super::machine::detect;
-use super::super::source::{Answer, NoAnswer, Source};
+use super::super::probe::{Answer, NoAnswer, Probe};
 use super::super::{Detected, assumptions, gaps, this_machine};
 use super::sound;
 
@@ -37,7 +37,7 @@ fn no_program(_: &str, _: &[&str]) -> Answer {
 
 fn detected(name: &str, files: &[(String, String)], run: &dyn Fn(&str, &[&str]) -> Answer) -> Detected {
     let folder = Folder::new(name, files);
-    let found = detect(&Source { root: folder.0.clone(), run, parallelism: 6 });
+    let found = detect(&Probe { root: folder.0.clone(), run, parallelism: 6 });
     sound(&found.spec, name);
     found
 }

@@ -11,13 +11,13 @@ use crate::onnx::proto::{
     Dimension, DimensionValue, ElementType, Entry, Graph, Model, Shape, Tensor, TensorType, Type, TypeValue,
     ValueInfo,
 };
-use crate::onnx::symbolic::{Outline, Outlines, Size};
+use crate::onnx::symbolic::{Size, SymbolicShape, SymbolicShapes};
 
 /// What all pieces share.
 pub(super) struct Builder<'m> {
     model: &'m Model,
     graph: &'m Graph,
-    outlines: &'m Outlines,
+    symbolic_shapes: &'m SymbolicShapes,
     wiring: Wiring<'m>,
     /// Values that one piece makes and another reads.
     crossing: HashSet<&'m str>,
@@ -50,7 +50,7 @@ impl<'m> Builder<'m> {
     pub(super) fn new(
         model: &'m Model,
         graph: &'m Graph,
-        outlines: &'m Outlines,
+        symbolic_shapes: &'m SymbolicShapes,
         wiring: Wiring<'m>,
         owner: &[usize],
         sequence: &[usize],
@@ -99,7 +99,7 @@ impl<'m> Builder<'m> {
         Ok(Builder {
             model,
             graph,
-            outlines,
+            symbolic_shapes,
             wiring,
             crossing,
             results,
@@ -160,7 +160,8 @@ impl<'m> Builder<'m> {
         };
         let model = self.wrap(graph, &piece.name);
         let (name, device) = (piece.name.clone(), piece.device.clone());
-        let shape = |name: &String| Some((name.clone(), self.outlines.values.get(name)?.planned.clone()?));
+        let shape =
+            |name: &String| Some((name.clone(), self.symbolic_shapes.values.get(name)?.planned.clone()?));
         let planned = inputs.iter().chain(&outputs).filter_map(shape).collect();
         Ok(CutPiece { name, device, stage, model, inputs, outputs, results, planned })
     }
@@ -241,8 +242,8 @@ impl<'m> Builder<'m> {
         let mut info = self.declared.get(name).copied().cloned().unwrap_or_default();
         info.name = Some(name.to_owned());
         let weight = self.wiring.initializers.get(name).map(|&at| of_tensor(&self.graph.initializer[at]));
-        let outline = weight.as_ref().or_else(|| self.outlines.values.get(name));
-        let known = complete(info.r#type.take(), outline);
+        let symbolic_shape = weight.as_ref().or_else(|| self.symbolic_shapes.values.get(name));
+        let known = complete(info.r#type.take(), symbolic_shape);
         info.r#type = Some(known.ok_or(Fault::NoType { value: name.to_owned(), piece: piece.to_owned() })?);
         Ok(info)
     }
@@ -262,12 +263,13 @@ fn told(info: &ValueInfo) -> u8 {
 }
 
 /// A declared type, with what it leaves open filled in; none where the element type stays unknown.
-fn complete(declared: Option<Type>, outline: Option<&Outline>) -> Option<Type> {
+fn complete(declared: Option<Type>, symbolic_shape: Option<&SymbolicShape>) -> Option<Type> {
     let mut known = declared.unwrap_or_default();
     if known.value.is_none()
-        && let Some(outline) = outline.filter(|outline| outline.is_sequence && outline.element != 0)
+        && let Some(symbolic_shape) =
+            symbolic_shape.filter(|symbolic_shape| symbolic_shape.is_sequence && symbolic_shape.element != 0)
     {
-        let tensor = TensorType { elem_type: Some(outline.element), shape: None };
+        let tensor = TensorType { elem_type: Some(symbolic_shape.element), shape: None };
         let member = Type { value: Some(TypeValue::TensorType(tensor)), denotation: None };
         let sequence = ElementType { elem_type: Some(Box::new(member)) };
         known.value = Some(TypeValue::SequenceType(Box::new(sequence)));
@@ -278,9 +280,9 @@ fn complete(declared: Option<Type>, outline: Option<&Outline>) -> Option<Type> {
         _ => return Some(known),
     };
     if tensor.elem_type() == 0 {
-        tensor.elem_type = Some(outline.map(|known| known.element).filter(|&element| element != 0)?);
+        tensor.elem_type = Some(symbolic_shape.map(|known| known.element).filter(|&element| element != 0)?);
     }
-    if let Some(sizes) = outline.and_then(|outline| outline.shape.as_ref()) {
+    if let Some(sizes) = symbolic_shape.and_then(|symbolic_shape| symbolic_shape.shape.as_ref()) {
         let open = || Shape { dim: vec![Dimension::default(); sizes.len()] };
         let shape = tensor.shape.get_or_insert_with(open);
         if shape.dim.len() == sizes.len() {
@@ -302,8 +304,8 @@ fn value_of(size: &Size) -> Option<DimensionValue> {
     }
 }
 
-fn of_tensor(tensor: &Tensor) -> Outline {
+fn of_tensor(tensor: &Tensor) -> SymbolicShape {
     let dims: Option<Vec<u64>> = tensor.dims.iter().map(|&dim| u64::try_from(dim).ok()).collect();
     let shape = dims.as_ref().map(|dims| dims.iter().map(|&dim| Size::Fixed(dim)).collect());
-    Outline { element: tensor.data_type(), is_sequence: false, planned: dims, shape }
+    SymbolicShape { element: tensor.data_type(), is_sequence: false, planned: dims, shape }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::call::{Call, Content, Shape, Value, axis_within, size};
 use super::declared::Declared;
-use super::{Around, NOTHING, Walk};
+use super::{NOTHING, OuterScope, Walk};
 use crate::onnx::facts::element::{BOOL, INT64};
 use crate::onnx::facts::{Body, Facts};
 use crate::onnx::proto::{Graph, Node};
@@ -87,7 +87,7 @@ impl<'a> Walk<'_, 'a> {
         let work = 1 + body.node.len() + body.input.len() + body.output.len() + values;
         let left = self.limits.body_nodes_left.get().checked_sub(work);
         self.limits.body_nodes_left.set(left.ok_or("its bodies are too large to follow")?);
-        let around = Around { values: &self.values, around: self.around, depth };
+        let around = OuterScope { values: &self.values, around: self.around, depth };
         let mut walk = Walk {
             opsets: self.opsets,
             dims: self.dims,
@@ -321,7 +321,7 @@ fn collected(each: &Value, shape: &[u64], axis: i64, runs: u64) -> Result<Value,
 mod tests {
     use super::*;
     use crate::onnx::facts::Facts;
-    use crate::onnx::flops::{Scope, Work, work};
+    use crate::onnx::flops::{NodeFlops, Scope, node_flops};
     use crate::onnx::infer::tests::{Bench, shape};
     use crate::onnx::proto::{Attribute, ValueInfo};
 
@@ -355,11 +355,11 @@ mod tests {
         bench
     }
 
-    fn last_work(bench: &Bench) -> Work {
+    fn last_work(bench: &Bench) -> NodeFlops {
         let facts: Facts = bench.facts();
         let nodes = &bench.clone().graph().node.clone();
         let last = nodes.len() - 1;
-        work(last, &nodes[last], &Scope { facts: &facts, around: None })
+        node_flops(last, &nodes[last], &Scope { facts: &facts, around: None })
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         };
         let open = add(bench.clone(), choice("c", plain.clone()));
         assert_eq!((open.shape_of("y"), open.fact("y").element), (shape(&[4, 8]), 1));
-        assert_eq!(last_work(&open), Work { flops: Some(2 * 4 * 8 * 8), assumed: vec![] });
+        assert_eq!(last_work(&open), NodeFlops { flops: Some(2 * 4 * 8 * 8), assumed: vec![] });
         let turned = graph(&[], &["q"], vec![node("Transpose", &["x"], &["q"])]);
         let unlike = add(bench.clone(), choice("c", turned.clone()));
         assert!(unlike.reason().contains("different shapes"), "{}", unlike.reason());

@@ -21,7 +21,7 @@ use crate::onnx::reads::reads;
 
 /// A group of inputs and its part of the model.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct GroupModel {
     /// Which inputs, ascending.
     pub inputs: Vec<u32>,
     /// What it runs. Values that it takes are inputs of it, values that others take are outputs.
@@ -38,7 +38,7 @@ pub struct Part {
     pub results: Vec<String>,
 }
 
-impl Part {
+impl GroupModel {
     /// How many inputs.
     pub fn size(&self) -> u32 {
         self.inputs.len() as u32
@@ -52,11 +52,11 @@ impl Part {
 }
 
 /// The parts of a model under a plan, by the inputs of their groups. `sized` has the model for the size of every batch.
-pub fn parts(
+pub fn group_models(
     problem: &Problem,
     plan: &BatchPlan,
     sized: &BTreeMap<u32, SizedModel>,
-) -> Result<Vec<Part>, String> {
+) -> Result<Vec<GroupModel>, String> {
     let groups = Groups::new(plan);
     let runs = groups.runs(problem, plan)?;
     let model_of = |group: usize| {
@@ -97,7 +97,7 @@ pub fn parts(
         let model = part.model(&model_of(group)?.model, &given[group]);
         let (model, ranks, pieces) = pieces(problem, model, model_of(group)?, placed, &runs)?;
         let taken = part.taken.iter().map(|&value| (value.to_owned(), makers_of(value, group)));
-        parts.push(Part {
+        parts.push(GroupModel {
             inputs: groups.inputs[group].clone(),
             taken: taken.collect(),
             nodes: part
@@ -330,7 +330,7 @@ mod tests {
         let divisions: [[&[[u32; 2]]; 2]; 3] =
             [[&[[0, 1]], &[[2, 3]]], [&[[0, 3]], &[]], [&[[1, 1]], &[[0, 0], [2, 3]]]];
         let plan = divided(&problem, &divisions);
-        let parts = parts(&problem, &plan, &sized(&[1, 2, 3, 4])).unwrap();
+        let parts = group_models(&problem, &plan, &sized(&[1, 2, 3, 4])).unwrap();
         let shown: Vec<_> = parts
             .iter()
             .map(|part| {
@@ -367,13 +367,13 @@ mod tests {
         // Apart, then together, then as before.
         let apart: [&[[u32; 2]]; 2] = [&[[0, 0]], &[[1, 1]]];
         let plan = divided(&problem, &[apart, [&[[0, 1]], &[]], apart]);
-        let parts = parts(&problem, &plan, &sized(&[1, 2])).unwrap();
+        let parts = group_models(&problem, &plan, &sized(&[1, 2])).unwrap();
         let shown: Vec<(Vec<u32>, usize)> =
             parts.iter().map(|part| (part.inputs.clone(), part.pieces.len())).collect();
         assert_eq!(shown, [(vec![0], 2), (vec![0, 1], 1), (vec![1], 2)]);
         // Inputs that stay as they are all the way take nothing from others.
         let plan = divided(&problem, &[apart; 3]);
-        let parts = super::parts(&problem, &plan, &sized(&[1])).unwrap();
+        let parts = group_models(&problem, &plan, &sized(&[1])).unwrap();
         assert!(parts.iter().all(|part| part.taken.is_empty() && part.pieces.len() == 1));
     }
 }

@@ -6,14 +6,14 @@ use crate::onnx::proto::{Graph, Model, Node, SparseTensor, Tensor};
 
 /// What a tensor is in its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TensorRole {
     /// A weight of a graph.
     Weight,
     /// Part of an attribute or of a sparse tensor. Runtimes expect these in the model's own file.
     Other,
 }
 
-pub(super) type Visit<'v> = dyn FnMut(Role, &mut Tensor) -> Result<(), WeightsError> + 'v;
+pub(super) type Visit<'v> = dyn FnMut(TensorRole, &mut Tensor) -> Result<(), WeightsError> + 'v;
 
 /// Visits every tensor, up to the first error.
 pub(super) fn visit(model: &mut Model, seen: &mut Visit<'_>) -> Result<(), WeightsError> {
@@ -24,7 +24,7 @@ pub(super) fn visit(model: &mut Model, seen: &mut Visit<'_>) -> Result<(), Weigh
 }
 
 fn visit_graph(graph: &mut Graph, seen: &mut Visit<'_>) -> Result<(), WeightsError> {
-    graph.initializer.iter_mut().try_for_each(|tensor| seen(Role::Weight, tensor))?;
+    graph.initializer.iter_mut().try_for_each(|tensor| seen(TensorRole::Weight, tensor))?;
     graph.sparse_initializer.iter_mut().try_for_each(|tensor| visit_sparse(tensor, seen))?;
     visit_nodes(&mut graph.node, seen)
 }
@@ -36,7 +36,7 @@ fn visit_nodes(nodes: &mut [Node], seen: &mut Visit<'_>) -> Result<(), WeightsEr
             .as_deref_mut()
             .into_iter()
             .chain(&mut attribute.tensors)
-            .try_for_each(|tensor| seen(Role::Other, tensor))?;
+            .try_for_each(|tensor| seen(TensorRole::Other, tensor))?;
         let mut sparse =
             attribute.sparse_tensor.as_deref_mut().into_iter().chain(&mut attribute.sparse_tensors);
         sparse.try_for_each(|tensor| visit_sparse(tensor, seen))?;
@@ -51,5 +51,5 @@ fn visit_nodes(nodes: &mut [Node], seen: &mut Visit<'_>) -> Result<(), WeightsEr
 }
 
 fn visit_sparse(tensor: &mut SparseTensor, seen: &mut Visit<'_>) -> Result<(), WeightsError> {
-    tensor.values.iter_mut().chain(&mut tensor.indices).try_for_each(|tensor| seen(Role::Other, tensor))
+    tensor.values.iter_mut().chain(&mut tensor.indices).try_for_each(|tensor| seen(TensorRole::Other, tensor))
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::manifest::{MANIFEST, Manifest, MissingWeights, PieceEntry, Source};
 use super::staging::{Staging, unwritable};
-use super::tensors::Role;
+use super::tensors::TensorRole;
 use super::{
     EXTERNAL, External, WeightsError, data_bytes, inside, is_external, manifest, open, read, resolve, tensors,
 };
@@ -325,13 +325,13 @@ enum Origin {
     File(External),
 }
 
-fn origin(tensor: &Tensor, role: Role, folder: &Path) -> Result<Origin, WeightsError> {
+fn origin(tensor: &Tensor, role: TensorRole, folder: &Path) -> Result<Origin, WeightsError> {
     if is_external(tensor) {
         let external = resolve(folder, tensor)?;
         return Ok(if external.present { Origin::File(external) } else { Origin::Stays });
     }
     let large = tensor.raw_data.as_ref().is_some_and(|raw| raw.len() as u64 >= FEWEST_EXTERNAL_BYTES);
-    let movable = role == Role::Weight && tensor.data_type() != element::STRING;
+    let movable = role == TensorRole::Weight && tensor.data_type() != element::STRING;
     Ok(if large && movable { Origin::Tensor } else { Origin::Stays })
 }
 

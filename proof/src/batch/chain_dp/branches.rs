@@ -1,92 +1,96 @@
-//! Branches between two ops whose sharings are known: what devices run between a part of the one and a part of the other.
+//! Branches between two ops whose divisions are known, with work bounded for each pair of their batches.
 //!
-//! A batch of so many groups that not all of them fit beside a part of the earlier op has an input of that part, so it starts
-//! after the part has ended. In the same way it ends before a part of the later op starts. A device runs all such batches
-//! one after the other, and so a mean of the work of devices passes between the two parts, if there is any such batch: the
-//! parts may have no input in common. Such works are added up along every branch, beside the moments, one for each size from
-//! which on batches count.
+//! Let the earlier op's batch on device u have a of all n groups, and the later op's batch on v have b. A branch batch of at
+//! least n − min(a, b) + 1 groups shares an input with both, so it runs between the end of the one and the start of the other.
+//! A device runs all such batches one after the other; so the time between the two is at least any weighted mean of the
+//! devices' work in such batches, if there are any (without one the two need not have an input in common). These works are
+//! added up along every branch beside the starts, one sum for each threshold.
 //!
-//! From the same walk come longer estimates of what follows a part: it is followed as if all others had ended long ago.
+//! The same walk gives tighter tails: a batch is followed as if all others of its op had ended long before.
+//!
+//! Idle times around single batches (`idle_time`) are added to the devices that work between two of them; each choice of
+//! working devices is tried.
 
-use crate::batch::chain_dp::divisions::{MOST_DEVICES, PAIRS, GroupDivision};
+use crate::batch::chain_dp::divisions::{GroupDivision, MOST_DEVICES, PAIRS};
 use crate::batch::chain_dp::earliest_starts::Heads;
-use crate::batch::chain_dp::latest_tails::{LeastWorks, TailEstimate};
-use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT, put, thin};
-use crate::batch::chain_dp::step::{Fronts, ChainStep};
-use crate::batch::chain_dp::{StageLink, MOST_LISTS, MOST_TIME, NEVER, OpTimes, ChainDp, WorkWeights};
+use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
+use crate::batch::chain_dp::op_times::{ChainDp, MOST_TIME, NEVER, OpTimes, WorkWeights, used};
+use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel, insert, merge_labels};
+use crate::batch::chain_dp::stage_links::{MOST_LISTS, StageLink};
+use crate::batch::chain_dp::step::{ChainStep, Fronts};
 
-/// Sizes from which on batches count: those of all pairs of parts, of which some are the same, and any size.
+/// The most thresholds: one for each pair of batches, of which some are equal, and 1.
 const MOST_SIZES: usize = 6;
+/// The components of a [`BranchState`].
 const PLACES: usize = MOST_DEVICES + MOST_LISTS * MOST_SIZES + 1;
-/// The place of the work by the shares of the course.
-const WORK: usize = PLACES - 1;
+/// The place of the mean work under the weights of the whole chain.
+const CHAIN_WORK: usize = PLACES - 1;
 
-/// The limit of a part rises by one such part of all that is left, then by more each time.
+/// The first rise of the limit of a tail is this fraction of its range; every further one is larger.
 const RISES_OF_ALL: u64 = 400;
 
-/// Moments as in [`Moments`], then works.
+/// Starts of the batches of a branch op, then the mean works for each list of weights and threshold, then [`CHAIN_WORK`].
 type BranchState = [u64; PLACES];
 
-/// One sharing of the later op, and the estimates that lead to it.
-pub(super) struct Goal {
-    sharing: usize,
-    /// As if there were no other sharing.
+/// One division of the later op, and the tails of the branches that lead to it.
+pub(super) struct TargetDivision {
+    division: usize,
+    /// The tails of the later op with this division only.
     tail: TailEstimate,
-    /// For each op of each branch.
+    /// The tails of each op of each branch.
     inner: Vec<Vec<TailEstimate>>,
 }
 
-/// Where a walk through branches begins.
-struct Entry<'a> {
-    sharing: usize,
+/// The label of the earlier op that branches are followed from.
+struct BranchEntry<'a> {
+    division: usize,
     ends: [u64; MOST_DEVICES],
-    /// A moment before which devices, on the average, have no time for what follows.
-    spent: u64,
-    /// What ends no earlier is dropped.
+    /// Its [`MEAN_WORK`].
+    mean_work: u64,
+    /// States that end at this or later are dropped.
     limit: u64,
-    /// Whether all ends are what they say, so that means over inputs tell something.
+    /// Whether `ends` are those of one label, so that means over inputs are valid.
     is_whole: bool,
-    /// What devices have to do at least.
-    least: &'a LeastWorks,
+    works: &'a WorkBounds,
 }
 
-/// The devices that run anything between two ops, and how long they stand still meanwhile.
-struct Crew {
-    has: [bool; MOST_DEVICES],
-    waits: [u64; MOST_DEVICES],
-    /// Whether both ops are single batches, so that nothing else is run in between.
+/// A choice of the devices that run anything between two ops, and their idle times.
+struct WorkingDevices {
+    works: [bool; MOST_DEVICES],
+    idle_times: [u64; MOST_DEVICES],
+    /// Whether both ops are single batches, so that nothing but the branches runs in between.
     is_alone: bool,
 }
 
-impl Crew {
-    /// At least how long the crew takes for some work, of which the mean over all devices is given.
-    fn time(&self, work: u64, shares: &WorkWeights) -> u64 {
-        let (mut sum, mut all, mut of_crew) = (0, 0, 0);
-        for (device, &share) in shares.iter().enumerate() {
-            let share = u128::from(share);
-            sum += share * u128::from(self.waits[device]);
-            all += share;
-            of_crew += if self.has[device] || !self.is_alone { share } else { 0 };
+impl WorkingDevices {
+    /// A lower bound on the time that the working devices take for some work, given as its mean over all devices.
+    fn time(&self, work: u64, weights: &WorkWeights) -> u64 {
+        let (mut sum, mut all, mut of_working) = (0, 0, 0);
+        for (device, &weight) in weights.iter().enumerate() {
+            let weight = u128::from(weight);
+            sum += weight * u128::from(self.idle_times[device]);
+            all += weight;
+            of_working += if self.works[device] || !self.is_alone { weight } else { 0 };
         }
         sum += all * u128::from(work);
-        u64::try_from(sum / of_crew.max(1)).map_or(NEVER, |time| time.min(NEVER))
+        u64::try_from(sum / of_working.max(1)).map_or(NEVER, |time| time.min(NEVER))
     }
 }
 
-/// A walk from an op to a sharing of the next one.
+/// A walk from a label of one op to a division of the next.
 struct BranchWalk<'a> {
-    entry: &'a Entry<'a>,
+    entry: &'a BranchEntry<'a>,
     link: &'a StageLink,
-    goal: &'a Goal,
-    crew: &'a Crew,
+    target: &'a TargetDivision,
+    working: &'a WorkingDevices,
     sizes: BatchThresholds,
 }
 
-/// From which sizes on batches count, for two sharings.
+/// The sizes from which on a branch batch shares an input with both of two batches, for two divisions.
 struct BatchThresholds {
-    /// In groups. The first one is 1.
+    /// In groups; the first is 1.
     least: Vec<u32>,
-    /// For each part of the earlier and of the later op, which of them.
+    /// For each device of the earlier and of the later op, the place of their threshold.
     of: [[usize; MOST_DEVICES]; MOST_DEVICES],
 }
 
@@ -106,110 +110,106 @@ impl BatchThresholds {
     }
 }
 
-fn used(sharing: &GroupDivision) -> impl Iterator<Item = usize> + '_ {
-    (0..MOST_DEVICES).filter(|&device| sharing[device] > 0)
-}
-
 impl ChainDp<'_> {
-    /// The sharings of the later op, one by one.
-    pub(super) fn goals(&self, link: &StageLink, tail: &TailEstimate) -> Vec<Goal> {
-        let possible = (0..self.moves.sharings.len()).filter(|&sharing| tail.sums[sharing] < NEVER);
-        let goal = |sharing: usize| {
+    /// The divisions of the later op with which a plan can end.
+    pub(super) fn targets(&self, link: &StageLink, tail: &TailEstimate) -> Vec<TargetDivision> {
+        let possible = (0..self.transitions.divisions.len()).filter(|&division| tail.sums[division] < NEVER);
+        let target = |division: usize| {
             let mut only = TailEstimate { sums: vec![NEVER; tail.sums.len()], ..tail.clone() };
-            only.sums[sharing] = tail.sums[sharing];
+            only.sums[division] = tail.sums[division];
             let inner = link.branches.iter().map(|branch| self.branch_tails(branch, &only)).collect();
-            Goal { sharing, tail: only, inner }
+            TargetDivision { division, tail: only, inner }
         };
-        possible.map(goal).collect()
+        possible.map(target).collect()
     }
 
-    /// The least finish behind some moments, by means over inputs too if these tell something.
-    fn finish(&self, sharing: usize, moments: &Moments, tail: &TailEstimate, is_whole: bool) -> u64 {
+    /// A lower bound on the finish of every plan with a label, by means over inputs too if these are valid.
+    fn finish(&self, division: usize, label: &StartLabel, tail: &TailEstimate, is_whole: bool) -> u64 {
         if is_whole {
-            return self.least(sharing, moments, tail);
+            return self.least_finish(division, label, tail);
         }
-        if tail.sums[sharing] == NEVER {
+        if tail.sums[division] == NEVER {
             return NEVER;
         }
-        let ways = &tail.ways[sharing];
-        let each = used(&self.moves.sharings[sharing]).map(|device| moments[device] + ways[device]);
-        let shortest = used(&self.moves.sharings[sharing]).map(|device| ways[device]).min().unwrap_or(0);
-        each.max().unwrap_or(0).max(moments[LATEST] + shortest)
+        let paths = &tail.paths[division];
+        let each = used(&self.transitions.divisions[division]).map(|device| label[device] + paths[device]);
+        let shortest = used(&self.transitions.divisions[division]).map(|device| paths[device]).min().unwrap_or(0);
+        each.max().unwrap_or(0).max(label[LAST_START] + shortest)
     }
 }
 
 impl ChainStep<'_, '_> {
-    /// From the moments of an op to those of the next one of the chain, through branches whose work is counted by parts.
-    pub(super) fn pass_by_parts(
+    /// The labels of the next op of the chain, with the work of branches bounded for each pair of batches.
+    pub(super) fn extend_by_division(
         &mut self,
         node: &OpTimes,
         fronts: &Fronts,
         link: &StageLink,
         tail: &TailEstimate,
-        goals: &[Goal],
-        works: &LeastWorks,
+        targets: &[TargetDivision],
+        works: &WorkBounds,
     ) -> Result<Fronts, String> {
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
-        for (sharing, front) in fronts.iter().enumerate() {
-            let groups = self.passages.moves.sharings[sharing];
-            let Some(times) = node.times[sharing] else { continue };
+        for (division, front) in fronts.iter().enumerate() {
+            let groups = self.dp.transitions.divisions[division];
+            let Some(times) = node.times[division] else { continue };
             let shortest = used(&groups).map(|device| times[device]).min().unwrap_or(0);
-            for moments in front {
-                let ends = std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
-                let spent = moments[SPENT];
-                let entry = Entry { sharing, ends, spent, limit: self.limit, is_whole: true, least: works };
-                for goal in goals {
-                    for mut reached in self.cross(&entry, link, goal)? {
-                        reached[LATEST] = reached[LATEST].max(moments[LATEST] + shortest);
-                        self.keep(goal.sharing, &link.node, reached, tail, &mut next);
+            for label in front {
+                let ends = std::array::from_fn(|d| if groups[d] > 0 { label[d] + times[d] } else { 0 });
+                let mean_work = label[MEAN_WORK];
+                let entry = BranchEntry { division, ends, mean_work, limit: self.limit, is_whole: true, works };
+                for target in targets {
+                    for mut reached in self.stage_labels(&entry, link, target)? {
+                        reached[LAST_START] = reached[LAST_START].max(label[LAST_START] + shortest);
+                        self.keep(target.division, &link.node, reached, tail, &mut next);
                     }
                 }
             }
         }
-        next.iter_mut().for_each(|front| thin(front, self.width));
+        next.iter_mut().for_each(|front| merge_labels(front, self.width));
         Ok(next)
     }
 
-    /// Makes the estimates of an op longer by those of each of its parts alone.
-    pub(super) fn lengthen(
+    /// Raises the tails of an op by those of each of its batches alone.
+    pub(super) fn tighten_tails(
         &mut self,
         tail: &mut TailEstimate,
         node: &OpTimes,
         heads: &Heads,
         link: &StageLink,
-        goals: &[Goal],
-        works: &LeastWorks,
+        targets: &[TargetDivision],
+        works: &WorkBounds,
     ) -> Result<(), String> {
-        let passages = self.passages;
-        // Estimates need not be as long as they could be, and there are many of them.
+        let dp = self.dp;
+        // A coarse front suffices for estimates, and there are many of them.
         let branch_width = std::mem::replace(&mut self.branch_width, 1);
-        // So late that nothing which begins with other parts comes near.
-        let late = MOST_TIME / passages.inputs;
-        for (sharing, groups) in passages.moves.sharings.iter().enumerate() {
-            let Some(times) = node.times[sharing].filter(|_| tail.sums[sharing] < NEVER) else { continue };
-            // A small part alone tells little.
+        // So late that no path from another batch matters.
+        let late = MOST_TIME / dp.inputs;
+        for (division, groups) in dp.transitions.divisions.iter().enumerate() {
+            let Some(times) = node.times[division].filter(|_| tail.sums[division] < NEVER) else { continue };
+            // A small batch alone gives a weak estimate.
             let is_whole = used(groups).count() == 1;
-            for device in used(groups).filter(|&device| 2 * groups[device] >= passages.groups) {
-                let way = &mut tail.ways[sharing][device];
-                let head = passages.head(heads, sharing, device);
-                if head.saturating_add(*way) >= self.limit {
+            for device in used(groups).filter(|&device| 2 * groups[device] >= dp.groups) {
+                let path = &mut tail.paths[division][device];
+                let head = dp.head(heads, division, device);
+                if head.saturating_add(*path) >= self.limit {
                     continue;
                 }
                 let most = self.limit - head - times[device];
                 let mut ends = [0; MOST_DEVICES];
                 ends[device] = late;
-                // Below a low limit little is left to look at, so it rises until something is.
-                let mut known = *way - times[device];
+                // Iterative deepening: a low limit prunes most states, so it rises until some state survives.
+                let mut known = *path - times[device];
                 let mut rise = (most / RISES_OF_ALL).max(1);
                 while known < most {
                     let limit = late + (known + rise).min(most);
-                    let spent = if is_whole { late } else { 0 };
-                    let entry = Entry { sharing, ends, spent, limit, is_whole, least: works };
+                    let mean_work = if is_whole { late } else { 0 };
+                    let entry = BranchEntry { division, ends, mean_work, limit, is_whole, works };
                     let mut least = limit;
-                    for goal in goals {
-                        for moments in self.cross(&entry, link, goal)? {
-                            let moments = passages.settled(goal.sharing, &link.node, moments);
-                            least = least.min(passages.finish(goal.sharing, &moments, &goal.tail, is_whole));
+                    for target in targets {
+                        for label in self.stage_labels(&entry, link, target)? {
+                            let label = dp.tightened(target.division, &link.node, label);
+                            least = least.min(dp.finish(target.division, &label, &target.tail, is_whole));
                         }
                     }
                     known = known.max(least.saturating_sub(late));
@@ -218,62 +218,63 @@ impl ChainStep<'_, '_> {
                     }
                     rise += rise / 2;
                 }
-                *way = times[device] + known;
-                // All inputs are on the same way.
-                let sum = way.checked_mul(passages.inputs).filter(|sum| is_whole && *sum < MOST_TIME);
-                tail.sums[sharing] = tail.sums[sharing].max(sum.unwrap_or(0));
+                *path = times[device] + known;
+                // All inputs take the same path.
+                let sum = path.checked_mul(dp.inputs).filter(|sum| is_whole && *sum < MOST_TIME);
+                tail.sums[division] = tail.sums[division].max(sum.unwrap_or(0));
             }
         }
         self.branch_width = branch_width;
         Ok(())
     }
 
-    /// The moments of a sharing of the later op, which waits for all branches and for the work between parts.
-    fn cross(&mut self, entry: &Entry<'_>, link: &StageLink, goal: &Goal) -> Result<Vec<Moments>, String> {
-        let sharings = &self.passages.moves.sharings;
+    /// The labels of a division of the later op: it waits for all branches, and for the work between each pair of batches.
+    fn stage_labels(&mut self, entry: &BranchEntry<'_>, link: &StageLink, target: &TargetDivision) -> Result<Vec<StartLabel>, String> {
+        let divisions = &self.dp.transitions.divisions;
         let single =
-            |sharing: usize| sharings[sharing].iter().position(|&groups| groups == self.passages.groups);
-        let (from, to) = (single(entry.sharing), single(goal.sharing));
-        let wait = |device: usize| {
-            let behind = from.map_or(0, |single| link.around.behind[single][device]);
-            behind + to.map_or(0, |single| link.around.before[single][device])
+            |division: usize| divisions[division].iter().position(|&groups| groups == self.dp.groups);
+        let (from, to) = (single(entry.division), single(target.division));
+        let idle_time = |device: usize| {
+            let behind = from.map_or(0, |single| link.idle_times.behind[single][device]);
+            behind + to.map_or(0, |single| link.idle_times.before[single][device])
         };
-        let all = Crew {
-            has: [true; MOST_DEVICES],
-            waits: std::array::from_fn(wait),
+        let all = WorkingDevices {
+            works: [true; MOST_DEVICES],
+            idle_times: std::array::from_fn(idle_time),
             is_alone: from.is_some() && to.is_some(),
         };
         let mut reached = Vec::new();
-        // Each choice of those that wait.
-        let waiting: Vec<usize> = (0..MOST_DEVICES).filter(|&device| all.waits[device] > 0).collect();
+        // Each of those with an idle time may work or not.
+        let waiting: Vec<usize> = (0..MOST_DEVICES).filter(|&device| all.idle_times[device] > 0).collect();
         for choice in 0..1u32 << waiting.len() {
-            let mut crew = Crew { ..all };
+            let mut working = WorkingDevices { ..all };
             for (place, &device) in waiting.iter().enumerate() {
                 if choice >> place & 1 == 0 {
-                    (crew.has[device], crew.waits[device]) = (false, 0);
+                    (working.works[device], working.idle_times[device]) = (false, 0);
                 }
             }
-            reached.extend(self.cross_with(entry, link, goal, &crew)?);
+            reached.extend(self.labels_with_workers(entry, link, target, &working)?);
         }
         Ok(reached)
     }
 
-    fn cross_with(
+    /// The same for one choice of working devices.
+    fn labels_with_workers(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &BranchEntry<'_>,
         link: &StageLink,
-        goal: &Goal,
-        crew: &Crew,
-    ) -> Result<Vec<Moments>, String> {
-        let passages = self.passages;
-        let sharings = &passages.moves.sharings;
-        let sizes = BatchThresholds::new(&sharings[entry.sharing], &sharings[goal.sharing], passages.groups);
-        let crossing = BranchWalk { entry, link, goal, crew, sizes };
+        target: &TargetDivision,
+        working: &WorkingDevices,
+    ) -> Result<Vec<StartLabel>, String> {
+        let dp = self.dp;
+        let divisions = &dp.transitions.divisions;
+        let sizes = BatchThresholds::new(&divisions[entry.division], &divisions[target.division], dp.groups);
+        let walk = BranchWalk { entry, link, target, working, sizes };
         let mut fronts: Vec<Vec<BranchState>> = Vec::with_capacity(link.branches.len());
-        // What the branches so far add to works at least.
+        // A lower bound on the work of the branches so far.
         let mut done: BranchState = [0; PLACES];
         for number in 0..link.branches.len() {
-            let front = self.follow_to(&crossing, number, &done)?;
+            let front = self.extend_branch_to(&walk, number, &done)?;
             if front.is_empty() {
                 return Ok(Vec::new());
             }
@@ -282,7 +283,7 @@ impl ChainStep<'_, '_> {
             }
             fronts.push(front);
         }
-        // What branches add to works at least, from each one on.
+        // A lower bound on the work of the branches from each one on.
         let mut rest = vec![[0u64; PLACES]; fronts.len() + 1];
         for (place, front) in fronts.iter().enumerate().rev() {
             for work in MOST_DEVICES..PLACES {
@@ -292,153 +293,159 @@ impl ChainStep<'_, '_> {
         }
         let mut all: Vec<BranchState> = vec![[0; PLACES]];
         for (front, rest) in fronts.iter().zip(&rest[1..]) {
-            let mut united: Vec<BranchState> = Vec::new();
+            let mut combined: Vec<BranchState> = Vec::new();
             for (a, b) in all.iter().flat_map(|a| front.iter().map(move |b| (a, b))) {
                 self.count()?;
                 let both: BranchState =
                     std::array::from_fn(|p| if p < MOST_DEVICES { a[p].max(b[p]) } else { a[p] + b[p] });
                 let with_rest: BranchState = std::array::from_fn(|place| both[place] + rest[place]);
-                let moments = self.arrived(&crossing, &with_rest);
-                let moments = passages.settled(goal.sharing, &link.node, moments);
-                if passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit {
-                    united.push(both);
+                let label = self.arrived(&walk, &with_rest);
+                let label = dp.tightened(target.division, &link.node, label);
+                if dp.finish(target.division, &label, &target.tail, entry.is_whole) < entry.limit {
+                    combined.push(both);
                 }
             }
-            thin(&mut united, self.branch_width);
-            all = united;
+            merge_labels(&mut combined, self.branch_width);
+            all = combined;
         }
-        Ok(all.iter().map(|state| self.arrived(&crossing, state)).collect())
+        Ok(all.iter().map(|state| self.arrived(&walk, state)).collect())
     }
 
-    /// The moments of the later op after all branches.
-    fn arrived(&self, crossing: &BranchWalk<'_>, state: &BranchState) -> Moments {
-        let BranchWalk { entry, link, goal, crew, sizes } = crossing;
-        let [from, to] = [entry.sharing, goal.sharing].map(|s| &self.passages.moves.sharings[s]);
-        let mut moments = Moments::default();
-        moments[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
+    /// The label of the later op, from the state after all branches.
+    fn arrived(&self, walk: &BranchWalk<'_>, state: &BranchState) -> StartLabel {
+        let BranchWalk { entry, link, target, working, sizes } = walk;
+        let [from, to] = [entry.division, target.division].map(|s| &self.dp.transitions.divisions[s]);
+        let mut label = StartLabel::default();
+        label[..MOST_DEVICES].copy_from_slice(&state[..MOST_DEVICES]);
         let first_end = used(from).map(|device| entry.ends[device]).min().unwrap_or(0);
-        let lists = state[MOST_DEVICES..WORK].chunks_exact(MOST_SIZES);
-        for (works, shares) in lists.zip(&link.weights) {
+        let lists = state[MOST_DEVICES..CHAIN_WORK].chunks_exact(MOST_SIZES);
+        for (works, weights) in lists.zip(&link.weights) {
             for there in used(to) {
                 for here in used(from) {
-                    // Without such a batch the one part need not wait for the other.
+                    // Without such a batch the one need not wait for the other.
                     let work = works[sizes.of[here][there]];
                     let passed = if work > 0 { entry.ends[here] + work } else { 0 };
-                    moments[there] = moments[there].max(passed);
+                    label[there] = label[there].max(passed);
                 }
             }
-            moments[LATEST] = moments[LATEST].max(first_end + crew.time(works[0], shares));
+            label[LAST_START] = label[LAST_START].max(first_end + working.time(works[0], weights));
         }
-        moments[SPENT] = entry.spent + crew.time(state[WORK], &link.shares);
-        moments
+        label[MEAN_WORK] = entry.mean_work + working.time(state[CHAIN_WORK], &link.chain_weights);
+        label
     }
 
-    /// One branch, behind others that add so much to works.
-    fn follow_to(
+    /// The states at the end of one branch, if other branches add at least `done` to works.
+    fn extend_branch_to(
         &mut self,
-        crossing: &BranchWalk<'_>,
+        walk: &BranchWalk<'_>,
         number: usize,
         done: &BranchState,
     ) -> Result<Vec<BranchState>, String> {
-        let BranchWalk { entry, link, goal, crew, sizes } = crossing;
-        let (branch, inner) = (&link.branches[number], &goal.inner[number]);
-        let passages = self.passages;
-        let count = passages.moves.sharings.len();
+        let BranchWalk { entry, link, target, sizes, .. } = walk;
+        let (branch, inner) = (&link.branches[number], &target.inner[number]);
+        let dp = self.dp;
+        let count = dp.transitions.divisions.len();
         let mut fronts: Vec<Vec<BranchState>> = vec![Vec::new(); count];
         let mut begin: BranchState = [0; PLACES];
         begin[..MOST_DEVICES].copy_from_slice(&entry.ends);
-        fronts[entry.sharing].push(begin);
+        fronts[entry.division].push(begin);
         for (place, delays) in branch.delays.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| &branch.nodes[before]);
-            let tail = inner.get(place).unwrap_or(&goal.tail);
-            let is_last = place == branch.nodes.len();
-            let is_open = |there: &usize| {
-                let groups = &passages.moves.sharings[*there];
-                tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| crew.has[device]))
-            };
-            // With what follows each at least, the shortest first.
-            let mut open: Vec<(u64, usize)> = (0..count)
-                .filter(is_open)
-                .map(|there| {
-                    let ways = used(&passages.moves.sharings[there]).map(|device| tail.ways[there][device]);
-                    let mean = if entry.is_whole { tail.sums[there] / passages.inputs } else { 0 };
-                    (ways.max().unwrap_or(0).max(mean), there)
-                })
-                .collect();
-            open.sort_unstable();
-            let rest = entry.least.branches[number][place] + entry.least.from(number + 1);
+            let tail = inner.get(place).unwrap_or(&target.tail);
+            let open = self.open_divisions(walk, tail, place == branch.nodes.len());
+            let rest = entry.works.branches[number][place] + entry.works.from(number + 1);
             let mut next: Vec<Vec<BranchState>> = vec![Vec::new(); count];
             for (here, front) in fronts.iter().enumerate().filter(|(_, front)| !front.is_empty()) {
-                let spent = before.map_or(Some([0; PLACES]), |node| self.spent(node, here, link, sizes));
-                let Some(spent) = spent else { continue };
+                let added = before.map_or(Some([0; PLACES]), |node| self.added_by(node, here, link, sizes));
+                let Some(added) = added else { continue };
                 let is_in_time = |ended: &BranchState| {
                     let works: BranchState = std::array::from_fn(|place| match place {
                         0..MOST_DEVICES => 0,
                         _ => ended[place] + done[place],
                     });
-                    if entry.spent + works[WORK] + rest >= entry.limit {
+                    if entry.mean_work + works[CHAIN_WORK] + rest >= entry.limit {
                         return false;
                     }
-                    let moments = self.arrived(crossing, &works);
-                    let moments = passages.settled(goal.sharing, &link.node, moments);
-                    passages.finish(goal.sharing, &moments, &goal.tail, entry.is_whole) < entry.limit
+                    let label = self.arrived(walk, &works);
+                    let label = dp.tightened(target.division, &link.node, label);
+                    dp.finish(target.division, &label, &target.tail, entry.is_whole) < entry.limit
                 };
                 let ended =
-                    |state: &BranchState| -> BranchState { std::array::from_fn(|place| state[place] + spent[place]) };
+                    |state: &BranchState| -> BranchState { std::array::from_fn(|place| state[place] + added[place]) };
                 let front: Vec<BranchState> = front.iter().map(ended).filter(is_in_time).collect();
-                // Every batch of the next op has inputs of one of these, so none starts before the first of them ends.
+                // Every batch of the next op has inputs of one of these batches, so none starts before the first of them ends.
                 let ends =
-                    front.iter().flat_map(|ended| used(&passages.moves.sharings[here]).map(|d| ended[d]));
+                    front.iter().flat_map(|ended| used(&dp.transitions.divisions[here]).map(|d| ended[d]));
                 let Some(first_end) = ends.min() else { continue };
                 let is_near = |(rest, _): &&(u64, usize)| first_end + rest < entry.limit;
                 for &(_, there) in open.iter().take_while(is_near) {
-                    for handed in passages.moves.between(here, there) {
-                        let mut ways = [(0, 0, 0); PAIRS];
-                        for (way, part) in ways.iter_mut().zip(handed) {
-                            *way = (part.from, part.to, delays.of(part));
+                    for shipments in dp.transitions.between(here, there) {
+                        let mut arrivals = [(0, 0, 0); PAIRS];
+                        for (arrival, shipment) in arrivals.iter_mut().zip(shipments) {
+                            *arrival = (shipment.from, shipment.to, delays.of(shipment));
                         }
-                        let ways = &ways[..handed.len()];
-                        if ways.iter().any(|way| way.2 == NEVER) {
+                        let arrivals = &arrivals[..shipments.len()];
+                        if arrivals.iter().any(|arrival| arrival.2 == NEVER) {
                             continue;
                         }
                         for ended in &front {
                             self.count()?;
-                            let mut moments = Moments::default();
-                            for &(from, to, delay) in ways {
-                                moments[to] = moments[to].max(ended[from] + delay);
+                            let mut label = StartLabel::default();
+                            for &(from, to, delay) in arrivals {
+                                label[to] = label[to].max(ended[from] + delay);
                             }
-                            if passages.finish(there, &moments, tail, entry.is_whole) < entry.limit {
+                            if dp.finish(there, &label, tail, entry.is_whole) < entry.limit {
                                 let mut new = *ended;
-                                new[..MOST_DEVICES].copy_from_slice(&moments[..MOST_DEVICES]);
-                                put(&mut next[there], new, self.branch_width);
+                                new[..MOST_DEVICES].copy_from_slice(&label[..MOST_DEVICES]);
+                                insert(&mut next[there], new, self.branch_width);
                             }
                         }
                     }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width));
+            next.iter_mut().for_each(|front| merge_labels(front, self.branch_width));
             fronts = next;
         }
-        Ok(std::mem::take(&mut fronts[goal.sharing]))
+        Ok(std::mem::take(&mut fronts[target.division]))
     }
 
-    /// The times of an op's batches, then the works that they add; none if it cannot be shared so.
-    fn spent(&self, node: &OpTimes, sharing: usize, link: &StageLink, sizes: &BatchThresholds) -> Option<BranchState> {
-        let times = node.times[sharing]?;
-        let groups = &self.passages.moves.sharings[sharing];
-        let mut spent: BranchState = [0; PLACES];
-        spent[..MOST_DEVICES].copy_from_slice(&times);
-        spent[WORK] = node.works[sharing];
-        for (works, shares) in spent[MOST_DEVICES..WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
-            let all = u128::from(shares.iter().sum::<u64>().max(1));
+    /// The divisions of the next op of a branch that a state may lead to, each with a lower bound from its start to the end;
+    /// ascending by that bound.
+    fn open_divisions(&self, walk: &BranchWalk<'_>, tail: &TailEstimate, is_last: bool) -> Vec<(u64, usize)> {
+        let divisions = &self.dp.transitions.divisions;
+        let is_open = |there: &usize| {
+            let groups = &divisions[*there];
+            tail.sums[*there] < NEVER && (is_last || used(groups).all(|device| walk.working.works[device]))
+        };
+        let mut open: Vec<(u64, usize)> = (0..divisions.len())
+            .filter(is_open)
+            .map(|there| {
+                let paths = used(&divisions[there]).map(|device| tail.paths[there][device]);
+                let mean = if walk.entry.is_whole { tail.sums[there] / self.dp.inputs } else { 0 };
+                (paths.max().unwrap_or(0).max(mean), there)
+            })
+            .collect();
+        open.sort_unstable();
+        open
+    }
+
+    /// What the batches of an op add to a state: times, then works; none for a division that its sizes do not allow.
+    fn added_by(&self, node: &OpTimes, division: usize, link: &StageLink, sizes: &BatchThresholds) -> Option<BranchState> {
+        let times = node.times[division]?;
+        let groups = &self.dp.transitions.divisions[division];
+        let mut added: BranchState = [0; PLACES];
+        added[..MOST_DEVICES].copy_from_slice(&times);
+        added[CHAIN_WORK] = node.works[division];
+        for (works, weights) in added[MOST_DEVICES..CHAIN_WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
+            let all = u128::from(weights.iter().sum::<u64>().max(1));
             for (work, &least) in works.iter_mut().zip(&sizes.least) {
                 let counted = (0..MOST_DEVICES).filter(|&device| groups[device] >= least);
-                let sum: u128 = counted.map(|d| u128::from(times[d]) * u128::from(shares[d])).sum();
-                // A mean of times is no longer than the longest of them.
+                let sum: u128 = counted.map(|d| u128::from(times[d]) * u128::from(weights[d])).sum();
+                // A mean of times is no larger than the largest of them.
                 *work = (sum / all) as u64;
             }
         }
-        Some(spent)
+        Some(added)
     }
 }
 
@@ -464,7 +471,7 @@ mod tests {
         assert_eq!(sizes.least[sizes.of[2][2]], 2);
     }
 
-    /// Two inputs through a → b → c, each on a device of its own: one is soon at c and long there, the other the other way round.
+    /// Two inputs through a → b → c, each on a device of its own: one is early at c and slow there, the other late and fast.
     #[test]
     fn inputs_that_are_never_together_do_not_wait_for_each_other() {
         let tensor = |maker: u32| TensorSpec {
@@ -508,17 +515,17 @@ mod tests {
             weights,
         };
         let stages = vec![stage(0, Vec::new(), Vec::new()), stage(2, vec![vec![OpId(1)]], vec![vec![1, 1]])];
-        let course = ChainProof { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
-        let proven = ChainDp::new(&problem).unwrap().proven(&course, &mut || false);
+        let proof = ChainProof { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
+        let proven = ChainDp::new(&problem).unwrap().proven(&proof, &mut || false);
         assert_eq!(proven, Ok(Time(12)));
     }
 
-    /// There is room for the works of all sizes.
+    /// A state has a place for the works of all thresholds.
     #[test]
     fn sizes_are_few() {
         for groups in 1..=crate::batch::chain_dp::divisions::MOST_GROUPS {
-            let moves = crate::batch::chain_dp::divisions::Moves::new(MOST_DEVICES, groups);
-            let pairs = moves.sharings.iter().flat_map(|a| moves.sharings.iter().map(move |b| (a, b)));
+            let transitions = crate::batch::chain_dp::divisions::Transitions::new(MOST_DEVICES, groups);
+            let pairs = transitions.divisions.iter().flat_map(|a| transitions.divisions.iter().map(move |b| (a, b)));
             let most = pairs.map(|(a, b)| BatchThresholds::new(a, b, groups).least.len()).max();
             assert!(most.is_some_and(|most| most <= MOST_SIZES));
         }

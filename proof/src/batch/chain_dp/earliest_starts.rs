@@ -1,17 +1,19 @@
-//! When batches of each stage can start at the earliest, by the ways alone: from there on nothing needs to be looked at that
-//! would end too late. As for what follows, there are two estimates: for each batch, and for the mean over all inputs.
+//! Heads: lower bounds on the starts of an op's batches, from paths alone.
+//!
+//! As for tails there are two estimates for each division: one for each batch, and one for the sum over all inputs. Labels
+//! are only looked at where head + tail is below the limit.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::{Delays, StageLink, NEVER, OpTimes, ChainDp};
+use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes};
+use crate::batch::chain_dp::stage_links::StageLink;
 
-/// For each sharing, a moment for each device that its batch does not start before, and the least sum over all inputs of
-/// when they start.
+/// For each division, a lower bound on the start of each device's batch, and one on the sum over all inputs of their starts.
 pub(super) type Heads = Vec<([u64; MOST_DEVICES], u64)>;
 
 impl ChainDp<'_> {
-    /// For each stage.
+    /// The heads of each op of the chain.
     pub(super) fn heads(&self, first: &OpTimes, links: &[StageLink]) -> Vec<Heads> {
-        let mut all = vec![vec![([0; MOST_DEVICES], 0); self.moves.sharings.len()]];
+        let mut all = vec![vec![([0; MOST_DEVICES], 0); self.transitions.divisions.len()]];
         let mut node = first;
         for link in links {
             let ends = self.ends(node, &all[all.len() - 1]);
@@ -31,45 +33,47 @@ impl ChainDp<'_> {
         all
     }
 
-    /// A moment before which no batch of an op ends.
-    pub(super) fn soonest(&self, node: &OpTimes, heads: &Heads) -> u64 {
+    /// A lower bound on the end of any batch of an op.
+    pub(super) fn earliest_end(&self, node: &OpTimes, heads: &Heads) -> u64 {
         let ends = self.ends(node, heads);
-        let each = ends.iter().zip(&self.moves.sharings).flat_map(|((ends, _), groups)| {
+        let each = ends.iter().zip(&self.transitions.divisions).flat_map(|((ends, _), groups)| {
             ends.iter().zip(groups).filter(|(_, groups)| **groups > 0).map(|(end, _)| *end)
         });
         each.min().unwrap_or(0)
     }
 
-    /// A moment that the batch of a device does not start before.
-    pub(super) fn head(&self, heads: &Heads, sharing: usize, device: usize) -> u64 {
-        let (each, sum) = heads[sharing];
-        let is_whole = self.moves.sharings[sharing][device] == self.groups;
+    /// A lower bound on the start of the batch on a device.
+    pub(super) fn head(&self, heads: &Heads, division: usize, device: usize) -> u64 {
+        let (each, sum) = heads[division];
+        let is_whole = self.transitions.divisions[division][device] == self.groups;
         if is_whole { each[device].max(sum / self.inputs) } else { each[device] }
     }
 
+    /// Heads of ends, from heads of starts.
     fn ends(&self, node: &OpTimes, heads: &Heads) -> Heads {
-        let count = self.moves.sharings.len();
-        let end = |sharing: usize| match node.times[sharing] {
+        let count = self.transitions.divisions.len();
+        let end = |division: usize| match node.times[division] {
             Some(times) => {
-                let (each, sum) = heads[sharing];
-                let spent = self.sum(&self.moves.sharings[sharing], &times);
-                (std::array::from_fn(|d| (each[d] + times[d]).min(NEVER)), (sum + spent).min(NEVER))
+                let (each, sum) = heads[division];
+                let work = self.sum_over_inputs(&self.transitions.divisions[division], &times);
+                (std::array::from_fn(|d| (each[d] + times[d]).min(NEVER)), (sum + work).min(NEVER))
             }
             None => ([NEVER; MOST_DEVICES], NEVER),
         };
         (0..count).map(end).collect()
     }
 
+    /// Heads of the next op's starts, over all divisions and transitions.
     fn reached(&self, ends: &Heads, delays: &Delays) -> Heads {
         let mut heads = vec![([NEVER; MOST_DEVICES], NEVER); ends.len()];
         for (there, (each, least)) in heads.iter_mut().enumerate() {
             for (here, (ends, sum)) in ends.iter().enumerate() {
-                for handed in self.moves.between(here, there) {
+                for shipments in self.transitions.between(here, there) {
                     let (mut new, mut moved) = ([0u64; MOST_DEVICES], *sum);
-                    for part in handed {
-                        let delay = delays.of(part);
-                        new[part.to] = new[part.to].max((ends[part.from] + delay).min(NEVER));
-                        let inputs = u64::from(part.groups * self.grain).max(1);
+                    for shipment in shipments {
+                        let delay = delays.of(shipment);
+                        new[shipment.to] = new[shipment.to].max((ends[shipment.from] + delay).min(NEVER));
+                        let inputs = u64::from(shipment.groups * self.grain).max(1);
                         moved = if delay < NEVER { (moved + delay * inputs).min(NEVER) } else { NEVER };
                     }
                     each.iter_mut().zip(new).for_each(|(head, new)| *head = new.min(*head));

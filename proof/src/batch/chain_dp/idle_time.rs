@@ -1,45 +1,45 @@
-//! How long devices certainly stand still around an op that a single batch of all inputs passes.
+//! Idle times: lower bounds on how long devices stand still around an op that is a single batch of all inputs.
 //!
-//! Such a batch begins when all work before it is done, and all work behind it begins after it. So a device that did not run it
-//! has nothing to do until some inputs have been brought to it, and must have handed its last ones back some time before the
-//! next such batch begins. The first batch of a device gets all its inputs from others, a group of them at least, and nothing
-//! was run on them on that device before; so it waits for the longest way to it that goes past the device.
+//! A single batch begins when all work before it is done, and all work behind it begins after its end. So a device that did
+//! not run it has nothing to do until some inputs have reached it, and must have handed its last ones back some time before
+//! the next single batch begins. The first batch of that device gets all its inputs from other devices, a group at least, and
+//! nothing was run on them there before; so it starts no earlier than the shortest path to it that avoids the device.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::{NEVER, ChainDp};
+use crate::batch::chain_dp::op_times::{ChainDp, NEVER};
 use divvy_core::ids::{DeviceId, OpId};
 
-/// By the device of the single batch, then by the device that waits.
-pub(super) type Waits = [[u64; MOST_DEVICES]; MOST_DEVICES];
+/// Idle times by the device of the single batch, then by the device that waits.
+pub(super) type IdleTimes = [[u64; MOST_DEVICES]; MOST_DEVICES];
 
-/// Around what lies between two ops.
-pub(super) struct Around {
+/// The idle times around the branches between two ops.
+pub(super) struct StageIdleTimes {
     /// From the end of the earlier op, if it is a single batch.
-    pub(super) behind: Waits,
+    pub(super) behind: IdleTimes,
     /// Up to the start of the later op, if it is a single batch.
-    pub(super) before: Waits,
+    pub(super) before: IdleTimes,
 }
 
-/// An op, seen from one end.
+/// An op, as seen from one of the two ends.
 struct IdleStep {
-    /// What the least batch takes on each device.
+    /// The time of the shortest batch on each device.
     least: [u64; MOST_DEVICES],
-    /// Ops nearer to that end, by their places, and the bytes between them.
+    /// The neighbours nearer to that end, by their places, and the bytes between.
     nearer: Vec<(usize, u64)>,
 }
 
 impl ChainDp<'_> {
-    /// For ops between an earlier and a later one.
-    pub(super) fn around(&self, earlier: OpId, between: &[OpId], later: OpId) -> Around {
+    /// The idle times for ops between an earlier and a later one.
+    pub(super) fn idle_times_around(&self, earlier: OpId, between: &[OpId], later: OpId) -> StageIdleTimes {
         let order = self.problem.graph.order().iter().copied().filter(|op| between.contains(op));
         let mut ops: Vec<OpId> = [earlier].into_iter().chain(order).chain([later]).collect();
-        let behind = self.waits(&ops, true);
+        let behind = self.idle_times(&ops, true);
         ops.reverse();
-        Around { behind, before: self.waits(&ops, false) }
+        StageIdleTimes { behind, before: self.idle_times(&ops, false) }
     }
 
-    /// From the first of some ops on, in their order or against it.
-    fn waits(&self, ops: &[OpId], is_forward: bool) -> Waits {
+    /// The idle times at the first of some ops, which are in topological order or, if not `is_forward`, in its reverse.
+    fn idle_times(&self, ops: &[OpId], is_forward: bool) -> IdleTimes {
         let bytes = |near: OpId, far: OpId| {
             if is_forward { self.joining(near, far) } else { self.joining(far, near) }
         };
@@ -58,19 +58,19 @@ impl ChainDp<'_> {
             route.map_or(NEVER, |route| route.time(bytes).0.min(NEVER))
         };
         let devices = self.problem.hardware.device_count();
-        let mut waits = [[0; MOST_DEVICES]; MOST_DEVICES];
-        for (single, waits) in waits.iter_mut().enumerate().take(devices) {
-            for (waiting, wait) in
-                waits.iter_mut().enumerate().take(devices).filter(|(other, _)| *other != single)
+        let mut idle_times = [[0; MOST_DEVICES]; MOST_DEVICES];
+        for (single, idle_times) in idle_times.iter_mut().enumerate().take(devices) {
+            for (waiting, idle_time) in
+                idle_times.iter_mut().enumerate().take(devices).filter(|(other, _)| *other != single)
             {
-                *wait = self.wait(&steps, single, waiting, &time);
+                *idle_time = self.idle_time(&steps, single, waiting, &time);
             }
         }
-        waits
+        idle_times
     }
 
-    /// How long it takes from the single batch of the first step until a device can do anything.
-    fn wait(
+    /// A lower bound on the time from the single batch of the first step until a device can run any batch.
+    fn idle_time(
         &self,
         steps: &[IdleStep],
         single: usize,
@@ -90,7 +90,7 @@ impl ChainDp<'_> {
                     })
                 });
                 let start = arrivals.max().unwrap_or(0);
-                // Behind the last step all others lie.
+                // A device that runs none of the ops in between waits for the last one.
                 if device == waiting || place + 1 == steps.len() {
                     least = least.min(start);
                 }
@@ -102,7 +102,7 @@ impl ChainDp<'_> {
         least
     }
 
-    /// When a group of inputs can have come together, from one device or from two.
+    /// The earliest time at which a group of inputs can have arrived, from one device or from two.
     fn gathered(&self, ends: &[u64; MOST_DEVICES], time: &dyn Fn(usize, u64) -> u64) -> u64 {
         let grain = u64::from(self.grain);
         let from = |device: usize, inputs: u64| (ends[device] + time(device, inputs)).min(NEVER);
@@ -110,7 +110,7 @@ impl ChainDp<'_> {
         let mut least = known.iter().map(|&device| from(device, grain)).min().unwrap_or(NEVER);
         for (place, &one) in known.iter().enumerate() {
             for &other in &known[place + 1..] {
-                // The more come from the one, the fewer from the other: where the two meet, it is soonest.
+                // The two arrival times are monotone in the split, in opposite directions: bisection finds where they cross.
                 let (mut few, mut many) = (0, grain);
                 while many - few > 1 {
                     let middle = u64::midpoint(few, many);

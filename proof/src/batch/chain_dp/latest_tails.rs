@@ -1,34 +1,35 @@
-//! What follows the start of an op, worked out backward: estimates by which moments are given up early.
+//! Tails: lower bounds from the start of an op to the end, computed backward, by which labels are pruned.
 //!
-//! For each sharing of the op two things are known: for each device, the longest way of some input of its batch to the end,
-//! whichever sharings follow; and the sum over all inputs of their ways. The first sees that a batch hands inputs to slow ones,
-//! the second that not all inputs can be on the fast ways. Each is the least over what may follow, so neither is too long.
+//! For each division of an op there are two estimates: for each device, the longest path of some input of its batch to the
+//! end, whichever divisions follow; and the sum over all inputs of their paths. The first sees that a batch hands inputs to
+//! slow devices, the second that not all inputs can take the fast paths. Each is a minimum over what may follow, hence valid.
 
-use crate::batch::chain_dp::divisions::{MOST_DEVICES, GroupDivision};
-use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT};
-use crate::batch::chain_dp::{Branch, Delays, StageLink, NEVER, OpTimes, ChainDp, WorkWeights};
+use crate::batch::chain_dp::divisions::MOST_DEVICES;
+use crate::batch::chain_dp::pareto_front::{LAST_START, StartLabel, MEAN_WORK};
+use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, WorkWeights, used};
+use crate::batch::chain_dp::stage_links::{Branch, StageLink};
 
-/// Estimates of what follows the start of an op, by sharing.
+/// Lower bounds from the start of an op to the end, by division.
 #[derive(Clone)]
 pub(super) struct TailEstimate {
-    /// For each device, the longest way of some input of its batch.
-    pub(super) ways: Vec<[u64; MOST_DEVICES]>,
-    /// The sum over all inputs of their ways.
+    /// For each device, the longest path of some input of its batch.
+    pub(super) paths: Vec<[u64; MOST_DEVICES]>,
+    /// The sum over all inputs of their paths.
     pub(super) sums: Vec<u64>,
-    /// What devices have to do behind the op, on the average; not known within branches.
+    /// The weighted mean of the devices' work behind the op; 0 within branches.
     pub(super) rest: u64,
 }
 
-/// What devices have to do at least between two stages, on the average by the shares of the course.
-pub(super) struct LeastWorks {
-    /// For each branch, from each of its ops on, and 0 behind them.
+/// Lower bounds on the mean work of the devices between two stages, under the weights of the whole chain.
+pub(super) struct WorkBounds {
+    /// For each branch, from each of its ops on, and 0 at its end.
     pub(super) branches: Vec<Vec<u64>>,
-    /// From the later op on.
+    /// From the later op of the chain on.
     pub(super) behind: u64,
 }
 
-impl LeastWorks {
-    /// In branches from so many on, and behind.
+impl WorkBounds {
+    /// In the branches from this number on, and behind.
     pub(super) fn from(&self, branch: usize) -> u64 {
         let later = self.branches[branch..].iter().map(|works| works[0]);
         later.fold(self.behind, u64::saturating_add).min(NEVER)
@@ -36,76 +37,72 @@ impl LeastWorks {
 }
 
 impl TailEstimate {
-    /// Both hold, so the later one does.
-    pub(super) fn later(&self, other: &TailEstimate) -> TailEstimate {
-        let ways = self.ways.iter().zip(&other.ways).map(|(a, b)| std::array::from_fn(|d| a[d].max(b[d])));
+    /// The componentwise maximum of two valid estimates, which is valid too.
+    pub(super) fn componentwise_max(&self, other: &TailEstimate) -> TailEstimate {
+        let paths = self.paths.iter().zip(&other.paths).map(|(a, b)| std::array::from_fn(|d| a[d].max(b[d])));
         let sums = self.sums.iter().zip(&other.sums).map(|(a, b)| *a.max(b));
-        TailEstimate { ways: ways.collect(), sums: sums.collect(), rest: self.rest.max(other.rest) }
+        TailEstimate { paths: paths.collect(), sums: sums.collect(), rest: self.rest.max(other.rest) }
     }
 }
 
 impl ChainDp<'_> {
+    /// The tails of the last op.
     pub(super) fn tail_of_last(&self, node: &OpTimes) -> TailEstimate {
         let never = [NEVER; MOST_DEVICES];
-        let ways = node.times.iter().map(|times| times.unwrap_or(never)).collect();
-        let sums = node.times.iter().zip(&self.moves.sharings);
+        let paths = node.times.iter().map(|times| times.unwrap_or(never)).collect();
+        let sums = node.times.iter().zip(&self.transitions.divisions);
         let sums =
-            sums.map(|(times, sharing)| times.map_or(NEVER, |times| self.sum(sharing, &times))).collect();
-        TailEstimate { ways, sums, rest: 0 }
+            sums.map(|(times, division)| times.map_or(NEVER, |times| self.sum_over_inputs(division, &times))).collect();
+        TailEstimate { paths, sums, rest: 0 }
     }
 
-    /// The sum over all inputs of what each device's have.
-    pub(super) fn sum(&self, sharing: &GroupDivision, each: &[u64]) -> u64 {
-        let of_device = |(&groups, &each): (&u32, &u64)| u64::from(groups * self.grain) * each;
-        sharing.iter().zip(each).map(of_device).sum()
-    }
-
+    /// The tails of an op, from those of the next one.
     pub(super) fn tail_before(&self, node: &OpTimes, delays: &Delays, next: &TailEstimate) -> TailEstimate {
-        let count = self.moves.sharings.len();
-        let mut tail = TailEstimate { ways: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let count = self.transitions.divisions.len();
+        let mut tail = TailEstimate { paths: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
-            let (mut ways, mut sum) = ([NEVER; MOST_DEVICES], NEVER);
+            let (mut paths, mut sum) = ([NEVER; MOST_DEVICES], NEVER);
             for there in (0..count).filter(|&there| next.sums[there] < NEVER) {
-                for handed in self.moves.between(here, there) {
+                for shipments in self.transitions.between(here, there) {
                     let (mut latest, mut moved) = ([0u64; MOST_DEVICES], next.sums[there]);
-                    for part in handed {
-                        let delay = delays.of(part);
+                    for shipment in shipments {
+                        let delay = delays.of(shipment);
                         if delay == NEVER {
                             (latest, moved) = ([NEVER; MOST_DEVICES], NEVER);
                             break;
                         }
-                        latest[part.from] = latest[part.from].max(delay + next.ways[there][part.to]);
-                        moved += delay * u64::from(part.groups * self.grain).max(1);
+                        latest[shipment.from] = latest[shipment.from].max(delay + next.paths[there][shipment.to]);
+                        moved += delay * u64::from(shipment.groups * self.grain).max(1);
                     }
-                    ways.iter_mut().zip(latest).for_each(|(way, new)| *way = new.min(*way));
+                    paths.iter_mut().zip(latest).for_each(|(path, new)| *path = new.min(*path));
                     sum = sum.min(moved);
                 }
             }
             if sum < NEVER {
                 for device in 0..MOST_DEVICES {
-                    tail.ways[here][device] = (times[device] + ways[device]).min(NEVER);
+                    tail.paths[here][device] = (times[device] + paths[device]).min(NEVER);
                 }
-                tail.sums[here] = self.sum(&self.moves.sharings[here], times) + sum;
+                tail.sums[here] = self.sum_over_inputs(&self.transitions.divisions[here], times) + sum;
             }
         }
         tail
     }
 
-    /// By the work of branches: a device runs the batches that an input is part of one after the other, so the mean over inputs
-    /// of the time in between is at least the mean over them of that work, each op shared in the way that is best for it.
+    /// The tails of an op by the work of the branches: a device runs the batches of an input one after the other, so the mean
+    /// over inputs of the time between the two ops is at least the mean of that work, each op divided at its best.
     pub(super) fn tail_across(&self, node: &OpTimes, link: &StageLink, each: &WorkWeights, next: &TailEstimate) -> TailEstimate {
-        let shares = u128::from(each.iter().sum::<u64>().max(1));
-        // For each number of groups, the sum over them of their work.
+        let weights = u128::from(each.iter().sum::<u64>().max(1));
+        // For each number of groups, a lower bound on the sum over them of their weighted work.
         let mut work = vec![0u128; self.groups as usize + 1];
         for inner in link.branches.iter().flat_map(|branch| &branch.nodes) {
             let mut least = vec![u128::MAX; work.len()];
-            for (sharing, times) in self.moves.sharings.iter().zip(&inner.times) {
+            for (division, times) in self.transitions.divisions.iter().zip(&inner.times) {
                 let Some(times) = times else { continue };
                 let mut costs: Vec<(u128, u32)> = (0..MOST_DEVICES)
-                    .map(|device| (u128::from(each[device]) * u128::from(times[device]), sharing[device]))
+                    .map(|device| (u128::from(each[device]) * u128::from(times[device]), division[device]))
                     .collect();
-                // So many groups cost least in the batches that cost least.
+                // Any number of groups costs least in the cheapest batches.
                 costs.sort_unstable();
                 let mut sum = 0;
                 let each = costs.iter().flat_map(|&(cost, groups)| (0..groups).map(move |_| cost));
@@ -116,27 +113,28 @@ impl ChainDp<'_> {
             }
             work.iter_mut().zip(&least).skip(1).for_each(|(work, least)| *work = work.saturating_add(*least));
         }
-        let way = next.ways.iter().zip(&self.moves.sharings).zip(&next.sums).filter(|(_, sum)| **sum < NEVER);
-        let way =
-            way.flat_map(|((ways, groups), _)| ways.iter().zip(groups).filter(|(_, groups)| **groups > 0));
-        let way = way.map(|(way, _)| *way).min().unwrap_or(NEVER);
+        let path = next.paths.iter().zip(&self.transitions.divisions).zip(&next.sums).filter(|(_, sum)| **sum < NEVER);
+        let path =
+            path.flat_map(|((paths, groups), _)| paths.iter().zip(groups).filter(|(_, groups)| **groups > 0));
+        let path = path.map(|(path, _)| *path).min().unwrap_or(NEVER);
         let sum = next.sums.iter().copied().min().unwrap_or(NEVER);
-        let short = |work: u128, parts: u128| u64::try_from(work / parts).unwrap_or(NEVER).min(NEVER);
-        let count = self.moves.sharings.len();
-        let mut tail = TailEstimate { ways: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let quotient = |work: u128, divisor: u128| u64::try_from(work / divisor).unwrap_or(NEVER).min(NEVER);
+        let count = self.transitions.divisions.len();
+        let mut tail = TailEstimate { paths: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
-            let groups = &self.moves.sharings[here];
-            for device in (0..MOST_DEVICES).filter(|&device| groups[device] > 0) {
-                let mean = short(work[groups[device] as usize], shares * u128::from(groups[device]));
-                tail.ways[here][device] = (times[device] + mean + way).min(NEVER);
+            let groups = &self.transitions.divisions[here];
+            for device in used(groups) {
+                let mean = quotient(work[groups[device] as usize], weights * u128::from(groups[device]));
+                tail.paths[here][device] = (times[device] + mean + path).min(NEVER);
             }
-            let all = short(work[self.groups as usize].saturating_mul(u128::from(self.grain)), shares);
-            tail.sums[here] = (self.sum(groups, times) + all + sum).min(NEVER);
+            let all = quotient(work[self.groups as usize].saturating_mul(u128::from(self.grain)), weights);
+            tail.sums[here] = (self.sum_over_inputs(groups, times) + all + sum).min(NEVER);
         }
         tail
     }
 
+    /// The tails of the ops of a branch.
     pub(super) fn branch_tails(&self, branch: &Branch, end: &TailEstimate) -> Vec<TailEstimate> {
         let mut tails: Vec<TailEstimate> = Vec::with_capacity(branch.nodes.len());
         for (place, node) in branch.nodes.iter().enumerate().rev() {
@@ -147,57 +145,57 @@ impl ChainDp<'_> {
         tails
     }
 
-    /// What an op takes of devices at least, in a sharing with which it does not end too late if it starts no sooner.
-    pub(super) fn least_work(&self, node: &OpTimes, tail: &TailEstimate, soonest: u64, limit: u64) -> u64 {
-        let is_in_time = |sharing: usize| {
-            let ways = tail.ways[sharing].iter().zip(&self.moves.sharings[sharing]);
-            let longest = ways.filter(|(_, groups)| **groups > 0).map(|(way, _)| *way).max().unwrap_or(0);
-            tail.sums[sharing] < NEVER && soonest + longest.max(tail.sums[sharing] / self.inputs) < limit
+    /// The least mean work of an op over the divisions with which a plan can end below the limit if the op starts no earlier
+    /// than `earliest_end`.
+    pub(super) fn least_work(&self, node: &OpTimes, tail: &TailEstimate, earliest_end: u64, limit: u64) -> u64 {
+        let is_in_time = |division: usize| {
+            let paths = tail.paths[division].iter().zip(&self.transitions.divisions[division]);
+            let longest = paths.filter(|(_, groups)| **groups > 0).map(|(path, _)| *path).max().unwrap_or(0);
+            tail.sums[division] < NEVER && earliest_end + longest.max(tail.sums[division] / self.inputs) < limit
         };
-        let possible = node.works.iter().enumerate().filter(|(sharing, _)| is_in_time(*sharing));
+        let possible = node.works.iter().enumerate().filter(|(division, _)| is_in_time(*division));
         possible.map(|(_, work)| *work).min().unwrap_or(limit).min(limit)
     }
 
-    /// The same for a branch, from each of its ops on.
-    pub(super) fn least_works(&self, branch: &Branch, inner: &[TailEstimate], soonest: u64, limit: u64) -> Vec<u64> {
+    /// The least mean work of a branch, from each of its ops on.
+    pub(super) fn work_bounds(&self, branch: &Branch, inner: &[TailEstimate], earliest_end: u64, limit: u64) -> Vec<u64> {
         let mut works = vec![0];
         for (node, tail) in branch.nodes.iter().zip(inner).rev() {
-            let work = self.least_work(node, tail, soonest, limit);
+            let work = self.least_work(node, tail, earliest_end, limit);
             works.push((works[works.len() - 1] + work).min(NEVER));
         }
         works.reverse();
         works
     }
 
-    /// Moments of a sharing, the last two of which do not know yet of the op itself. A single batch starts no earlier than
-    /// the last one; where there are several, what they tell themselves need not be said.
-    pub(super) fn settled(&self, sharing: usize, node: &OpTimes, mut moments: Moments) -> Moments {
-        let groups = &self.moves.sharings[sharing];
-        let latest = moments[LATEST].max(moments[SPENT]);
-        let used = || (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
-        if used().count() == 1 {
-            used().for_each(|only| moments[only] = moments[only].max(latest));
+    /// A label whose last two components do not yet include the op itself, with them included. A single batch is the last one,
+    /// so it starts no earlier than the last start; a last start that some batch implies is stored as 0.
+    pub(super) fn tightened(&self, division: usize, node: &OpTimes, mut label: StartLabel) -> StartLabel {
+        let groups = &self.transitions.divisions[division];
+        let latest = label[LAST_START].max(label[MEAN_WORK]);
+        if used(groups).count() == 1 {
+            used(groups).for_each(|only| label[only] = label[only].max(latest));
         }
-        let is_said = moments[..MOST_DEVICES].iter().any(|&moment| moment >= latest);
-        moments[LATEST] = if is_said { 0 } else { latest };
-        let times = node.times[sharing].unwrap_or_default();
-        let first_end = used().map(|device| moments[device] + times[device]).min().unwrap_or(0);
-        moments[SPENT] = first_end.max((moments[SPENT] + node.works[sharing]).min(NEVER));
-        moments
+        let is_implied = label[..MOST_DEVICES].iter().any(|&start| start >= latest);
+        label[LAST_START] = if is_implied { 0 } else { latest };
+        let times = node.times[division].unwrap_or_default();
+        let first_end = used(groups).map(|device| label[device] + times[device]).min().unwrap_or(0);
+        label[MEAN_WORK] = first_end.max((label[MEAN_WORK] + node.works[division]).min(NEVER));
+        label
     }
 
-    /// The least finish behind some moments.
-    pub(super) fn least(&self, sharing: usize, moments: &Moments, tail: &TailEstimate) -> u64 {
-        if tail.sums[sharing] == NEVER {
+    /// A lower bound on the finish of every plan with a label.
+    pub(super) fn least_finish(&self, division: usize, label: &StartLabel, tail: &TailEstimate) -> u64 {
+        if tail.sums[division] == NEVER {
             return NEVER;
         }
-        let groups = &self.moves.sharings[sharing];
+        let groups = &self.transitions.divisions[division];
         let (mut latest, mut shortest) = (0, NEVER);
-        for device in (0..MOST_DEVICES).filter(|&device| groups[device] > 0) {
-            latest = latest.max(moments[device] + tail.ways[sharing][device]);
-            shortest = shortest.min(tail.ways[sharing][device]);
+        for device in used(groups) {
+            latest = latest.max(label[device] + tail.paths[division][device]);
+            shortest = shortest.min(tail.paths[division][device]);
         }
-        let mean = (self.sum(groups, &moments[..MOST_DEVICES]) + tail.sums[sharing]) / self.inputs;
-        latest.max(mean).max(moments[LATEST] + shortest).max(moments[SPENT] + tail.rest)
+        let mean = (self.sum_over_inputs(groups, &label[..MOST_DEVICES]) + tail.sums[division]) / self.inputs;
+        latest.max(mean).max(label[LAST_START] + shortest).max(label[MEAN_WORK] + tail.rest)
     }
 }

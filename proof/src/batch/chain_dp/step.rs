@@ -1,133 +1,138 @@
-//! From the moments of one op of the chain to those of the next, along all branches between them.
+//! One step of the chain DP: from the labels of an op of the chain to those of the next one, along all branches between them.
+//!
+//! Each branch is followed by itself from one label of the earlier op; the fronts of the branches are combined by the
+//! componentwise maximum of starts and the sum of works. Labels are pruned by tails and by remaining work.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::latest_tails::{LeastWorks, TailEstimate};
-use crate::batch::chain_dp::pareto_front::{LATEST, Moments, SPENT, thin};
-use crate::batch::chain_dp::{Delays, StageLink, NEVER, OpTimes, ChainDp, mean};
+use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
+use crate::batch::chain_dp::pareto_front::{LAST_START, StartLabel, MEAN_WORK, merge_labels};
+use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, mean, used};
+use crate::batch::chain_dp::stage_links::StageLink;
 
-/// Lists of moments looked at, in all.
+/// The most labels looked at in all.
 const MOST_STEPS: u64 = 1 << 30;
 
-/// A walk along the chain.
+/// The state of the program: its limits, and the steps so far.
 pub(super) struct ChainStep<'p, 's> {
-    pub(super) passages: &'p ChainDp<'p>,
+    pub(super) dp: &'p ChainDp<'p>,
     pub(super) limit: u64,
     pub(super) width: usize,
-    /// The same within branches.
+    /// The width within branches.
     pub(super) branch_width: usize,
     steps: u64,
     stop: &'s mut dyn FnMut() -> bool,
 }
 
-/// What lies between an op of the chain and the next one, with estimates.
+/// A link of the chain with its estimates.
 struct ChainLink<'a> {
     link: &'a StageLink,
-    /// Behind the next op, and within branches.
+    /// The tails of the next op.
     tail: &'a TailEstimate,
+    /// The tails of the ops in branches.
     inner: &'a [Vec<TailEstimate>],
-    works: &'a LeastWorks,
+    works: &'a WorkBounds,
 }
 
-/// Where a walk through branches begins.
-struct Entry {
-    sharing: usize,
+/// The label of the earlier op that branches are followed from.
+struct StageEntry {
+    division: usize,
     ends: [u64; MOST_DEVICES],
     first_end: u64,
-    /// A moment before which devices, on the average, have no time for what follows.
-    spent: u64,
+    /// Its [`MEAN_WORK`].
+    mean_work: u64,
 }
 
-/// For each sharing, its lists of moments.
-pub(super) type Fronts = Vec<Vec<Moments>>;
+/// For each division, its labels.
+pub(super) type Fronts = Vec<Vec<StartLabel>>;
 
 impl<'p, 's> ChainStep<'p, 's> {
+    /// Within branches a quarter of the width is kept.
     pub(super) fn new(
-        passages: &'p ChainDp<'p>,
+        dp: &'p ChainDp<'p>,
         limit: u64,
         width: usize,
         stop: &'s mut dyn FnMut() -> bool,
     ) -> ChainStep<'p, 's> {
-        ChainStep { passages, limit, width, branch_width: width.div_ceil(4), steps: 0, stop }
+        ChainStep { dp, limit, width, branch_width: width.div_ceil(4), steps: 0, stop }
     }
 
-    /// From the moments of an op to those of the next one of the chain.
-    pub(super) fn pass(
+    /// The labels of the next op of the chain.
+    pub(super) fn extend_stage(
         &mut self,
         node: &OpTimes,
         fronts: &Fronts,
         link: &StageLink,
         tail: &TailEstimate,
         inner: &[Vec<TailEstimate>],
-        works: &LeastWorks,
+        works: &WorkBounds,
     ) -> Result<Fronts, String> {
-        let crossing = ChainLink { link, tail, inner, works };
+        let chain_link = ChainLink { link, tail, inner, works };
         let mut next: Fronts = vec![Vec::new(); fronts.len()];
-        for (sharing, front) in fronts.iter().enumerate() {
-            let groups = self.passages.moves.sharings[sharing];
-            let Some(times) = node.times[sharing] else { continue };
-            let used = || (0..MOST_DEVICES).filter(|&device| groups[device] > 0);
-            let shortest = used().map(|device| times[device]).min().unwrap_or(0);
-            for moments in front {
+        for (division, front) in fronts.iter().enumerate() {
+            let groups = self.dp.transitions.divisions[division];
+            let Some(times) = node.times[division] else { continue };
+            let shortest = used(&groups).map(|device| times[device]).min().unwrap_or(0);
+            for label in front {
                 let ends: [u64; MOST_DEVICES] =
-                    std::array::from_fn(|d| if groups[d] > 0 { moments[d] + times[d] } else { 0 });
-                let first_end = used().map(|device| ends[device]).min().unwrap_or(0);
-                let entry = Entry { sharing, ends, first_end, spent: moments[SPENT] };
-                let latest = moments[LATEST] + shortest;
-                for (there, front) in self.follow_all(&entry, &crossing)?.into_iter().enumerate() {
-                    for mut moments in front {
-                        moments[LATEST] = latest.max(first_end + moments[LATEST]);
-                        moments[SPENT] += entry.spent;
-                        self.keep(there, &link.node, moments, tail, &mut next);
+                    std::array::from_fn(|d| if groups[d] > 0 { label[d] + times[d] } else { 0 });
+                let first_end = used(&groups).map(|device| ends[device]).min().unwrap_or(0);
+                let entry = StageEntry { division, ends, first_end, mean_work: label[MEAN_WORK] };
+                let latest = label[LAST_START] + shortest;
+                for (there, front) in self.extend_branches(&entry, &chain_link)?.into_iter().enumerate() {
+                    for mut label in front {
+                        label[LAST_START] = latest.max(first_end + label[LAST_START]);
+                        label[MEAN_WORK] += entry.mean_work;
+                        self.keep(there, &link.node, label, tail, &mut next);
                     }
                 }
             }
         }
-        next.iter_mut().for_each(|front| thin(front, self.width));
+        next.iter_mut().for_each(|front| merge_labels(front, self.width));
         Ok(next)
     }
 
-    /// All branches from the ends of an op: the moments of the next one, and last the works of its branches.
-    fn follow_all(&mut self, entry: &Entry, crossing: &ChainLink<'_>) -> Result<Fronts, String> {
+    /// All branches from one label: starts of the next op, and in the last two components the work of the branches.
+    fn extend_branches(&mut self, entry: &StageEntry, chain_link: &ChainLink<'_>) -> Result<Fronts, String> {
         let mut all: Option<Fronts> = None;
-        for number in 0..crossing.link.branches.len() {
-            let new = self.follow(entry, crossing, number)?;
+        for number in 0..chain_link.link.branches.len() {
+            let new = self.extend_branch(entry, chain_link, number)?;
             let Some(known) = all.take() else {
                 all = Some(new);
                 continue;
             };
-            let mut united: Fronts = vec![Vec::new(); new.len()];
+            let mut combined: Fronts = vec![Vec::new(); new.len()];
             for (there, (known, new)) in known.iter().zip(&new).enumerate() {
                 for (a, b) in known.iter().flat_map(|a| new.iter().map(move |b| (a, b))) {
-                    let mut both: Moments = std::array::from_fn(|place| a[place].max(b[place]));
-                    both[LATEST] = a[LATEST] + b[LATEST];
-                    both[SPENT] = a[SPENT] + b[SPENT];
-                    let mut settled = both;
-                    settled[LATEST] += entry.first_end;
-                    settled[SPENT] += entry.spent;
+                    let mut both: StartLabel = std::array::from_fn(|place| a[place].max(b[place]));
+                    both[LAST_START] = a[LAST_START] + b[LAST_START];
+                    both[MEAN_WORK] = a[MEAN_WORK] + b[MEAN_WORK];
+                    let mut tightened = both;
+                    tightened[LAST_START] += entry.first_end;
+                    tightened[MEAN_WORK] += entry.mean_work;
                     self.count()?;
-                    let settled = self.passages.settled(there, &crossing.link.node, settled);
-                    if self.passages.least(there, &settled, crossing.tail) < self.limit {
-                        united[there].push(both);
+                    let tightened = self.dp.tightened(there, &chain_link.link.node, tightened);
+                    if self.dp.least_finish(there, &tightened, chain_link.tail) < self.limit {
+                        combined[there].push(both);
                     }
                 }
-                thin(&mut united[there], self.branch_width);
+                merge_labels(&mut combined[there], self.branch_width);
             }
-            all = Some(united);
+            all = Some(combined);
         }
         Ok(all.unwrap_or_default())
     }
 
-    /// One branch.
-    fn follow(&mut self, entry: &Entry, crossing: &ChainLink<'_>, number: usize) -> Result<Fronts, String> {
-        let ChainLink { link, tail, works, .. } = crossing;
-        let (branch, inner) = (&link.branches[number], &crossing.inner[number]);
-        // Before this branch, in the others and behind them.
-        let floor = entry.spent + works.from(0) - works.branches[number][0];
-        let count = self.passages.moves.sharings.len();
+    /// One branch from one label.
+    fn extend_branch(&mut self, entry: &StageEntry, chain_link: &ChainLink<'_>, number: usize) -> Result<Fronts, String> {
+        let ChainLink { link, tail, works, .. } = chain_link;
+        let (branch, inner) = (&link.branches[number], &chain_link.inner[number]);
+        // The mean work before this branch, in the others, and behind them.
+        let floor = entry.mean_work + works.from(0) - works.branches[number][0];
+        let count = self.dp.transitions.divisions.len();
         let mut fronts: Fronts = vec![Vec::new(); count];
-        let mut begin = Moments::default();
+        let mut begin = StartLabel::default();
         begin[..MOST_DEVICES].copy_from_slice(&entry.ends);
-        fronts[entry.sharing].push(begin);
+        fronts[entry.division].push(begin);
         for (place, delays) in branch.delays.iter().enumerate() {
             let before = place.checked_sub(1).map(|before| &branch.nodes[before]);
             let tail = inner.get(place).unwrap_or(tail);
@@ -136,70 +141,71 @@ impl<'p, 's> ChainStep<'p, 's> {
                 let times = before.map_or(Some([0; MOST_DEVICES]), |node| node.times[here]);
                 let Some(times) = times else { continue };
                 let work = mean(&times, &link.weights[0]);
-                let spent = before.map_or(0, |node| node.works[here]);
-                for moments in front {
-                    let mut ended = Moments::default();
-                    (0..MOST_DEVICES).for_each(|device| ended[device] = moments[device] + times[device]);
-                    ended[LATEST] = moments[LATEST] + work;
-                    ended[SPENT] = moments[SPENT] + spent;
-                    if floor + ended[SPENT] + works.branches[number][place] < self.limit {
-                        self.hand_on(here, &ended, delays, tail, &mut next)?;
+                let chain_work = before.map_or(0, |node| node.works[here]);
+                for label in front {
+                    let mut ended = StartLabel::default();
+                    (0..MOST_DEVICES).for_each(|device| ended[device] = label[device] + times[device]);
+                    ended[LAST_START] = label[LAST_START] + work;
+                    ended[MEAN_WORK] = label[MEAN_WORK] + chain_work;
+                    if floor + ended[MEAN_WORK] + works.branches[number][place] < self.limit {
+                        self.extend_op(here, &ended, delays, tail, &mut next)?;
                     }
                 }
             }
-            next.iter_mut().for_each(|front| thin(front, self.branch_width));
+            next.iter_mut().for_each(|front| merge_labels(front, self.branch_width));
             fronts = next;
         }
         Ok(fronts)
     }
 
-    /// All moves from the ends of a sharing to the next op.
-    fn hand_on(
+    /// All transitions from the ends of one op to the next one.
+    fn extend_op(
         &mut self,
         here: usize,
-        ended: &Moments,
+        ended: &StartLabel,
         delays: &Delays,
         tail: &TailEstimate,
         next: &mut Fronts,
     ) -> Result<(), String> {
-        let passages = self.passages;
+        let dp = self.dp;
         for there in (0..next.len()).filter(|&there| tail.sums[there] < NEVER) {
-            for handed in passages.moves.between(here, there) {
+            for shipments in dp.transitions.between(here, there) {
                 self.count()?;
-                let mut moments = Moments::default();
+                let mut label = StartLabel::default();
                 let mut is_possible = true;
-                for part in handed {
-                    let delay = delays.of(part);
+                for shipment in shipments {
+                    let delay = delays.of(shipment);
                     is_possible &= delay < NEVER;
-                    moments[part.to] = moments[part.to].max(ended[part.from] + delay);
+                    label[shipment.to] = label[shipment.to].max(ended[shipment.from] + delay);
                 }
-                if is_possible && passages.least(there, &moments, tail) < self.limit {
-                    (moments[LATEST], moments[SPENT]) = (ended[LATEST], ended[SPENT]);
-                    next[there].push(moments);
+                if is_possible && dp.least_finish(there, &label, tail) < self.limit {
+                    (label[LAST_START], label[MEAN_WORK]) = (ended[LAST_START], ended[MEAN_WORK]);
+                    next[there].push(label);
                 }
             }
         }
         Ok(())
     }
 
-    /// Keeps moments of an op for each batch that may be the one which starts last.
-    pub(super) fn keep(&self, sharing: usize, node: &OpTimes, moments: Moments, tail: &TailEstimate, next: &mut Fronts) {
-        let groups = &self.passages.moves.sharings[sharing];
-        let latest = moments[LATEST].max(moments[SPENT]);
-        for device in (0..MOST_DEVICES).filter(|&device| groups[device] > 0) {
-            let mut moments = moments;
-            moments[device] = moments[device].max(latest);
-            let moments = self.passages.settled(sharing, node, moments);
-            if self.passages.least(sharing, &moments, tail) < self.limit {
-                next[sharing].push(moments);
+    /// Adds the labels of an op, one for each batch that may be the one which starts last.
+    pub(super) fn keep(&self, division: usize, node: &OpTimes, label: StartLabel, tail: &TailEstimate, next: &mut Fronts) {
+        let groups = &self.dp.transitions.divisions[division];
+        let latest = label[LAST_START].max(label[MEAN_WORK]);
+        for device in used(groups) {
+            let mut label = label;
+            label[device] = label[device].max(latest);
+            let label = self.dp.tightened(division, node, label);
+            if self.dp.least_finish(division, &label, tail) < self.limit {
+                next[division].push(label);
             }
         }
     }
 
+    /// Counts a step; an error if there are too many, or `stop` says so.
     pub(super) fn count(&mut self) -> Result<(), String> {
         self.steps += 1;
         if self.steps > MOST_STEPS || (self.steps.is_multiple_of(1 << 12) && (self.stop)()) {
-            return Err("it takes too long to follow".to_owned());
+            return Err("it takes too many steps".to_owned());
         }
         Ok(())
     }

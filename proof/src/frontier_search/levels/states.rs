@@ -1,33 +1,34 @@
-//! What a level of the search holds: sets of ops scheduled, and for each its rows.
+//! A level of the search: sets of scheduled ops, and the states of each.
 
 use std::collections::HashMap;
 
-/// All rows with the same set of ops scheduled.
+/// All states with the same set of ops scheduled.
 pub(super) struct StatesOfSet {
     pub(super) scheduled: Box<[u64]>,
-    /// Ops that may come next, and where in a row the tensors they read are.
+    /// Ops that may come next, and where in a state the tensors they read are.
     pub(super) ready: Vec<(u32, Vec<u32>)>,
-    /// Tensors still needed, in the order of their place in a row.
+    /// Tensors still needed, in the order of their place in a state.
     pub(super) ports: Vec<u32>,
-    /// For each tensor still needed: who waits for it.
-    pub(super) waits: Vec<Wait>,
-    /// For each device: the least `rest` of ops that are not ready and may run there.
+    /// For each tensor still needed, the ops that wait for it.
+    pub(super) waits: Vec<WaitingOps>,
+    /// For each device, the least `rest` of ops that are not ready and may run there.
     pub(super) rest_on: Vec<u64>,
-    /// For some of the ops still to come: what follows them at least, and their area under each of the weights.
-    pub(super) poured: Vec<(u64, Vec<u64>)>,
+    /// For some sets of unscheduled ops: the least continuation behind them, and their area under each list of weights.
+    pub(super) area_sets: Vec<(u64, Vec<u64>)>,
+    /// The states, one row of numbers after the other.
     pub(super) rows: Vec<u64>,
-    /// For each row: the least value of its completions.
+    /// For each state, a lower bound on its completions.
     pub(super) least: Vec<u64>,
-    /// For each row: what the ops scheduled decide by themselves.
+    /// For each state, the part of that bound that the scheduled ops decide by themselves.
     pub(super) decided: Vec<u64>,
-    /// For each row: the number in the log of the row before it, the op and the device.
-    pub(super) steps: Vec<Origin>,
-    /// The number in the log of the first row, once the level is complete.
+    /// For each state, the step that led to it.
+    pub(super) steps: Vec<BackPointer>,
+    /// The number in the log of the first state, once the level is complete.
     pub(super) first_number: u32,
 }
 
 impl StatesOfSet {
-    pub(super) fn push(&mut self, least: u64, decided: u64, step: Origin) {
+    pub(super) fn push(&mut self, least: u64, decided: u64, step: BackPointer) {
         self.least.push(least);
         self.decided.push(decided);
         self.steps.push(step);
@@ -56,29 +57,29 @@ impl StatesOfSet {
     }
 }
 
-/// Who waits for a tensor.
-pub(super) struct Wait {
-    /// Ready ops, as positions in the list of those.
+/// The ops that wait for a tensor.
+pub(super) struct WaitingOps {
+    /// Ready ops, as positions in the list of ready ops.
     pub(super) ready: Vec<u32>,
-    /// The least `rest` of ops that are not ready: the time that the ops before them still take at least, once the
-    /// first of all ready ops has ended.
+    /// The least `rest` of ops that are not ready: a lower bound on the time their predecessors still take once the first of
+    /// all ready ops has ended.
     pub(super) rest: u64,
 }
 
-/// How a row came about.
+/// The step that led to a state.
 #[derive(Clone, Copy)]
-pub(super) struct Origin {
-    /// The row before.
+pub(super) struct BackPointer {
+    /// The number of the state before.
     pub(super) before: u32,
     pub(super) op: u32,
     pub(super) device: u32,
 }
 
-/// All rows after as many ops, by the set of ops scheduled.
+/// All states with the same number of ops scheduled, by the set of these ops.
 #[derive(Default)]
 pub(super) struct StateLevel {
     pub(super) sets: Vec<StatesOfSet>,
-    pub(super) index: HashMap<Box<[u64]>, usize, std::hash::BuildHasherDefault<Fold>>,
+    pub(super) index: HashMap<Box<[u64]>, usize, std::hash::BuildHasherDefault<FoldHasher>>,
 }
 
 impl StateLevel {
@@ -93,11 +94,11 @@ impl StateLevel {
     }
 }
 
-/// A fixed and quick hash for sets of bits.
+/// A fast hash of bit sets without a random seed, so that searches are deterministic.
 #[derive(Default)]
-pub(super) struct Fold(u64);
+pub(super) struct FoldHasher(u64);
 
-impl std::hash::Hasher for Fold {
+impl std::hash::Hasher for FoldHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -1,83 +1,84 @@
-//! Which kinds of divisions are tried how often.
+//! Adaptive selection of division moves, by probability matching.
 //!
-//! In one network the ops of a branch want to be divided alike, in another every op by itself. Each kind of move has a share
-//! of its own, and gets the more of the moves the more often it has shortened the schedule of late.
+//! Whether the ops of a branch should be divided alike or each by itself depends on the network. Each kind of move has a base
+//! probability; from time to time all are scaled by their success rates, the share of their moves that shortened the schedule,
+//! relative to the mean.
 
 use divvy_core::rng::Rng;
 
-/// What another division of a unit is drawn from.
+/// How a new division of a unit is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Draw {
-    /// All of it on one device.
-    Whole,
-    /// As a neighbour is divided.
-    Neighbour,
-    /// Some groups of a piece to another device.
-    HandOver,
+    /// All inputs on one device.
+    OneDevice,
+    /// The division of a neighbour.
+    CopyNeighbour,
+    /// Some groups of a part move to another device.
+    MoveGroups,
     /// Two groups change places.
-    Exchange,
+    ExchangeGroups,
 }
 
-/// What becomes of other units when one is divided anew.
+/// How other units change with a unit whose division changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FollowRule {
-    /// One near it gets its division, and it gets that one's.
+    /// A unit near it gets its old division, and it gets that unit's.
     Swap,
-    /// One near it gives its devices work in return.
-    Return,
-    /// Some neighbours are divided as it is.
-    HandOn,
-    /// Those around it that were divided as it was are so again.
-    Alike,
+    /// A unit near it returns work to the device that lost most groups: all of its own, or some from the device that gained most.
+    Compensate,
+    /// A random path of neighbours gets the same division.
+    Propagate,
+    /// A connected cluster of units around it with the same old division gets the same new one.
+    Cluster,
 }
 
-/// A kind of move, and its share of all that divide.
+/// A kind of division move, and its base probability.
 struct MoveKind {
-    way: FollowRule,
+    follow: FollowRule,
     draw: Draw,
     share: f64,
 }
 
-const fn kind(way: FollowRule, draw: Draw, share: f64) -> MoveKind {
-    MoveKind { way, draw, share }
+const fn kind(follow: FollowRule, draw: Draw, share: f64) -> MoveKind {
+    MoveKind { follow, draw, share }
 }
 
 const KINDS: [MoveKind; 12] = [
-    kind(FollowRule::Swap, Draw::Neighbour, 0.08),
-    kind(FollowRule::Return, Draw::Whole, 0.04),
-    kind(FollowRule::Return, Draw::Neighbour, 0.04),
-    kind(FollowRule::Return, Draw::HandOver, 0.04),
-    kind(FollowRule::HandOn, Draw::Whole, 0.12),
-    kind(FollowRule::HandOn, Draw::Neighbour, 0.12),
-    kind(FollowRule::HandOn, Draw::HandOver, 0.12),
-    kind(FollowRule::HandOn, Draw::Exchange, 0.04),
-    kind(FollowRule::Alike, Draw::Whole, 0.12),
-    kind(FollowRule::Alike, Draw::Neighbour, 0.12),
-    kind(FollowRule::Alike, Draw::HandOver, 0.12),
-    kind(FollowRule::Alike, Draw::Exchange, 0.04),
+    kind(FollowRule::Swap, Draw::CopyNeighbour, 0.08),
+    kind(FollowRule::Compensate, Draw::OneDevice, 0.04),
+    kind(FollowRule::Compensate, Draw::CopyNeighbour, 0.04),
+    kind(FollowRule::Compensate, Draw::MoveGroups, 0.04),
+    kind(FollowRule::Propagate, Draw::OneDevice, 0.12),
+    kind(FollowRule::Propagate, Draw::CopyNeighbour, 0.12),
+    kind(FollowRule::Propagate, Draw::MoveGroups, 0.12),
+    kind(FollowRule::Propagate, Draw::ExchangeGroups, 0.04),
+    kind(FollowRule::Cluster, Draw::OneDevice, 0.12),
+    kind(FollowRule::Cluster, Draw::CopyNeighbour, 0.12),
+    kind(FollowRule::Cluster, Draw::MoveGroups, 0.12),
+    kind(FollowRule::Cluster, Draw::ExchangeGroups, 0.04),
 ];
 
-/// The part of its share that every kind keeps, and how many times its share it can get at most.
+/// The least and the largest factor of a base probability: 0.05, and at most 4.
 const KEPT: f64 = 0.05;
 const MOST: f64 = 4.0;
-/// After how many moves shares are worked out again.
-const LOOK_EVERY: u32 = 1 << 14;
-/// How many moves with the mean success each kind is credited with, so that chance does not decide.
+/// The number of moves between two adaptations.
+const ADAPT_EVERY: u32 = 1 << 14;
+/// The number of moves with the mean success rate that each kind is credited with, against noise.
 const CREDIT: f64 = 500.0;
 
-/// How often each kind is tried at present.
-pub(crate) struct Mix {
+/// The present probabilities of the kinds of moves, and their success.
+pub(crate) struct MoveMix {
     shares: [f64; KINDS.len()],
     tries: [f64; KINDS.len()],
     gains: [f64; KINDS.len()],
-    /// The kind at hand.
+    /// The kind of the present move.
     at: usize,
     moves: u32,
 }
 
-impl Mix {
-    pub(crate) fn new() -> Mix {
-        Mix {
+impl MoveMix {
+    pub(crate) fn new() -> MoveMix {
+        MoveMix {
             shares: std::array::from_fn(|kind| KINDS[kind].share),
             tries: [0.0; KINDS.len()],
             gains: [0.0; KINDS.len()],
@@ -89,7 +90,7 @@ impl Mix {
     /// Draws the kind of the next move.
     pub(crate) fn draw(&mut self, rng: &mut Rng) -> (FollowRule, Draw) {
         self.moves += 1;
-        if self.moves == LOOK_EVERY {
+        if self.moves == ADAPT_EVERY {
             self.moves = 0;
             self.adapt();
         }
@@ -100,14 +101,15 @@ impl Mix {
             self.at += 1;
         }
         self.tries[self.at] += 1.0;
-        (KINDS[self.at].way, KINDS[self.at].draw)
+        (KINDS[self.at].follow, KINDS[self.at].draw)
     }
 
-    /// Tells that the move at hand made the schedule shorter.
-    pub(crate) fn gained(&mut self) {
+    /// Records that the present move shortened the schedule.
+    pub(crate) fn reward(&mut self) {
         self.gains[self.at] += 1.0;
     }
 
+    /// Scales the probabilities by success rates, and halves the counts.
     fn adapt(&mut self) {
         let mean = self.gains.iter().sum::<f64>() / self.tries.iter().sum::<f64>();
         if mean == 0.0 {
@@ -126,17 +128,17 @@ impl Mix {
 mod tests {
     use super::*;
 
-    /// Draws as many kinds as come between two looks at them, of which those gain that are chosen; how often each came then.
+    /// Draws kinds up to an adaptation, with some kinds successful; the frequency of each kind after it.
     fn tried_after(gains: impl Fn(usize) -> bool) -> [f64; KINDS.len()] {
-        let (mut mix, mut rng) = (Mix::new(), Rng::new(1));
-        for _ in 0..LOOK_EVERY {
+        let (mut mix, mut rng) = (MoveMix::new(), Rng::new(1));
+        for _ in 0..ADAPT_EVERY {
             mix.draw(&mut rng);
             if gains(mix.at) {
-                mix.gained();
+                mix.reward();
             }
         }
         let mut tried = [0.0; KINDS.len()];
-        let count = LOOK_EVERY - 1;
+        let count = ADAPT_EVERY - 1;
         for _ in 0..count {
             mix.draw(&mut rng);
             tried[mix.at] += 1.0 / f64::from(count);
@@ -153,7 +155,7 @@ mod tests {
     #[test]
     fn as_long_as_nothing_gains_kinds_have_their_shares() {
         for (tried, kind) in tried_after(|_| false).iter().zip(&KINDS) {
-            assert!((tried - kind.share).abs() < 0.01, "{tried} for {:?} {:?}", kind.way, kind.draw);
+            assert!((tried - kind.share).abs() < 0.01, "{tried} for {:?} {:?}", kind.follow, kind.draw);
         }
     }
 
@@ -162,7 +164,7 @@ mod tests {
         let tried = tried_after(|kind| kind == 6);
         assert!(tried[6] > 2.5 * KINDS[6].share, "{tried:?}");
         for (tried, kind) in tried.iter().zip(&KINDS) {
-            assert!(*tried > KEPT * kind.share / 2.0, "{tried} for {:?} {:?}", kind.way, kind.draw);
+            assert!(*tried > KEPT * kind.share / 2.0, "{tried} for {:?} {:?}", kind.follow, kind.draw);
         }
     }
 }

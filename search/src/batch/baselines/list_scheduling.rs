@@ -1,25 +1,28 @@
-//! TODO-DOC search/src/batch/baselines/list_scheduling.rs
+//! `b-met`, `b-greedy` and `b-heft`: DiviML's batched list heuristics (V-A).
+//!
+//! * b-MET: canonical order; the division with the shortest longest batch, whatever else runs.
+//! * b-greedy: canonical order; the division with the least makespan so far.
+//! * b-HEFT: order of falling upward rank; the division whose last batch ends first, with insertion into idle gaps.
 
-use crate::batch::list_scheduling::{Listing, Measure, by_rank, schedule};
+use crate::batch::list_scheduling::{ListSettings, Measure, by_rank, schedule};
 use crate::batch::memory_use::BatchMemory;
-use crate::batch::supports;
-use crate::batch::tables::BatchTables;
+use crate::batch::tables::{BatchTables, supports};
 use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::NEVER;
 
-/// Schedules a list and offers the plan.
-pub(crate) fn plan_by_list(
+/// Offers the list schedule of some settings: priority order, measure, and whether batches are inserted into gaps.
+fn plan_by_batch_list(
     run: &mut Run<'_>,
-    listing: impl Fn(&BatchTables) -> (Vec<u32>, Measure, bool),
+    settings: impl Fn(&BatchTables) -> (Vec<u32>, Measure, bool),
 ) -> StopReason {
     let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
     let memory = BatchMemory::new(run.problem, &tables);
-    let (order, measure, inserts) = listing(&tables);
-    let listing = Listing { order: &order, measure, inserts, sizes: None, early: None };
-    if let Some(schedule) = schedule(&tables, &memory, &listing, run.budget).filter(|s| s.value() < NEVER) {
+    let (order, measure, inserts) = settings(&tables);
+    let settings = ListSettings { order: &order, measure, inserts, sizes: None, early: None };
+    if let Some(schedule) = schedule(&tables, &memory, &settings, run.budget).filter(|s| s.value() < NEVER) {
         let offered = run.offer(schedule.to_plan(run.problem, &tables));
         debug_assert!(offered.is_ok(), "{offered:?}");
     }
@@ -46,7 +49,7 @@ impl Planner for BMet {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |tables| (tables.order.clone(), Measure::Execution, false))
+        plan_by_batch_list(run, |tables| (tables.order.clone(), Measure::Execution, false))
     }
 }
 
@@ -70,7 +73,7 @@ impl Planner for BGreedy {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |tables| (tables.order.clone(), Measure::Whole, false))
+        plan_by_batch_list(run, |tables| (tables.order.clone(), Measure::Makespan, false))
     }
 }
 
@@ -90,6 +93,6 @@ impl Planner for BHeft {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |tables| (by_rank(tables), Measure::Finish, true))
+        plan_by_batch_list(run, |tables| (by_rank(tables), Measure::Finish, true))
     }
 }

@@ -1,7 +1,8 @@
-//! TODO-DOC
+//! Published methods for `batch`, from DiviML V-A and IV. `auto` runs [`list_scheduling::BHeft`] only; the others are run by name.
 
 pub(crate) mod annealing;
 pub(crate) mod list_scheduling;
 pub(crate) mod milp;
-pub(crate) mod milp_formulation;
+mod milp_formulation;
+pub(crate) mod milp_split;
 pub(crate) mod one_plus_one_ea;

@@ -1,8 +1,11 @@
-//! TODO-DOC search/src/batch/baselines/one_plus_one_ea.rs
+//! `ea`: the biased (1+1) evolutionary algorithm of DiviML V-A on its string of devices, one for each op and group of inputs.
+//!
+//! The first string has every op on its fastest device (the bias). A mutation changes every gene with probability 1/n to another
+//! device and is drawn again if it changes nothing; the offspring replaces its parent unless it is worse. With a node budget a node
+//! is one evaluation.
 
-use crate::batch::baselines::annealing::walk_strings;
-use crate::batch::device_string::{DivisionString, StringSearch};
-use crate::batch::supports;
+use crate::batch::device_string::{DivisionSearch, DivisionString, search_strings};
+use crate::batch::tables::supports;
 use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -17,7 +20,7 @@ impl Planner for OnePlusOneEa {
     }
 
     fn about(&self) -> &'static str {
-        "random changes of such a string, kept if not worse (biased (1+1) EA)"
+        "random changes of a string of devices, kept if not worse (biased (1+1) EA)"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -29,14 +32,14 @@ impl Planner for OnePlusOneEa {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        walk_strings(run, evolve)
+        search_strings(run, evolve)
     }
 }
 
-/// Random changes, as many as come, kept if not worse, until the walk ends.
-pub(crate) fn evolve(string: &mut DivisionString<'_>, walk: &mut StringSearch<'_, '_, '_>, rng: &mut Rng) {
+/// The evolutionary algorithm until the search ends.
+fn evolve(string: &mut DivisionString<'_>, search: &mut DivisionSearch<'_, '_, '_>, rng: &mut Rng) {
     let mut changes = Vec::new();
-    while walk.goes_on() {
+    while search.begin_evaluation() {
         changes.clear();
         let chance = 1.0 / string.len() as f64;
         while changes.is_empty() {
@@ -45,7 +48,7 @@ pub(crate) fn evolve(string: &mut DivisionString<'_>, walk: &mut StringSearch<'_
             }
         }
         if string.try_changes(&changes, string.schedule().value()) {
-            walk.note(string.schedule());
+            search.note(string.schedule());
         }
     }
 }

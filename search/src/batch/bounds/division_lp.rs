@@ -1,8 +1,10 @@
-//! TODO-DOC search/src/batch/bounds/division_lp.rs
+//! `division-area` and `division-lp`: the linear program of [`division_program`](crate::division_lp::division_program) for `batch`.
+//!
+//! `division-area` has the loads of the classes alone, `division-lp` all rows.
 
 use crate::bound::{Bound, When};
-use crate::division_lp::division_shapes::{AHEAD, Shapes};
-use crate::division_lp::{prove_loads, prove_program};
+use crate::division_lp::cutting_planes::{DEADLINE_SHARE, prove_loads, prove_program};
+use crate::division_lp::op_divisions::OpDivisions;
 use crate::run::Run;
 use divvy_core::problem::Problem;
 
@@ -18,7 +20,7 @@ impl Bound for DivisionArea {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Shapes::of_batches(problem).map(|_| ())
+        OpDivisions::of_batches(problem).map(|_| ())
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -38,15 +40,15 @@ impl Bound for DivisionLp {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        Shapes::of_batches(problem).map(|_| ())
+        OpDivisions::of_batches(problem).map(|_| ())
     }
 
     fn runs(&self) -> When {
         When::Last
     }
 
-    fn ahead(&self) -> Option<f64> {
-        Some(AHEAD)
+    fn deadline_share(&self) -> Option<f64> {
+        Some(DEADLINE_SHARE)
     }
 
     fn bound(&self, run: &mut Run<'_>) {

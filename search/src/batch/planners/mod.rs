@@ -1,3 +1,3 @@
-//! TODO-DOC
+//! The planner of `batch` that `auto` runs beside `one-device` and `b-heft`: [`divisions`].
 
 pub(crate) mod divisions;

@@ -1,15 +1,14 @@
-//! Submodels: the network cut at the dominators of its output (SortingHat, 3.1).
+//! Submodels: the network cut at the dominators of its output (SortingHat, section 3.1).
 //!
-//! A piece dominates the output if every path from the network's inputs to its outputs passes it. Every other piece is
-//! then before it or behind it, so in any topological order no edge passes over it. Constants (pieces that need no
-//! weights and no input of the network) are folded: what they give to others does not count as a path. Where several
-//! networks are planned at once, each has its own dominators. O(edges).
+//! A piece dominates the output if every path from an input to an output passes it; every other piece is then its ancestor or
+//! its descendant, and no edge of a topological order passes over it. Constants (pieces without weights that follow from such
+//! pieces alone) are folded: their edges do not count. Connected components are separate networks with dominators of their
+//! own (section 6). O(edges).
 
 use crate::cold_start::pieces::Pieces;
 
-/// The pieces of a sequence in submodels, each with so many dominators, the last of which ends it. Networks that share
-/// nothing are cut each by itself; then the first submodels of all of them make one, the second ones, and so on (section
-/// 6).
+/// The pieces of a sequence in submodels, each of which ends at the last of that many dominators. Separate networks are cut each
+/// by itself; the first submodels of all of them form one, the second ones form one, and so on (section 6).
 pub(crate) fn submodels(pieces: &Pieces, sequence: &[usize], dominators: usize) -> Vec<Vec<usize>> {
     let is_constant = constants(pieces, sequence);
     let mut integrated: Vec<Vec<usize>> = Vec::new();
@@ -24,7 +23,7 @@ pub(crate) fn submodels(pieces: &Pieces, sequence: &[usize], dominators: usize) 
     integrated
 }
 
-/// The pieces of each network, in the order of the sequence. Constants that several networks read come first of all.
+/// The pieces of each connected component, in the order of the sequence. Constants that several components read come first.
 fn networks(pieces: &Pieces, sequence: &[usize], is_constant: &[bool]) -> Vec<Vec<usize>> {
     fn find(root: &mut [usize], mut piece: usize) -> usize {
         while root[piece] != piece {
@@ -35,7 +34,7 @@ fn networks(pieces: &Pieces, sequence: &[usize], is_constant: &[bool]) -> Vec<Ve
     }
     let mut root: Vec<usize> = (0..pieces.pieces.len()).collect();
     for &piece in sequence.iter().filter(|&&piece| !is_constant[piece]) {
-        for &after in &pieces.pieces[piece].after {
+        for &after in &pieces.pieces[piece].successors {
             let (a, b) = (find(&mut root, piece), find(&mut root, after));
             root[a] = b;
         }
@@ -44,7 +43,7 @@ fn networks(pieces: &Pieces, sequence: &[usize], is_constant: &[bool]) -> Vec<Ve
     let mut network_of: Vec<Option<usize>> = vec![None; pieces.pieces.len()];
     for &piece in sequence.iter().rev() {
         network_of[piece] = if is_constant[piece] {
-            let mut readers = pieces.pieces[piece].after.iter().map(|&after| network_of[after]);
+            let mut readers = pieces.pieces[piece].successors.iter().map(|&after| network_of[after]);
             let first = readers.next().flatten();
             first.filter(|_| readers.all(|other| other == first))
         } else {
@@ -70,26 +69,25 @@ fn networks(pieces: &Pieces, sequence: &[usize], is_constant: &[bool]) -> Vec<Ve
     found.into_iter().map(|(_, members)| members).collect()
 }
 
-/// One network cut at its dominators.
+/// One component, cut at its dominators.
 fn cut(pieces: &Pieces, sequence: &[usize], is_constant: &[bool], dominators: usize) -> Vec<Vec<usize>> {
     let mut position = vec![0; pieces.pieces.len()];
     sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
     let mut submodels = Vec::new();
     let mut current: Vec<usize> = Vec::new();
-    let (mut reach, mut met) = (0, 0);
+    let (mut reach, mut count) = (0, 0);
     for (i, &piece) in sequence.iter().enumerate() {
         current.push(piece);
-        // Whatever came before ends here or earlier: no edge passes over this piece.
         let passes_over = reach > i;
         if !is_constant[piece] {
-            let after = pieces.pieces[piece].after.iter().map(|&next| position[next]).max();
+            let after = pieces.pieces[piece].successors.iter().map(|&next| position[next]).max();
             reach = reach.max(after.unwrap_or(i));
         }
         if !passes_over && !is_constant[piece] {
-            met += 1;
-            if met == dominators {
+            count += 1;
+            if count == dominators {
                 submodels.push(std::mem::take(&mut current));
-                met = 0;
+                count = 0;
             }
         }
     }
@@ -99,12 +97,12 @@ fn cut(pieces: &Pieces, sequence: &[usize], is_constant: &[bool], dominators: us
     submodels
 }
 
-/// Pieces that read no weights to speak of and follow from such pieces alone.
+/// Whether each piece is a constant.
 fn constants(pieces: &Pieces, sequence: &[usize]) -> Vec<bool> {
     let mut constant = vec![false; pieces.pieces.len()];
     for &index in sequence {
         let piece = &pieces.pieces[index];
-        constant[index] = piece.begins_constant && piece.before.iter().all(|&before| constant[before]);
+        constant[index] = piece.can_be_constant && piece.predecessors.iter().all(|&before| constant[before]);
     }
     constant
 }
@@ -155,7 +153,7 @@ mod tests {
         assert_eq!(cut.len(), large);
         let mut seen = vec![false; both.pieces.len()];
         for &piece in cut.iter().flatten() {
-            assert!(both.pieces[piece].before.iter().all(|&before| seen[before]), "{piece} comes too soon");
+            assert!(both.pieces[piece].predecessors.iter().all(|&before| seen[before]), "{piece} comes too soon");
             seen[piece] = true;
         }
         assert!(seen.iter().all(|&seen| seen));

@@ -1,13 +1,14 @@
-//! `sortinghat` and `efficient-mip`: submodels one after the other, each by a mixed-integer program on HiGHS.
+//! `sortinghat`, its ablations and `efficient-mip`: submodel after submodel, each a mixed-integer program on HiGHS.
 //!
-//! `sortinghat` is the method of SortingHat (ICS 2025): the network is cut at the dominators of its output, and the
-//! program (1)–(23) is solved for each submodel with what the ones before have decided (`cold_start/submodel.rs`); 2
-//! seconds of processor time for each, or as many as its name ends in. `efficient-mip` is its reading of EfficientMIP:
-//! model parallelism alone, every submodel by itself, weights over the own bus, every device as if it had a bus of its
-//! own. Variants turn one thing off or up, for the ablations of section 4.4. Reads in place hold their bus in the program
-//! too, or pass beside its loads where contention is as in the paper. The plan is scored by the definition, with each bus
-//! in the turns that the program chose. A node of the budget is one of HiGHS's in every submodel. Only devices that
-//! weights reach over a bus take part.
+//! `sortinghat` is the method of SortingHat (ICS 2025): the network is cut at the dominators of its output
+//! ([`submodels`]), and program (1)–(23) is solved for each submodel ([`SubmodelProgram`]) given the decisions of those before;
+//! 2 seconds of processor time for each, or as many as the name ends in. `efficient-mip` is EfficientMIP as that paper reads it:
+//! model parallelism alone, each submodel from idle devices, weights over the device's own bus, a bus for every device. The
+//! other variants change one setting each, for the ablations of section 4.4.
+//!
+//! In-place reads hold their bus in the program too, unless contention is the paper's. The plan is scored by the definition, with
+//! each bus in the order that the program chose. Only devices whose weights are loaded over a bus take part. A node of the
+//! budget is a node of HiGHS in each submodel.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,26 +20,26 @@ use divvy_core::problem::Problem;
 
 use crate::cold_start;
 use crate::cold_start::baselines::dominators::submodels;
-use crate::cold_start::baselines::submodel_mip::{Carried, Decided, SubmodelSettings, Submodel, bus_of};
-use crate::cold_start::choices::{PieceChoice, Choices};
-use crate::cold_start::pieces::Pieces;
+use crate::cold_start::baselines::submodel_mip::{CarriedState, PieceDecision, SubmodelSettings, SubmodelProgram, bus_of};
+use crate::cold_start::choices::{Choices, PieceChoice};
+use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cold_start::simulate::Simulation;
 use crate::cold_start::to_plan;
 use crate::planner::Planner;
 use crate::run::Run;
 
-/// As the paper has it, but for the time.
+/// The paper's settings, but for the time.
 const PAPER: SubmodelSettings = SubmodelSettings {
     slots: 6,
     dominators: 1,
     time: Duration::from_secs(2),
     data_parallel: true,
-    carries_on: true,
-    avoids_contention: true,
+    carries_state: true,
+    shares_buses: true,
     knows_topology: true,
 };
 
-/// A method of submodels.
+/// A planner that solves submodel after submodel.
 pub(crate) struct Submodels {
     name: &'static str,
     about: &'static str,
@@ -53,7 +54,7 @@ pub(crate) const SORTINGHAT: Submodels = Submodels {
 pub(crate) const EFFICIENT_MIP: Submodels = Submodels {
     name: "efficient-mip",
     about: "dominator submodels by themselves, model parallelism alone (EfficientMIP as SortingHat reads it)",
-    settings: SubmodelSettings { data_parallel: false, carries_on: false, avoids_contention: false, ..PAPER },
+    settings: SubmodelSettings { data_parallel: false, carries_state: false, shares_buses: false, ..PAPER },
 };
 pub(crate) const TWELVE_SLOTS: Submodels = Submodels {
     name: "sortinghat-q12",
@@ -73,7 +74,7 @@ pub(crate) const NO_TOPOLOGY: Submodels = Submodels {
 pub(crate) const NO_TURNS: Submodels = Submodels {
     name: "sortinghat-no-turns",
     about: "sortinghat as if every device had a bus of its own",
-    settings: SubmodelSettings { avoids_contention: false, ..PAPER },
+    settings: SubmodelSettings { shares_buses: false, ..PAPER },
 };
 
 impl Planner for Submodels {
@@ -117,12 +118,12 @@ impl Planner for Submodels {
         let parts = submodels(&pieces, &sequence, self.settings.dominators);
         let mut settings = self.settings;
         settings.time = run.number().map_or(settings.time, Duration::from_secs);
-        let idle = PieceChoice { device: 0, via: 0, in_place: false };
-        let mut choices = Choices { sequence: Vec::new(), of: vec![idle; pieces.pieces.len()] };
+        let unset = PieceChoice { device: 0, via: 0, in_place: false };
+        let mut choices = Choices { sequence: Vec::new(), by_piece: vec![unset; pieces.pieces.len()] };
         let mut turns = vec![(0, 0, 0); pieces.pieces.len()];
-        let mut state = Simulation::new(&pieces);
+        let mut simulation = Simulation::new(&pieces);
         let (_, bus_count) = bus_of(&pieces, &settings);
-        let fresh = Carried {
+        let fresh = CarriedState {
             buses: vec![0.0; bus_count],
             devices: vec![0.0; pieces.devices],
             memory: vec![0.0; pieces.devices],
@@ -134,33 +135,33 @@ impl Planner for Submodels {
             if run.budget.is_cancelled() {
                 return StopReason::Cancelled;
             }
-            // What is left of the time is for all submodels that are left.
+            // An equal share of the remaining time for each remaining submodel.
             let left = run.budget.time.saturating_sub(run.budget.start.elapsed());
-            let fair = (left / (parts.len() - index) as u32).max(Duration::from_millis(20));
-            let known = if settings.carries_on {
+            let share = (left / (parts.len() - index) as u32).max(Duration::from_millis(20));
+            let known = if settings.carries_state {
                 carried.clone()
             } else {
-                Carried { placed: carried.placed.clone(), landed: carried.landed.clone(), ..fresh.clone() }
+                CarriedState { placed: carried.placed.clone(), landed: carried.landed.clone(), ..fresh.clone() }
             };
-            let submodel = Submodel::new(&pieces, &settings, &known, part);
-            let Some(mut decided) = submodel.solve(run.budget, fair) else { return StopReason::Finished };
+            let program = SubmodelProgram::new(&pieces, &settings, &known, part);
+            let Some(mut decided) = program.solve(run.budget, share) else { return StopReason::Finished };
             let rank: HashMap<usize, usize> = part.iter().enumerate().map(|(i, &piece)| (piece, i)).collect();
             decided.sort_by(|a, b| a.start.total_cmp(&b.start).then(rank[&a.piece].cmp(&rank[&b.piece])));
             let order = topological(&pieces, &decided);
             for one in order {
-                choices.of[one.piece] = one.choice;
+                choices.by_piece[one.piece] = one.choice;
                 turns[one.piece] = (index, one.turn, choices.sequence.len());
                 choices.sequence.push(one.piece);
-                if state.take(&pieces, one.piece, one.choice) == f64::INFINITY {
+                if simulation.append(&pieces, one.piece, one.choice) == NEVER {
                     return StopReason::Finished;
                 }
                 carry(&pieces, &mut carried, &one);
             }
-            carried.devices.copy_from_slice(&state.device_free);
+            carried.devices.copy_from_slice(&simulation.device_free);
             let (bus, _) = bus_of(&pieces, &settings);
             for device in (0..pieces.devices).filter(|&d| pieces.has_bus[d]) {
-                let free = pieces.media[device].iter().map(|&link| state.link_free[link]).fold(0.0, f64::max);
-                carried.buses[bus[device]] = if settings.avoids_contention { free } else { 0.0 };
+                let free = pieces.load_links[device].iter().map(|&link| simulation.link_free[link]).fold(0.0, f64::max);
+                carried.buses[bus[device]] = if settings.shares_buses { free } else { 0.0 };
             }
         }
         let _ = run.offer(in_turns(run.problem, &pieces, &choices, &turns));
@@ -168,12 +169,12 @@ impl Planner for Submodels {
     }
 }
 
-/// Notes where a piece and its weights are.
-fn carry(pieces: &Pieces, carried: &mut Carried, one: &Decided) {
+/// Adds a decision to the state carried on: where the piece and its weights are.
+fn carry(pieces: &Pieces, carried: &mut CarriedState, one: &PieceDecision) {
     let piece = &pieces.pieces[one.piece];
     let device = one.choice.device as usize;
     carried.placed[one.piece] = Some(device);
-    carried.memory[device] += piece.made;
+    carried.memory[device] += piece.produced;
     let first = if one.choice.in_place { &[][..] } else { &piece.first_bundles[..] };
     for &bundle in first.iter().chain(&piece.other_bundles) {
         if carried.landed[bundle].is_none() {
@@ -186,14 +187,14 @@ fn carry(pieces: &Pieces, carried: &mut Carried, one: &Decided) {
     }
 }
 
-/// Pieces in the order of their slots, as far as data allow.
-fn topological(pieces: &Pieces, decided: &[Decided]) -> Vec<Decided> {
-    let mut left: Vec<Decided> = decided.to_vec();
+/// The decisions in a topological order, close to the order of their slots.
+fn topological(pieces: &Pieces, decided: &[PieceDecision]) -> Vec<PieceDecision> {
+    let mut left: Vec<PieceDecision> = decided.to_vec();
     let mut order = Vec::with_capacity(left.len());
     while !left.is_empty() {
-        let waits = |one: &Decided| {
+        let waits = |one: &PieceDecision| {
             pieces.pieces[one.piece]
-                .before
+                .predecessors
                 .iter()
                 .any(|before| left.iter().any(|other| other.piece == *before))
         };
@@ -203,12 +204,12 @@ fn topological(pieces: &Pieces, decided: &[Decided]) -> Vec<Decided> {
     order
 }
 
-/// The plan with the loads of each submodel in the turns of their slots, and reads in place behind them.
+/// The plan with the loads of each submodel in the order of their slots, and in-place reads behind them.
 fn in_turns(problem: &Problem, pieces: &Pieces, choices: &Choices, turns: &[(usize, usize, usize)]) -> Plan {
     let mut plan = to_plan::plan(problem, pieces, choices);
     let mut wanted: HashMap<ParamId, (usize, usize, usize)> = HashMap::new();
     for &piece in &choices.sequence {
-        let in_place = choices.of[piece].in_place;
+        let in_place = choices.by_piece[piece].in_place;
         for &op in pieces.pieces[piece].ops.iter().skip(usize::from(in_place)) {
             for &param in problem.graph.params_of(op) {
                 wanted.entry(param).or_insert(turns[piece]);
@@ -217,7 +218,7 @@ fn in_turns(problem: &Problem, pieces: &Pieces, choices: &Choices, turns: &[(usi
     }
     plan.bus.sort_by_key(|item| match item {
         BusItem::Load { param, .. } => wanted[param],
-        BusItem::Read { op } => turns[pieces.of(*op)],
+        BusItem::Read { op } => turns[pieces.piece_of(*op)],
     });
     Plan::ColdStart(plan)
 }

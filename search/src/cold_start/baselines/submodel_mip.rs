@@ -1,16 +1,16 @@
-//! SortingHat's program (1)–(23) for one submodel, solved by HiGHS.
+//! SortingHat's mixed-integer program (1)–(23) for one submodel, on HiGHS.
 //!
-//! Each device has q slots; a slot with an odd number runs its pieces in place (direct host access), one with an even
-//! number with loaded weights. x says which slot a piece runs in, and in which slot's turn its weights are loaded (slot
-//! 0: not at all, they are read in place). Slots of a bus load in turn, one of each device after the other; slots of a
-//! device run in turn. What was decided before is carried on as in table 1: when each bus and device is free, where
-//! earlier pieces are, what memory is used.
+//! Each device has q slots: odd ones run their pieces in place (direct host access), even ones with loaded weights. Binary x
+//! says in which slot a piece runs, and in which slot its weights are loaded (slot 0: not at all, they are read in place). The
+//! slots of a device run in turn; the slots of a bus load in turn, round-robin over its devices. The state carried on is that of
+//! the paper's table 1: when each bus and device is free, where earlier pieces and weights are, and the memory in use.
 //!
-//! Nodes are pieces, as TVM fuses ops, and a piece's weights are one node. Against the text: (6)–(8) are left out, since
-//! timing implies them; (5) ties weights to the one piece that reads them here; a copy is charged once for each slot, as
-//! in (10); the sum of (14) is over weights alone; a read in place has its turn on the bus and holds it, unless contention
-//! is the paper's; what is left to load counts a little in the objective, which otherwise knows nothing of the backlog that
-//! a submodel leaves on the buses. H is the value of a plain solution plus all work.
+//! Nodes are pieces, as TVM fuses ops, and the weights of a piece are one node. Deviations from the text: (6)–(8) are left out,
+//! since the timing rows imply them; (5) ties weights to their one reader, which is a piece here; a copy is charged once for
+//! each slot, as in (10); the sum of (14) ranges over weights alone; an in-place read holds the bus in its slot's turn, unless
+//! contention is the paper's; the ends of loads have a small coefficient in the objective, which otherwise ignores the backlog
+//! that a submodel leaves on the buses. The big-M constant is four times the value of the single-device solution plus its
+//! work and loads.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -22,46 +22,48 @@ use crate::cold_start::choices::PieceChoice;
 use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cpu_time::Stopwatch;
 
-/// What the program looks at.
+/// What the program models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubmodelSettings {
     /// Slots of each device, a multiple of 2.
     pub(crate) slots: usize,
     /// Dominators in each submodel.
     pub(crate) dominators: usize,
-    /// The most processor time for each submodel: what a program gets done must not depend on how busy the machine is.
+    /// The most processor time for each submodel. Not wall-clock time, so that results do not depend on other load.
     pub(crate) time: Duration,
-    /// Whether weights may take other ways than the own bus, and be read in place.
+    /// Whether weights may land on other devices and be forwarded, or be read in place.
     pub(crate) data_parallel: bool,
-    /// Whether a submodel knows what came before it.
-    pub(crate) carries_on: bool,
-    /// Whether devices on one bus load in turn; else as if each had a bus of its own.
-    pub(crate) avoids_contention: bool,
+    /// Whether a submodel starts from the state that those before it leave.
+    pub(crate) carries_state: bool,
+    /// Whether devices share their buses; else each has a bus of its own.
+    pub(crate) shares_buses: bool,
     /// Whether times and copies differ between devices; else they are averages.
     pub(crate) knows_topology: bool,
 }
 
-/// What is carried on from one submodel to the next.
+/// The state carried on from one submodel to the next.
 #[derive(Clone)]
-pub(crate) struct Carried {
-    /// For each bus, when it is free.
+pub(crate) struct CarriedState {
+    /// By bus, when it is free.
     pub(crate) buses: Vec<f64>,
+    /// By device, when it is free.
     pub(crate) devices: Vec<f64>,
+    /// By device, bytes held.
     pub(crate) memory: Vec<f64>,
-    /// For each piece that was decided, its device.
+    /// By piece, its device once it is decided.
     pub(crate) placed: Vec<Option<usize>>,
-    /// For each bundle, where it has landed.
+    /// By bundle, the device it was loaded to.
     pub(crate) landed: Vec<Option<usize>>,
 }
 
-/// Which devices are loaded in turn: for each device with a bus, the number of its bus.
+/// The bus of each device, and the number of buses.
 pub(crate) fn bus_of(pieces: &Pieces, settings: &SubmodelSettings) -> (Vec<usize>, usize) {
     let mut known: Vec<usize> = Vec::new();
     let mut bus = Vec::with_capacity(pieces.devices);
     for device in 0..pieces.devices {
-        let sharing = |link: &usize| pieces.media.iter().filter(|media| media.contains(link)).count();
-        let link = pieces.media[device].iter().max_by_key(|&link| sharing(link)).copied();
-        let key = link.filter(|_| settings.avoids_contention).unwrap_or(usize::MAX - device);
+        let sharing = |link: &usize| pieces.load_links.iter().filter(|media| media.contains(link)).count();
+        let link = pieces.load_links[device].iter().max_by_key(|&link| sharing(link)).copied();
+        let key = link.filter(|_| settings.shares_buses).unwrap_or(usize::MAX - device);
         bus.push(known.iter().position(|&other| other == key).unwrap_or_else(|| {
             known.push(key);
             known.len() - 1
@@ -70,50 +72,54 @@ pub(crate) fn bus_of(pieces: &Pieces, settings: &SubmodelSettings) -> (Vec<usize
     (bus, known.len())
 }
 
-/// What is decided for a piece.
+/// The decisions for a piece.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct PieceDecision {
     pub(crate) piece: usize,
     pub(crate) choice: PieceChoice,
-    /// When its slot starts, and its place in the turns of the bus that its weights come over.
+    /// The start of its slot.
     pub(crate) start: f64,
+    /// The position of its loading slot in the order of the bus.
     pub(crate) turn: usize,
 }
 
-/// A submodel as a program.
-pub(crate) struct Submodel<'a> {
+/// The program of one submodel, before it is written.
+pub(crate) struct SubmodelProgram<'a> {
     pieces: &'a Pieces,
     settings: &'a SubmodelSettings,
-    carried: &'a Carried,
+    carried: &'a CarriedState,
+    /// The pieces of the submodel.
     ops: &'a [usize],
-    /// Devices that take part.
+    /// The devices that take part: those with a bus.
     devices: Vec<usize>,
     bus: Vec<usize>,
-    /// For each op, its weights that have not landed: bytes, and for each device that takes part the time to load them.
+    /// By op, its weights that have not landed: bytes, and the load time to each device that takes part.
     weights: Vec<Option<(f64, Vec<f64>)>>,
+    /// Picoseconds for each unit of time in the program.
     unit: f64,
 }
 
-/// The columns of a program.
+/// The program and its columns.
 struct Columns {
     total: Column,
-    /// For each op and slot (from 1 on).
+    /// By op and slot, from slot 1 on: whether it runs there.
     runs: Vec<Vec<Option<Column>>>,
-    /// For each op with weights and slot (from 0 on).
+    /// By op with weights and slot, from slot 0 on: whether they are loaded there.
     loads: Vec<Vec<Option<Column>>>,
+    /// By slot.
     starts: Vec<Column>,
     ends: Vec<Column>,
     load_ends: Vec<Column>,
     program: Program,
 }
 
-impl<'a> Submodel<'a> {
+impl<'a> SubmodelProgram<'a> {
     pub(crate) fn new(
         pieces: &'a Pieces,
         settings: &'a SubmodelSettings,
-        carried: &'a Carried,
+        carried: &'a CarriedState,
         ops: &'a [usize],
-    ) -> Submodel<'a> {
+    ) -> SubmodelProgram<'a> {
         let devices: Vec<usize> = (0..pieces.devices).filter(|&d| pieces.has_bus[d]).collect();
         let weights = ops.iter().map(|&op| {
             let piece = &pieces.pieces[op];
@@ -127,14 +133,14 @@ impl<'a> Submodel<'a> {
         let longest = (weights.iter().flatten()).flat_map(|(_, loads): &(f64, Vec<f64>)| loads.clone());
         let unit = longest.fold(1e6, f64::max) / 10.0;
         let (bus, _) = bus_of(pieces, settings);
-        Submodel { pieces, settings, carried, ops, devices, bus, weights, unit }
+        SubmodelProgram { pieces, settings, carried, ops, devices, bus, weights, unit }
     }
 
     fn slot_count(&self) -> usize {
         self.devices.len() * self.settings.slots
     }
 
-    /// The device of a slot, by its number among those that take part.
+    /// The device of a slot, as an index into `devices`.
     fn device_of(&self, slot: usize) -> usize {
         (slot - 1) / self.settings.slots
     }
@@ -143,7 +149,7 @@ impl<'a> Submodel<'a> {
         slot % 2 == 1
     }
 
-    /// The time of an op in a slot; none if it may not run there.
+    /// The time of an op in a slot; none if it must not run there.
     fn time(&self, op: usize, slot: usize) -> Option<f64> {
         let piece = &self.pieces.pieces[self.ops[op]];
         let on = |device: usize| {
@@ -178,7 +184,7 @@ impl<'a> Submodel<'a> {
         times.iter().sum::<f64>() / times.len().max(1) as f64
     }
 
-    /// The slot whose turn comes before, on the same bus.
+    /// By slot, the slot that loads before it on the same bus.
     fn turns(&self) -> Vec<Option<usize>> {
         let mut before = vec![None; self.slot_count() + 1];
         let mut last: Vec<Option<usize>> = vec![None; self.pieces.devices];
@@ -192,8 +198,8 @@ impl<'a> Submodel<'a> {
         before
     }
 
-    /// Everything on one device with loaded weights, the best such device: what the solver starts from.
-    fn plain(&self) -> Option<(usize, f64)> {
+    /// The best single device for all pieces with loaded weights, and its value.
+    fn best_single_device(&self) -> Option<(usize, f64)> {
         let finish = |device: usize| {
             let slot = device * self.settings.slots + 2;
             let mut work = 0.0;
@@ -210,20 +216,20 @@ impl<'a> Submodel<'a> {
         (0..self.devices.len()).filter_map(finish).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// Solves it within its processor time and within some time on the clock, or takes the plain solution where nothing
-    /// better was found; none if no device may run all of it.
-    pub(crate) fn solve(&self, budget: &Budget, clock: Duration) -> Option<Vec<Decided>> {
-        let (plain_device, plain_value) = self.plain()?;
+    /// The best decisions within the processor time of the settings and `clock` of wall-clock time, starting from those of the
+    /// best single device; none if no device may run all pieces.
+    pub(crate) fn solve(&self, budget: &Budget, clock: Duration) -> Option<Vec<PieceDecision>> {
+        let (start_device, start_value) = self.best_single_device()?;
         let work: f64 =
-            (0..self.ops.len()).filter_map(|op| self.time(op, plain_device * self.settings.slots + 2)).sum();
-        let load: f64 = self.weights.iter().flatten().map(|(_, loads)| loads[plain_device]).sum();
+            (0..self.ops.len()).filter_map(|op| self.time(op, start_device * self.settings.slots + 2)).sum();
+        let load: f64 = self.weights.iter().flatten().map(|(_, loads)| loads[start_device]).sum();
         let carried = self.carried.buses.iter().chain(&self.carried.devices).copied().fold(0.0, f64::max);
-        let horizon = 4.0 * (plain_value + work + (load + carried) / self.unit) + 100.0;
-        let columns = self.write(horizon);
+        let horizon = 4.0 * (start_value + work + (load + carried) / self.unit) + 100.0;
+        let columns = self.formulate(horizon);
         let options =
             Options { time: clock, threads: 1, seed: budget.seed, nodes: budget.nodes, ..Options::default() };
-        // The plain solution, with everything in the first slot for loaded weights; HiGHS completes the rest.
-        let slot = plain_device * self.settings.slots + 2;
+        // The starting solution has everything in the first even slot; a linear program completes the continuous columns.
+        let slot = start_device * self.settings.slots + 2;
         let mut fixed: Vec<(Column, f64)> = Vec::new();
         for op in 0..self.ops.len() {
             let pairs = columns.runs[op].iter().enumerate().chain(columns.loads[op].iter().enumerate());
@@ -238,29 +244,29 @@ impl<'a> Submodel<'a> {
         };
         let solved = solve_watched(&columns.program, &options, start.as_deref(), &mut watch);
         let solution = solved.ok().filter(|solution| solution.status != Status::Infeasible);
-        // Without time to complete the plain solution, what is found may be worse than that.
-        let most = if start.is_some() { f64::INFINITY } else { plain_value };
+        // If the starting solution could not be completed, the solver's may be worse.
+        let most = if start.is_some() { f64::INFINITY } else { start_value };
         let values = solution.and_then(|solution| solution.best).map(|(_, values)| values).or(start);
         match values.filter(|values| values[columns.total.index()] <= most) {
-            Some(values) => self.read(&columns, &values),
-            None => Some(self.plain_decisions(plain_device)),
+            Some(values) => self.decisions(&columns, &values),
+            None => Some(self.single_device_decisions(start_device)),
         }
     }
 
-    /// Everything on one device, its weights over its own bus in the order of the network.
-    fn plain_decisions(&self, device: usize) -> Vec<Decided> {
+    /// All pieces on one device, weights over its own bus in the order of the network.
+    fn single_device_decisions(&self, device: usize) -> Vec<PieceDecision> {
         let real = self.devices[device];
         let decide = |&piece: &usize| {
             let bundles = &self.pieces.pieces[piece].first_bundles;
             let landed = bundles.iter().find_map(|&bundle| self.carried.landed[bundle]);
             let via = landed.unwrap_or(real);
             let choice = PieceChoice { device: real as u16, via: via as u16, in_place: false };
-            Decided { piece, choice, start: 0.0, turn: 0 }
+            PieceDecision { piece, choice, start: 0.0, turn: 0 }
         };
         self.ops.iter().map(decide).collect()
     }
 
-    /// All columns, where some are given: a linear program.
+    /// Values of all columns with some of them fixed, by the linear relaxation.
     fn complete(&self, columns: &Columns, fixed: &[(Column, f64)], options: &Options) -> Option<Vec<f64>> {
         let mut program = columns.program.clone();
         fixed.iter().for_each(|&(column, value)| program.fix(column, value));
@@ -269,7 +275,7 @@ impl<'a> Submodel<'a> {
         solution.best.map(|(_, values)| values)
     }
 
-    fn write(&self, horizon: f64) -> Columns {
+    fn formulate(&self, horizon: f64) -> Columns {
         let slots = self.slot_count();
         let mut program = Program::new();
         let total = program.column(0.0, f64::INFINITY, 1.0);
@@ -299,7 +305,7 @@ impl<'a> Submodel<'a> {
         columns
     }
 
-    /// (2)–(5), and (11).
+    /// Rows (2)–(5), and (11).
     fn assign(&self, columns: &mut Columns) {
         let Columns { program, runs, loads, .. } = columns;
         for op in 0..self.ops.len() {
@@ -315,7 +321,7 @@ impl<'a> Submodel<'a> {
             let in_place = in_place.filter_map(|(_, column)| column.map(|column| (column, -1.0)));
             program.row(0.0, &unloaded.into_iter().chain(in_place).collect::<Vec<_>>(), 0.0);
             if !self.settings.data_parallel {
-                // Weights go with their op.
+                // Weights are loaded in the slot of their op.
                 for (run, load) in runs[op].iter().zip(&loads[op]).skip(1) {
                     let terms: Vec<_> =
                         load.map(|c| (c, 1.0)).into_iter().chain(run.map(|c| (c, -1.0))).collect();
@@ -324,24 +330,24 @@ impl<'a> Submodel<'a> {
             }
         }
         for (number, &device) in self.devices.iter().enumerate() {
-            if self.pieces.limits[device] == NEVER {
+            if self.pieces.memory_limits[device] == NEVER {
                 continue;
             }
             let mut terms = Vec::new();
             for op in 0..self.ops.len() {
                 for slot in (1..=self.slot_count()).filter(|&slot| self.device_of(slot) == number) {
-                    let made = self.pieces.pieces[self.ops[op]].made;
+                    let made = self.pieces.pieces[self.ops[op]].produced;
                     terms.extend(runs[op][slot].map(|column| (column, made / 1e9)));
                     let bytes = self.weights[op].as_ref().map_or(0.0, |(bytes, _)| *bytes);
                     terms.extend(loads[op][slot].map(|column| (column, bytes / 1e9)));
                 }
             }
-            let room = (self.pieces.limits[device] - self.carried.memory[device]).max(0.0);
-            program.at_most(&terms, room / 1e9);
+            let free = (self.pieces.memory_limits[device] - self.carried.memory[device]).max(0.0);
+            program.at_most(&terms, free / 1e9);
         }
     }
 
-    /// (12)–(14).
+    /// Rows (12)–(14).
     fn load_in_turn(&self, columns: &mut Columns, horizon: f64) {
         let before = self.turns();
         for slot in 1..=self.slot_count() {
@@ -362,7 +368,7 @@ impl<'a> Submodel<'a> {
             }
             columns.program.row(free, &terms, free);
             for (run, _) in reads {
-                // A read has its turn on the bus as a load has.
+                // An in-place read waits for the loads before it on the bus.
                 let mut terms = vec![(columns.starts[slot], 1.0), (run, -horizon)];
                 terms.extend(before[slot].map(|before| (columns.load_ends[before], -1.0)));
                 columns.program.at_least(free - horizon, &terms);
@@ -370,7 +376,7 @@ impl<'a> Submodel<'a> {
         }
     }
 
-    /// How long an op that reads in place in a slot holds the bus; none where it does not.
+    /// The time for which an op that reads in place in a slot holds the bus; none if it does not.
     fn held(&self, op: usize, slot: usize) -> Option<f64> {
         let device = self.devices[self.device_of(slot)];
         let reads = self.pieces.reads_hold_bus && Self::reads_in_place(slot);
@@ -378,7 +384,7 @@ impl<'a> Submodel<'a> {
         Some(held / self.unit)
     }
 
-    /// (9), (10) and (15)–(23).
+    /// Rows (9), (10) and (15)–(23).
     fn run_in_turn(&self, columns: &mut Columns, horizon: f64) {
         let slots = self.slot_count();
         let mut durations: Vec<Vec<(Column, f64)>> = vec![Vec::new(); slots + 1];
@@ -386,7 +392,7 @@ impl<'a> Submodel<'a> {
             let loaded = self.weights[op].as_ref().map(|_| columns.program.column(0.0, horizon, 0.0));
             for slot in 1..=slots {
                 if let (Some(loaded), Some(load)) = (loaded, columns.loads[op][slot]) {
-                    // (16): loaded once that slot's turn has ended.
+                    // (16)
                     let terms = [(loaded, 1.0), (columns.load_ends[slot], -1.0), (load, -horizon)];
                     columns.program.at_least(-horizon, &terms);
                 }
@@ -395,14 +401,14 @@ impl<'a> Submodel<'a> {
                 let Some(run) = columns.runs[op][slot] else { continue };
                 durations[slot].extend(self.time(op, slot).map(|time| (run, time)));
                 if let Some(loaded) = loaded.filter(|_| !Self::reads_in_place(slot)) {
-                    // (19), (20).
+                    // (19), (20)
                     let terms = [(columns.starts[slot], 1.0), (loaded, -1.0), (run, -horizon)];
                     columns.program.at_least(-horizon, &terms);
                     self.forward(columns, op, slot, run, &mut durations);
                 }
             }
         }
-        self.follow(columns, horizon, &mut durations);
+        self.add_data_edges(columns, horizon, &mut durations);
         for (slot, taken) in durations.iter().enumerate().skip(1) {
             let first = (slot - 1) % self.settings.slots == 0;
             let real = self.devices[self.device_of(slot)];
@@ -419,7 +425,7 @@ impl<'a> Submodel<'a> {
         }
     }
 
-    /// Weights that landed elsewhere are forwarded as part of the slot: (10) for weights.
+    /// (10) for weights: those that landed on another device are forwarded as part of the slot.
     fn forward(
         &self,
         columns: &mut Columns,
@@ -449,46 +455,47 @@ impl<'a> Submodel<'a> {
         }
     }
 
-    /// Data between pieces: (9), (10), (15), (19); from pieces of earlier submodels too.
-    fn follow(&self, columns: &mut Columns, horizon: f64, durations: &mut [Vec<(Column, f64)>]) {
+    /// (9), (10), (15) and (19) for data between pieces, those of earlier submodels included.
+    fn add_data_edges(&self, columns: &mut Columns, horizon: f64, durations: &mut [Vec<(Column, f64)>]) {
         let slots = self.slot_count();
-        let inside = |piece: usize| self.ops.iter().position(|&op| op == piece);
-        let mut makers: Vec<usize> = Vec::new();
+        // None for pieces of earlier submodels.
+        let local_index = |piece: usize| self.ops.iter().position(|&op| op == piece);
+        let mut producers: Vec<usize> = Vec::new();
         for &op in self.ops {
-            makers.extend(
-                self.pieces.pieces[op].inputs.iter().filter_map(|&flow| self.pieces.flows[flow].maker),
+            producers.extend(
+                self.pieces.pieces[op].inputs.iter().filter_map(|&edge| self.pieces.edges[edge].producer),
             );
         }
-        makers.sort_unstable();
-        makers.dedup();
-        for maker in makers {
-            let readers = |flow: usize| {
-                let reads = move |&op: &usize| self.pieces.pieces[self.ops[op]].inputs.contains(&flow);
+        producers.sort_unstable();
+        producers.dedup();
+        for producer in producers {
+            let readers = |edge: usize| {
+                let reads = move |&op: &usize| self.pieces.pieces[self.ops[op]].inputs.contains(&edge);
                 (0..self.ops.len()).filter(reads).collect::<Vec<_>>()
             };
-            let flows: Vec<usize> = (0..self.pieces.flows.len())
-                .filter(|&flow| self.pieces.flows[flow].maker == Some(maker))
+            let edges: Vec<usize> = (0..self.pieces.edges.len())
+                .filter(|&edge| self.pieces.edges[edge].producer == Some(producer))
                 .collect();
-            let made = inside(maker);
-            let finish = made.map(|_| columns.program.column(0.0, horizon, 0.0));
-            if let (Some(made), Some(finish)) = (made, finish) {
+            let local = local_index(producer);
+            let finish = local.map(|_| columns.program.column(0.0, horizon, 0.0));
+            if let (Some(local), Some(finish)) = (local, finish) {
                 for slot in 1..=slots {
-                    let Some(run) = columns.runs[made][slot] else { continue };
+                    let Some(run) = columns.runs[local][slot] else { continue };
                     let terms = [(finish, 1.0), (columns.ends[slot], -1.0), (run, -horizon)];
                     columns.program.at_least(-horizon, &terms);
                 }
             }
-            for flow in flows {
-                let readers = readers(flow);
+            for edge in edges {
+                let readers = readers(edge);
                 for slot in 1..=slots {
                     let runs: Vec<Column> = readers.iter().filter_map(|&op| columns.runs[op][slot]).collect();
                     if runs.is_empty() {
                         continue;
                     }
-                    // (9): the slot reads it, and does not make it.
+                    // (9)
                     let enters = columns.program.column(0.0, 1.0, 0.0);
                     for run in runs {
-                        let own = made.and_then(|made| columns.runs[made][slot]);
+                        let own = local.and_then(|local| columns.runs[local][slot]);
                         let mut terms = vec![(enters, 1.0), (run, -1.0)];
                         terms.extend(own.map(|own| (own, 1.0)));
                         columns.program.at_least(0.0, &terms);
@@ -497,34 +504,34 @@ impl<'a> Submodel<'a> {
                         let terms = [(columns.starts[slot], 1.0), (finish, -1.0), (enters, -horizon)];
                         columns.program.at_least(-horizon, &terms);
                     }
-                    self.copy_in(columns, (flow, maker), made, slot, enters, durations);
+                    self.copy_in(columns, (edge, producer), local, slot, enters, durations);
                 }
             }
         }
     }
 
-    /// (10): where a tensor that enters a slot was made on another device, it is copied.
+    /// (10) for data: a tensor that enters a slot from another device is copied as part of the slot.
     fn copy_in(
         &self,
         columns: &mut Columns,
-        (flow, maker): (usize, usize),
-        made: Option<usize>,
+        (edge, producer): (usize, usize),
+        local: Option<usize>,
         slot: usize,
         enters: Column,
         durations: &mut [Vec<(Column, f64)>],
     ) {
-        let bytes = self.pieces.flows[flow].bytes;
+        let bytes = self.pieces.edges[edge].bytes;
         let to = self.device_of(slot);
         for from in (0..self.devices.len()).filter(|&from| from != to) {
             let time = self.copy(bytes, from, to).min(1e9);
-            let Some(made) = made else {
-                if self.carried.placed[maker] == Some(self.devices[from]) {
+            let Some(local) = local else {
+                if self.carried.placed[producer] == Some(self.devices[from]) {
                     durations[slot].push((enters, time));
                 }
                 continue;
             };
             let there = (1..=self.slot_count()).filter(|&other| self.device_of(other) == from);
-            let there: Vec<Column> = there.filter_map(|other| columns.runs[made][other]).collect();
+            let there: Vec<Column> = there.filter_map(|other| columns.runs[local][other]).collect();
             let copied = columns.program.column(0.0, 1.0, 0.0);
             let mut terms: Vec<_> = there.iter().map(|&column| (column, -1.0)).collect();
             terms.extend([(copied, 1.0), (enters, -1.0)]);
@@ -533,11 +540,11 @@ impl<'a> Submodel<'a> {
         }
     }
 
-    fn read(&self, columns: &Columns, values: &[f64]) -> Option<Vec<Decided>> {
+    /// The decisions of a solution.
+    fn decisions(&self, columns: &Columns, values: &[f64]) -> Option<Vec<PieceDecision>> {
         let chosen = |list: &[Option<Column>]| {
             list.iter().position(|column| column.is_some_and(|column| values[column.index()] > 0.5))
         };
-        // Its place in the turns of a bus: round by round, device by device.
         let turn = |slot: usize| (slot - 1) % self.settings.slots * self.devices.len() + self.device_of(slot);
         let mut decided = Vec::new();
         for (op, &piece) in self.ops.iter().enumerate() {
@@ -547,11 +554,11 @@ impl<'a> Submodel<'a> {
             let landed = self.pieces.pieces[piece].first_bundles.iter().find_map(|&b| self.carried.landed[b]);
             let via = load.map(|load| self.devices[self.device_of(load)]).or(landed).unwrap_or(device);
             let in_place = Self::reads_in_place(slot);
-            decided.push(Decided {
+            decided.push(PieceDecision {
                 piece,
                 choice: PieceChoice { device: device as u16, via: via as u16, in_place },
                 start: values[columns.starts[slot].index()],
-                // Reads come behind the loads of a submodel, so that none waits for an op that waits for it.
+                // Reads come behind the loads of a submodel: none may precede a load that an op before it waits for.
                 turn: load.map_or(usize::MAX, turn),
             });
         }

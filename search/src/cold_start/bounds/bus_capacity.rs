@@ -1,16 +1,19 @@
-//! `bus-capacity`: the linear program of what the buses carry, solved by HiGHS, its dual proved in integers.
+//! `bus-capacity`: the best link weights for the argument of `last-loads`, from a linear program on HiGHS.
 //!
-//! For a moment before the end (see `last-loads` in `core`): each parameter that must have landed is loaded in parts over
-//! any bus, whether its reader is there or it is forwarded, or its reader reads in place and holds the bus of its device; no
-//! link carries more than the time before the moment. The duals of the links, rounded, are weights that `core` checks. Where
-//! all buses are alike, `last-loads` guesses the best weights; where widths, pins or routes differ, this finds them. One
-//! program for each moment tried, of O(parameters × devices) columns.
+//! For a threshold τ, with y_{p,d} the fraction of parameter p loaded to device d and r_{o,d} that of op o reading in place on d:
+//!
+//! minimise F subject to Σ over items on ℓ of time · fraction ≤ F for each link ℓ, and
+//! Σ_d y_{p,d} + Σ_d r_{o,d} ≥ 1 for each parameter p of an op o with a tail of at least τ.
+//!
+//! Any non-negative link weights give a bound τ + F'; the duals of the link rows give F' = F. They are rounded to integers and
+//! the bound is proved with these. With equal buses `last-loads` guesses them; where widths, pins or routes differ, this finds
+//! them. One program of O(parameters × devices) columns for each τ tried: the best of `last-loads`, and a few others.
 
 use divvy_core::hardware::Route;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::last_loads::{Demand, LastLoadArgument};
+use divvy_proof::cold_start::last_loads::{LoadDemand, LastLoadArgument};
 use divvy_proof::verify::Proven;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
@@ -19,12 +22,12 @@ use crate::cold_start;
 use crate::cold_start::bounds::last_loads;
 use crate::run::Run;
 
-/// Moments tried beside the best of `last-loads`, evenly over all of them.
+/// Values of τ tried beside the best of `last-loads`, evenly spaced among all tails.
 const MOMENTS: usize = 4;
-/// Duals become integers in this many parts of their sum.
+/// The sum of the integer weights.
 const PARTS: f64 = (1u64 << 24) as f64;
-/// Past this many ways to load something there is no program, since that must not take long.
-const MOST_WAYS: usize = 20_000;
+/// The most columns; larger programs take too long.
+const MOST_COLUMNS: usize = 20_000;
 
 pub(crate) struct BusCapacity;
 
@@ -34,14 +37,14 @@ impl Bound for BusCapacity {
     }
 
     fn about(&self) -> &'static str {
-        "a linear program of loads, forwarded or not, and reads in place on the buses, its dual proved in integers"
+        "the best link weights for last-loads, from the dual of a linear program"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         cold_start::supports(problem)?;
-        let ways = problem.graph.params().count() * problem.hardware.device_count();
-        if ways > MOST_WAYS {
-            return Err(format!("{ways} ways to load something are too many, {MOST_WAYS} is the most"));
+        let columns = problem.graph.params().count() * problem.hardware.device_count();
+        if columns > MOST_COLUMNS {
+            return Err(format!("{columns} ways to load something are too many, {MOST_COLUMNS} is the most"));
         }
         Ok(())
     }
@@ -49,7 +52,7 @@ impl Bound for BusCapacity {
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(argument) = LastLoadArgument::new(run.problem) else { return };
         let Some((_, _, left)) = last_loads::best(run, &argument) else { return };
-        let all = argument.moments();
+        let all = argument.candidate_times_left();
         let evenly = all.iter().copied().step_by(all.len().div_ceil(MOMENTS).max(1));
         let mut reached = Time::ZERO;
         for left in [left].into_iter().chain(evenly) {
@@ -66,8 +69,8 @@ impl Bound for BusCapacity {
     }
 }
 
-/// The duals of the links, as integers.
-fn weights(run: &Run<'_>, demands: &[Demand]) -> Option<Vec<u64>> {
+/// The duals of the link rows as integers; none if the program is not solved to optimality.
+fn weights(run: &Run<'_>, demands: &[LoadDemand]) -> Option<Vec<u64>> {
     let hardware = &run.problem.hardware;
     let longest =
         demands.iter().flat_map(|demand| demand.loads.iter().flatten()).map(|(_, time)| time.0).max()?;
@@ -75,23 +78,23 @@ fn weights(run: &Run<'_>, demands: &[Demand]) -> Option<Vec<u64>> {
     let mut program = Program::new();
     let finish = program.column(0.0, f64::INFINITY, 1.0);
     let mut carried: Vec<Vec<(Column, f64)>> = vec![vec![(finish, -1.0)]; hardware.links().len()];
-    let mut way = |program: &mut Program, device: DeviceId, time: Time| {
+    let mut fraction = |program: &mut Program, device: DeviceId, time: Time| {
         let column = program.column(0.0, 1.0, 0.0);
         let media = hardware.host_route(device).into_iter().flat_map(Route::media);
         media.for_each(|link| carried[link.index()].push((column, time.0 as f64 / unit)));
         (column, 1.0)
     };
-    let mut met: Vec<Vec<(Column, f64)>> = Vec::new();
+    let mut covered: Vec<Vec<(Column, f64)>> = Vec::new();
     for demand in demands {
-        let reads: Vec<_> = demand.reads.iter().map(|&(d, time)| way(&mut program, d, time)).collect();
+        let reads: Vec<_> = demand.reads.iter().map(|&(d, time)| fraction(&mut program, d, time)).collect();
         for loads in &demand.loads {
-            let mut terms: Vec<_> = loads.iter().map(|&(d, time)| way(&mut program, d, time)).collect();
+            let mut terms: Vec<_> = loads.iter().map(|&(d, time)| fraction(&mut program, d, time)).collect();
             terms.extend(&reads);
-            met.push(terms);
+            covered.push(terms);
         }
     }
     carried.iter().for_each(|terms| program.at_most(terms, 0.0));
-    met.iter().for_each(|terms| program.at_least(1.0, terms));
+    covered.iter().for_each(|terms| program.at_least(1.0, terms));
     let time = run.budget.time.saturating_sub(run.budget.start.elapsed());
     let options = Options { time, threads: 1, seed: run.budget.seed, ..Options::default() };
     let solution = Solver::new(&program, &options).ok()?.solve().ok()?;

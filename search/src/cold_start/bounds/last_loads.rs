@@ -1,11 +1,13 @@
-//! `last-loads`: by the time when so much is still to do, the weights for it have crossed the buses.
+//! `last-loads` and `searched-loads`: loads that must precede the remaining work.
 //!
-//! The evidence is a moment before the end and a weight for each link (see `core`). Every moment at which some op must
-//! have started is tried with the weights that `transfers` tries for the whole network. O(ops × parameters × devices).
+//! An op with a tail of at least τ starts by C − τ, so its parameters have landed by then, or it reads in place. For weights w of
+//! the links, C ≥ τ + Σ_ℓ w_ℓ · (bus time on ℓ of these loads) / Σ_ℓ w_ℓ, each load on the bus that minimises its term (the
+//! statement and its check are in `divvy_proof::cold_start::last_loads`). Every tail of some op is tried as τ, with the weights
+//! that the bound `transfers` tries for the whole network. O(weights × tails × parameters × devices).
 //!
-//! `searched-loads` first searches what follows each op with all weights resident, as `module-tails` does for `latency`:
-//! where branches would have to run at once, copies between devices leave more to do than the longest chain says. It
-//! runs only where the gap is worth it, and takes the time it is given.
+//! `last-loads` takes the longest chain of kernels, with copies, for a tail. `searched-loads` raises tails first, by the bounded
+//! searches of `frontier_search` with all weights resident: where branches cannot run at once for free, more than the longest
+//! chain follows. It runs for as long as it is given, unless the gap is small.
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
@@ -19,22 +21,22 @@ use crate::chains::transfers::bus_weights;
 use crate::run::Run;
 use crate::{cold_start, device_weights};
 
-/// Moments tried: with more, every so manieth.
+/// The most values of τ tried; of more, evenly spaced ones.
 const MOST_MOMENTS: usize = 2000;
 
-/// Windows and widths of the searches.
+/// Windows (in ops) and beam widths of the searches.
 const ROUNDS: [(u32, u32); 3] = [(72, 8), (72, 40), (72, 200)];
-/// A gap below this is not worth a search.
+/// A smaller gap is not searched.
 const SMALL_GAP: f64 = 0.02;
-/// Past this many ops nothing is searched.
+/// The most ops for which tails are searched.
 const MOST_OPS: usize = 3000;
 
 pub(crate) struct LastLoads;
 pub(crate) struct SearchedLoads;
 
-/// The most that some moment and some weights prove.
+/// The largest bound over the weights and values of τ tried, with those.
 pub(crate) fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<u64>, Time)> {
-    let moments = argument.moments();
+    let moments = argument.candidate_times_left();
     let every = moments.len().div_ceil(MOST_MOMENTS);
     let mut best: Option<(Time, Vec<u64>, Time)> = None;
     for weights in bus_weights(run.problem) {
@@ -63,7 +65,7 @@ impl Bound for SearchedLoads {
     }
 
     fn about(&self) -> &'static str {
-        "last-loads, with what follows each op searched in windows"
+        "last-loads, with tails raised by searches in windows"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -72,7 +74,7 @@ impl Bound for SearchedLoads {
             ops if ops > MOST_OPS => {
                 Err(format!("{ops} ops take too long to search, {MOST_OPS} is the most"))
             }
-            _ => LatencyTables::of_kernels(problem).map(|_| ()),
+            _ => LatencyTables::with_resident_weights(problem).map(|_| ()),
         }
     }
 
@@ -84,9 +86,9 @@ impl Bound for SearchedLoads {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(dense) = LatencyTables::of_kernels(run.problem) else { return };
-        let shares = device_weights::weights(run.problem, &dense);
-        let Ok(mut prover) = FrontierProof::of_kernels(run.problem, shares) else { return };
+        let Ok(tables) = LatencyTables::with_resident_weights(run.problem) else { return };
+        let weights = device_weights::weights(run.problem, &tables);
+        let Ok(mut prover) = FrontierProof::with_resident_weights(run.problem, weights) else { return };
         let mut reached = Time::ZERO;
         for (window, width) in ROUNDS {
             let limit = run.outcome().value().unwrap_or(Time(NEVER));
@@ -110,7 +112,7 @@ impl Bound for LastLoads {
     }
 
     fn about(&self) -> &'static str {
-        "weights that must have crossed the buses before what is still to do"
+        "loads that must precede the remaining work"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

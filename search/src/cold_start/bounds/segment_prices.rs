@@ -1,8 +1,13 @@
-//! `segment-prices`: buses and kernels at prices, between ops that everything passes.
+//! `segment-prices`: a Lagrangian bound over segments of the network.
 //!
-//! `core` says what prices prove (`makespan/relaxations/segments.rs`); here the chain and the prices are chosen. The chain is
-//! every op that all paths of the network pass, constants and edges that skip a whole stretch left out. What prices prove is concave in them, so they are moved one at a
-//! time, by factors that shrink; buses of devices that cannot be told apart move together. It runs where the gap is worth it.
+//! A chain of ops that every path passes cuts the network into segments. With prices of bus time on each link and of the time of
+//! the chain, the sum of the cheapest decisions of each segment is a lower bound (`divvy_proof::cold_start::segment_prices` has
+//! the statement and computes the value). Here the chain and the prices are chosen.
+//!
+//! The chain consists of the ops over which no edge of the canonical order passes (constants left out), and of the ops between
+//! two of these that are comparable with all others between them. The bound is concave in the prices, which are improved by
+//! coordinate ascent with shrinking factors; links of interchangeable devices have one price. Each step evaluates the bound
+//! once. It runs for as long as it is given, unless the gap is small.
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
@@ -12,16 +17,16 @@ use divvy_proof::verify::Proven;
 
 use crate::bound::{Bound, When};
 use crate::cold_start;
-use crate::cold_start::pieces::begins_constant;
+use crate::cold_start::pieces::can_be_constant;
 use crate::run::Run;
 
-/// A gap below this is not worth a search.
+/// A smaller gap is not searched.
 const SMALL_GAP: f64 = 0.01;
-/// Prices are parts of this.
+/// The sum of the integer prices.
 const PARTS: f64 = (1u64 << 22) as f64;
-/// How many times the price of a bus the kernels begin with.
-const KERNELS_FIRST: f64 = 10.0;
-/// By what prices are multiplied or divided, one after the other.
+/// The first price of kernel time, in prices of a bus: where buses alone decide, other bounds are as good.
+const FIRST_KERNEL_PRICE: f64 = 10.0;
+/// The factors by which single prices are multiplied or divided, in turn.
 const FACTORS: [f64; 6] = [3.0, 1.8, 1.3, 1.12, 1.05, 1.02];
 
 pub(crate) struct SegmentBound;
@@ -32,7 +37,7 @@ impl Bound for SegmentBound {
     }
 
     fn about(&self) -> &'static str {
-        "buses and kernels at prices, searched between ops that everything passes"
+        "prices of bus and kernel time, searched between ops that every path passes"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -53,9 +58,8 @@ impl Bound for SegmentBound {
         }
         let Ok(argument) = SegmentArgument::new(run.problem, chain(run.problem)) else { return };
         let groups = groups(run.problem);
-        // Where buses alone decide, other bounds say so: kernels weigh more to begin with.
         let mut shares = vec![1.0; groups.len() + 1];
-        shares[groups.len()] = KERNELS_FIRST;
+        shares[groups.len()] = FIRST_KERNEL_PRICE;
         let mut reached = Time::ZERO;
         let mut tries = 0;
         for factor in FACTORS {
@@ -70,7 +74,7 @@ impl Bound for SegmentBound {
                     let mut other = shares.clone();
                     other[moved] *= if up { factor } else { 1.0 / factor };
                     let prices = prices(run.problem, &groups, &other);
-                    let proven = Proven::by_segments(self.name(), &argument, &prices);
+                    let proven = Proven::by_segment_prices(self.name(), &argument, &prices);
                     if let Some(proven) = proven.filter(|proven| proven.value() > reached) {
                         reached = proven.value();
                         shares = other;
@@ -85,15 +89,15 @@ impl Bound for SegmentBound {
     }
 }
 
-/// Ops that every path passes.
+/// Ops that every path passes, each reachable from the one before it.
 fn chain(problem: &Problem) -> Vec<OpId> {
     let graph = &problem.graph;
     let mut constant = vec![false; graph.op_count()];
     let mut reach = 0;
     let mut chain = Vec::new();
     for (position, &op) in graph.order().iter().enumerate() {
-        let begins = begins_constant(problem, op);
-        constant[op.index()] = begins && graph.predecessors(op).all(|before| constant[before.index()]);
+        constant[op.index()] = can_be_constant(problem, op)
+            && graph.predecessors(op).all(|before| constant[before.index()]);
         if constant[op.index()] {
             continue;
         }
@@ -102,7 +106,7 @@ fn chain(problem: &Problem) -> Vec<OpId> {
         }
         reach = graph.successors(op).map(|next| graph.position(next)).fold(reach, usize::max);
     }
-    // An op that nobody reads is passed by the order, not by paths.
+    // A sink in the middle of the order has no edge over it either, but no path leads on from it.
     let leads = |a: OpId, b: OpId| {
         let mut behind = vec![false; graph.op_count()];
         behind[a.index()] = true;
@@ -122,14 +126,14 @@ fn chain(problem: &Problem) -> Vec<OpId> {
     linked
 }
 
-/// Ops between two others that, of all ops between these, each either leads to or follows: only edges that skip
-/// everything pass them by. The smaller the segments, the quicker their search.
+/// The ops between two others that are comparable (ancestor or descendant) with all ops between these: only edges that skip
+/// the whole interval bypass them. They make segments smaller, and their search faster.
 fn cuts(problem: &Problem, from: OpId, to: OpId) -> Vec<OpId> {
     let graph = &problem.graph;
     let order = &graph.order()[graph.position(from)..=graph.position(to)];
     let place =
         |op: OpId| graph.position(op).checked_sub(graph.position(from)).filter(|&at| at < order.len());
-    // For each op, the ops behind it as far as they lead to the end.
+    // By op, its descendants that lead to `to`.
     let words = order.len().div_ceil(64);
     let mut behind: Vec<Vec<u64>> = vec![Vec::new(); order.len()];
     let mut leads = vec![false; order.len()];
@@ -149,14 +153,14 @@ fn cuts(problem: &Problem, from: OpId, to: OpId) -> Vec<OpId> {
     inside.iter().filter(is_cut).map(|&at| order[at]).collect()
 }
 
-/// Buses from host memory, those of devices that cannot be told apart together.
+/// The bottleneck links from host memory; those of interchangeable devices form one group.
 fn groups(problem: &Problem) -> Vec<Vec<usize>> {
     let hardware = &problem.hardware;
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for alike in hardware.interchangeable() {
         let mut links: Vec<usize> = Vec::new();
         for route in alike.iter().filter_map(|&device| hardware.host_route(device)) {
-            // The last of the narrowest: a shared bus is listed behind the link that is part of it.
+            // The last of the narrowest: a shared bus is listed behind the links that are part of it.
             let narrowest =
                 route.links.iter().rev().min_by_key(|link| hardware.links()[link.index()].bandwidth);
             links.extend(narrowest.map(|link| link.index()));
@@ -169,10 +173,10 @@ fn groups(problem: &Problem) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Shares of the groups and, last, of the kernels as integers.
+/// Integer prices from the shares of the groups and, last, of kernel time.
 fn prices(problem: &Problem, groups: &[Vec<usize>], shares: &[f64]) -> SegmentPrices {
-    let whole: f64 = shares.iter().sum();
-    let part = |share: f64| (share / whole * PARTS).round() as u64;
+    let sum: f64 = shares.iter().sum();
+    let part = |share: f64| (share / sum * PARTS).round() as u64;
     let mut links = vec![0; problem.hardware.links().len()];
     for (group, &share) in groups.iter().zip(shares) {
         group.iter().for_each(|&link| links[link] = part(share / group.len() as f64));

@@ -1,18 +1,18 @@
-//! `deepplan`: one GPU computes, its peers on other buses take a part of the weights and forward them (DeepPlan, EuroSys
-//! 2023, as SortingHat compares with it): parallel transmission and direct host access, no model parallelism.
+//! `deepplan`: one GPU computes, peers on other buses load a share of the weights and forward it (DeepPlan, EuroSys 2023, as
+//! SortingHat compares with it): parallel transmission and direct host access, no model parallelism.
 //!
-//! For each device that may run everything: one peer on each other bus with a way that does not pass host memory. The
-//! weights are divided, in the order of need, into as many parts of equal bytes as there are buses; the first part lands
-//! on the device itself, each other on one peer. An op reads in place where that takes less than half of the time to
-//! load what it reads; embeddings do. All of this with one peer less at a time, with and without reads in place; the
-//! best counts. O(devices × buses × ops).
+//! For each device that may run all ops: one peer on each other bus, with a route that shares no medium with the device's own
+//! route to host memory. The weights, in the order of need, are cut into one interval of equal bytes for each bus; the first
+//! lands on the device itself, each other on a peer. An op reads in place if the extra time is less than half the time to load
+//! what it reads, as it is for embeddings. Every number of peers is tried, with and without in-place reads.
+//! O(devices × buses × ops).
 
 use crate::budget::StopReason;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 
 use crate::cold_start;
-use crate::cold_start::choices::{PieceChoice, Choices};
+use crate::cold_start::choices::{Choices, PieceChoice};
 use crate::cold_start::pieces::Pieces;
 use crate::cold_start::to_plan;
 use crate::planner::Planner;
@@ -66,27 +66,28 @@ impl Planner for DeepPlan {
     }
 }
 
-/// One peer for each other bus, the one with the widest way; widest first.
+/// One peer for each other bus, the one with the widest route; the widest first.
 fn peers(problem: &Problem, pieces: &Pieces, device: usize) -> Vec<usize> {
     let route = |peer: usize| problem.hardware.route(DeviceId::new(peer), DeviceId::new(device));
     let own = problem.hardware.host_route(DeviceId::new(device));
-    let apart = |a: usize, b: usize| pieces.media[a].iter().all(|link| !pieces.media[b].contains(link));
+    let disjoint =
+        |a: usize, b: usize| pieces.load_links[a].iter().all(|link| !pieces.load_links[b].contains(link));
     let direct = |&peer: &usize| {
-        let way = route(peer);
-        let through_host = way.zip(own).is_none_or(|(way, own)| way.shares_medium(own));
-        pieces.has_bus[peer] && apart(peer, device) && !through_host
+        let through_host = route(peer).zip(own).is_none_or(|(route, own)| route.shares_medium(own));
+        pieces.has_bus[peer] && disjoint(peer, device) && !through_host
     };
     let mut all: Vec<usize> = (0..pieces.devices).filter(|&peer| peer != device).filter(direct).collect();
-    all.sort_by_key(|&peer| std::cmp::Reverse(route(peer).and_then(|way| way.bandwidth)));
+    all.sort_by_key(|&peer| std::cmp::Reverse(route(peer).and_then(|route| route.bandwidth)));
     let mut chosen: Vec<usize> = Vec::new();
     for peer in all {
-        if chosen.iter().all(|&other| apart(other, peer)) {
+        if chosen.iter().all(|&other| disjoint(other, peer)) {
             chosen.push(peer);
         }
     }
     chosen
 }
 
+/// The decisions with these peers, and with in-place reads or without.
 fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], in_place: bool) -> Choices {
     let load = |piece: usize| -> f64 {
         let piece = &pieces.pieces[piece];
@@ -108,16 +109,17 @@ fn choices(pieces: &Pieces, sequence: &[usize], device: usize, peers: &[usize], 
     };
     let sizes: Vec<f64> =
         sequence.iter().map(|&piece| if reads(piece) { 0.0 } else { bytes(piece) }).collect();
-    let part = sizes.iter().sum::<f64>() / (peers.len() + 1) as f64;
-    let mut of = vec![PieceChoice { device: device as u16, via: device as u16, in_place: false }; sequence.len()];
-    let mut sent = 0.0;
+    let interval = sizes.iter().sum::<f64>() / (peers.len() + 1) as f64;
+    let own = PieceChoice { device: device as u16, via: device as u16, in_place: false };
+    let mut by_piece = vec![own; sequence.len()];
+    let mut before = 0.0;
     for (&piece, size) in sequence.iter().zip(sizes) {
-        // A piece belongs to the part in which its middle lies.
-        let index = ((sent + size / 2.0) / part.max(1.0)) as usize;
+        // A piece belongs to the interval in which its middle lies.
+        let index = ((before + size / 2.0) / interval.max(1.0)) as usize;
         let via =
             if index == 0 || peers.is_empty() { device } else { peers[(index - 1).min(peers.len() - 1)] };
-        of[piece] = PieceChoice { device: device as u16, via: via as u16, in_place: reads(piece) };
-        sent += size;
+        by_piece[piece] = PieceChoice { device: device as u16, via: via as u16, in_place: reads(piece) };
+        before += size;
     }
-    Choices { sequence: sequence.to_vec(), of }
+    Choices { sequence: sequence.to_vec(), by_piece }
 }

@@ -1,10 +1,10 @@
-//! `exhaustive`: every cold start of a tiny network that could be the best.
+//! `exhaustive`: depth-first branch and bound over the cold starts of a tiny network.
 //!
-//! A plan is written down item by item, in the order in which the items start: an op on a device, with each of its
-//! parameters from where it landed or read in place; or a load of a parameter to a device. Each starts as soon as those
-//! before it in its queues, and what it waits for, allow. Every plan can be written so, and none is left out but those
-//! that cannot beat the best at hand, by the chains of kernels still to come. When nothing is left the best is optimal:
-//! this search attests it, and is compared with brute force. Exponential. A node of the budget is a hundred items.
+//! A plan is built item by item in the order of start times: an op on a device, with a landing device for each of its parameters
+//! or an in-place read; or a load of a parameter to a device. Each item starts as early as its resources and inputs allow, and
+//! not before the item before it. Every semi-active schedule is built so, and one of them is optimal. A branch is cut if the last
+//! start plus the longest remaining chain of kernels is no better than the incumbent. If the search completes, the incumbent is
+//! optimal; this is attested, and compared with brute force in the tests. Exponential. A node of the budget is a hundred items.
 
 use crate::budget::StopReason;
 use divvy_core::ids::{DeviceId, OpId, ParamId, TensorId};
@@ -16,7 +16,7 @@ use crate::cold_start;
 use crate::planner::Planner;
 use crate::run::Run;
 
-/// Ops and parameters together, past which there is no use in trying.
+/// The most ops and parameters together.
 const MOST_ITEMS: usize = 16;
 const ITEMS_PER_NODE: u64 = 100;
 
@@ -28,7 +28,7 @@ impl Planner for Exhaustive {
     }
 
     fn about(&self) -> &'static str {
-        "every cold start of a tiny network that could be the best"
+        "branch and bound over all cold starts of a tiny network"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -42,9 +42,9 @@ impl Planner for Exhaustive {
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let mut search = Enumeration::new(run.problem);
-        let whole = search.go_on(run);
+        let is_complete = search.extend(run);
         run.count(search.items / ITEMS_PER_NODE);
-        match (whole, run.outcome().value()) {
+        match (is_complete, run.outcome().value()) {
             (true, Some(value)) => {
                 run.attest(self.name(), value, "divvy exhaustive search".to_owned());
                 StopReason::Finished
@@ -56,28 +56,29 @@ impl Planner for Exhaustive {
     }
 }
 
-/// What was written down so far, and what it comes to.
+/// A partial plan and its schedule.
 struct Enumeration<'a> {
     problem: &'a Problem,
+    /// Whether in-place reads occupy no bus, as in the paper.
     paper: bool,
     plan: ColdStartPlan,
     device_of: Vec<Option<DeviceId>>,
     finish: Vec<Time>,
     device_free: Vec<Time>,
     link_free: Vec<Time>,
-    /// When loads have landed.
+    /// The loads, with the times at which they end.
     landed: Vec<(ParamId, DeviceId, Time)>,
-    /// Tensors that were copied to a device.
+    /// The tensors that were copied, and where to.
     copied: Vec<(TensorId, DeviceId)>,
     end: Time,
     last_start: Time,
-    /// From the start of each op to the end of everything, at least.
+    /// By op, the longest chain of kernels from its start, each on its fastest device.
     tails: Vec<Time>,
     items: u64,
 }
 
-/// What to go back to.
-struct Before {
+/// A schedule to return to.
+struct SearchState {
     device_free: Vec<Time>,
     link_free: Vec<Time>,
     landings: usize,
@@ -113,8 +114,8 @@ impl<'a> Enumeration<'a> {
         }
     }
 
-    /// Tries everything that may come next; false if the budget was spent on the way.
-    fn go_on(&mut self, run: &mut Run<'_>) -> bool {
+    /// Searches all extensions of the partial plan; false if the budget was spent on the way.
+    fn extend(&mut self, run: &mut Run<'_>) -> bool {
         self.items += 1;
         let spent = |most: u64| self.items > most.saturating_mul(ITEMS_PER_NODE);
         if run.budget.nodes.is_some_and(spent) || self.items.is_multiple_of(1024) && run.budget.is_spent() {
@@ -125,7 +126,7 @@ impl<'a> Enumeration<'a> {
         if left.is_empty() {
             let better = run.outcome().value().is_none_or(|best| self.end < best);
             if better && self.every_load_serves() {
-                // What does not fit into memory, or cannot arrive where it must, is refused here.
+                // The check refuses what does not fit into memory or cannot reach its end.
                 let _ = run.offer(Plan::ColdStart(self.plan.clone()));
             }
             return true;
@@ -146,7 +147,7 @@ impl<'a> Enumeration<'a> {
             }
         }
         for param in graph.params() {
-            // A load for nobody is no part of a plan.
+            // A load that no op waits for is not allowed in a plan.
             if graph.readers(param).iter().all(|op| self.device_of[op.index()].is_some()) {
                 continue;
             }
@@ -168,8 +169,8 @@ impl<'a> Enumeration<'a> {
         self.problem.hardware.host_route(device).is_some_and(|route| route.bandwidth.is_some())
     }
 
-    fn before(&self) -> Before {
-        Before {
+    fn save(&self) -> SearchState {
+        SearchState {
             device_free: self.device_free.clone(),
             link_free: self.link_free.clone(),
             landings: self.plan.landings.len(),
@@ -180,7 +181,7 @@ impl<'a> Enumeration<'a> {
         }
     }
 
-    fn back_to(&mut self, before: Before) {
+    fn restore(&mut self, before: SearchState) {
         self.plan.landings.truncate(before.landings);
         self.landed.truncate(before.landed);
         self.copied.truncate(before.copied);
@@ -198,10 +199,10 @@ impl<'a> Enumeration<'a> {
         let links: Vec<usize> = route.media().map(|link| link.index()).collect();
         let start = links.iter().map(|&link| self.link_free[link]).max().unwrap_or(Time::ZERO);
         if start < self.last_start {
-            // In the order of starts it would have come earlier.
+            // Searched elsewhere: items are in the order of their starts.
             return true;
         }
-        let before = self.before();
+        let saved = self.save();
         for link in links {
             self.link_free[link] = start + time;
         }
@@ -209,16 +210,16 @@ impl<'a> Enumeration<'a> {
         self.end = self.end.max(start + time);
         self.last_start = start;
         self.plan.bus.push(BusItem::Load { param, to });
-        let whole = self.go_on(run);
+        let is_complete = self.extend(run);
         self.plan.bus.pop();
-        self.back_to(before);
-        whole
+        self.restore(saved);
+        is_complete
     }
 
-    /// An op on a device: its parameters from every place where they landed, and in place.
+    /// An op on a device: with every combination of landing devices, and in place.
     fn try_op(&mut self, run: &mut Run<'_>, op: OpId, device: DeviceId) -> bool {
         let graph = &self.problem.graph;
-        let in_host = self.problem.hardware.host_route(device).is_some_and(|way| way.bandwidth.is_none());
+        let in_host = self.problem.hardware.host_route(device).is_some_and(|route| route.bandwidth.is_none());
         let params = graph.params_of(op);
         if params.is_empty() || in_host {
             return self.place(run, op, device, &[], false);
@@ -226,7 +227,7 @@ impl<'a> Enumeration<'a> {
         if self.has_bus(device) && !self.place(run, op, device, &[], true) {
             return false;
         }
-        let mut ways: Vec<Vec<Landing>> = vec![Vec::new()];
+        let mut combinations: Vec<Vec<Landing>> = vec![Vec::new()];
         for (i, &param) in params.iter().enumerate() {
             let known = |l: &Landing| (l.param, l.reader) == (param, device);
             if params[..i].contains(&param) || self.plan.landings.iter().any(known) {
@@ -236,19 +237,19 @@ impl<'a> Enumeration<'a> {
                 p == param && self.problem.forward_time(param, via, device).is_some()
             });
             let from: Vec<DeviceId> = from.map(|&(_, via, _)| via).collect();
-            let longer = |way: &Vec<Landing>| {
-                let way = way.clone();
+            let extended = |landings: &Vec<Landing>| {
+                let landings = landings.clone();
                 let more = from.iter().map(move |&via| {
-                    way.iter().copied().chain([Landing { param, reader: device, via }]).collect::<Vec<_>>()
+                    landings.iter().copied().chain([Landing { param, reader: device, via }]).collect::<Vec<_>>()
                 });
                 more.collect::<Vec<_>>()
             };
-            ways = ways.iter().flat_map(longer).collect();
+            combinations = combinations.iter().flat_map(extended).collect();
         }
-        ways.iter().all(|way| self.place(run, op, device, way, false))
+        combinations.iter().all(|landings| self.place(run, op, device, landings, false))
     }
 
-    /// Writes an op down and goes on from there.
+    /// Appends an op and searches on from there.
     fn place(
         &mut self,
         run: &mut Run<'_>,
@@ -266,17 +267,17 @@ impl<'a> Enumeration<'a> {
         };
         let Some(mut duration) = own else { return true };
         let mut start = self.device_free[device.index()];
-        let before = self.before();
+        let saved = self.save();
         for &tensor in graph.inputs(op) {
-            let maker = graph.producer(tensor);
-            start = start.max(maker.map_or(Time::ZERO, |maker| self.finish[maker.index()]));
-            let from = match maker {
-                Some(maker) => self.device_of[maker.index()],
+            let producer = graph.producer(tensor);
+            start = start.max(producer.map_or(Time::ZERO, |producer| self.finish[producer.index()]));
+            let from = match producer {
+                Some(producer) => self.device_of[producer.index()],
                 None => problem.constraints.input_at,
             };
             let Some(from) = from.filter(|&from| from != device) else { continue };
             let Some(copy) = problem.peer_copy_time(graph.tensor_bytes(tensor), from, device) else {
-                self.back_to(before);
+                self.restore(saved);
                 return true;
             };
             if !self.copied.contains(&(tensor, device)) {
@@ -297,10 +298,10 @@ impl<'a> Enumeration<'a> {
             }
         }
         let route = problem.hardware.host_route(device).filter(|_| in_place && !self.paper);
-        let links: Vec<usize> = route.map_or(Vec::new(), |way| way.media().map(|l| l.index()).collect());
+        let links: Vec<usize> = route.map_or(Vec::new(), |route| route.media().map(|l| l.index()).collect());
         start = links.iter().map(|&link| self.link_free[link]).fold(start, Time::max);
         if start < self.last_start {
-            self.back_to(before);
+            self.restore(saved);
             return true;
         }
         let finish = start + duration;
@@ -316,13 +317,13 @@ impl<'a> Enumeration<'a> {
         if in_place {
             self.plan.bus.push(BusItem::Read { op });
         }
-        let whole = self.go_on(run);
+        let is_complete = self.extend(run);
         if in_place {
             self.plan.bus.pop();
         }
         self.plan.order[device.index()].pop();
         self.device_of[op.index()] = None;
-        self.back_to(before);
-        whole
+        self.restore(saved);
+        is_complete
     }
 }

@@ -1,9 +1,9 @@
-//! `one-gpu` and `one-gpu-overlapped`: the whole network on one device that weights must reach over a bus.
+//! `one-gpu` and `one-gpu-overlapped`: the whole network on one device whose weights are loaded over a bus.
 //!
-//! `one-gpu` loads everything before the first kernel, as frameworks do that move a model to the GPU and then run it:
-//! SortingHat's baseline. A plan has no times, so it says so by its orders: the ops that the first reader of a parameter
-//! waits for come first, and what it reads is loaded last. `one-gpu-overlapped` loads in the order of need, while kernels
-//! run. The best device counts. O(ops + parameters) for each.
+//! `one-gpu` loads all weights before the first kernel that reads any, as frameworks do that move a model to the GPU and then
+//! run it (SortingHat's baseline). A plan holds no times, so its orders say so: the ancestors of the first reader of a
+//! parameter run first, and what that op reads is loaded last. `one-gpu-overlapped` loads in the order of need while kernels
+//! run. Every such device is tried, one of each interchangeable set. O(ops + edges + parameters) for each.
 
 use crate::budget::StopReason;
 use divvy_core::default_plan;
@@ -16,7 +16,11 @@ use crate::one_device::baseline::unlike_devices;
 use crate::planner::Planner;
 use crate::run::Run;
 
+/// Readers of parameters that may come first.
+const MOST_READERS: usize = 8;
+
 pub(crate) struct OneGpu {
+    /// Whether kernels run while weights are loaded.
     pub(crate) overlapped: bool,
 }
 
@@ -60,39 +64,39 @@ impl Planner for OneGpu {
             if !self.overlapped {
                 load_first_reader_last(problem, &mut plan, &sequence);
             }
-            // A device that is too small is simply not the one.
+            // Refused where the device's memory is too small.
             let _ = run.offer(plan);
         }
         StopReason::Finished
     }
 }
 
-/// Devices that weights reach over a bus.
+/// The devices whose weights are loaded over a bus.
 fn buses(problem: &Problem) -> impl Iterator<Item = DeviceId> + '_ {
     let hardware = &problem.hardware;
     hardware.devices().filter(|&d| hardware.host_route(d).is_some_and(|route| route.bandwidth.is_some()))
 }
 
-/// A topological order that begins with a reader of parameters that waits for as few ops as any.
+/// A topological order in which the first reader of a parameter has as few ancestors as any.
 fn reader_first(problem: &Problem) -> Vec<OpId> {
     let graph = &problem.graph;
     let mut best: Option<Vec<bool>> = None;
     let mut fewest = usize::MAX;
-    // Ops that wait for fewer come early in the network, so few need a look.
-    for &op in graph.order().iter().filter(|&&op| !graph.params_of(op).is_empty()).take(8) {
-        let mut waited = vec![false; graph.op_count()];
+    // Readers with few ancestors come early in the order, so the first ones are enough.
+    for &op in graph.order().iter().filter(|&&op| !graph.params_of(op).is_empty()).take(MOST_READERS) {
+        let mut is_ancestor = vec![false; graph.op_count()];
         let mut stack = vec![op];
-        waited[op.index()] = true;
+        is_ancestor[op.index()] = true;
         while let Some(op) = stack.pop() {
             for before in graph.predecessors(op) {
-                if !std::mem::replace(&mut waited[before.index()], true) {
+                if !std::mem::replace(&mut is_ancestor[before.index()], true) {
                     stack.push(before);
                 }
             }
         }
-        let count = waited.iter().filter(|&&waited| waited).count();
+        let count = is_ancestor.iter().filter(|&&is_ancestor| is_ancestor).count();
         if count < fewest {
-            (fewest, best) = (count, Some(waited));
+            (fewest, best) = (count, Some(is_ancestor));
         }
     }
     let Some(first) = best else { return graph.order().to_vec() };
@@ -101,7 +105,7 @@ fn reader_first(problem: &Problem) -> Vec<OpId> {
     sequence
 }
 
-/// Puts what the first reader of the sequence reads behind all other loads.
+/// Moves the loads of the first reader's parameters behind all others.
 fn load_first_reader_last(problem: &Problem, plan: &mut Plan, sequence: &[OpId]) {
     let graph = &problem.graph;
     let first = sequence.iter().find(|&&op| !graph.params_of(op).is_empty());

@@ -1,13 +1,13 @@
-//! `greedy`: each op on the device where it finishes first, given all that is scheduled before it.
+//! `greedy`: each op on the device where it finishes first, given the ops scheduled before it (DiviML V-A).
 //!
-//! Ops in the canonical order, each after everything that its device has to do already (DiviML V-A's greedy
-//! heuristic). Outputs of the network count as finished when they are where they must be. O((ops + edges) × devices).
+//! Ops in canonical order, each behind everything that its device runs already; no insertion into gaps. An output of the
+//! network counts as finished when it has arrived where it must be. O((ops + edges) × devices).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::list_scheduling::{ListRule, places, plan_by_list};
+use crate::latency::list_scheduling::{ListRule, positions_of, plan_by_list};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -19,7 +19,7 @@ impl Planner for Greedy {
     }
 
     fn about(&self) -> &'static str {
-        "each op in turn on the device where it finishes first"
+        "each op in position on the device where it finishes first"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -27,26 +27,26 @@ impl Planner for Greedy {
     }
 
     fn in_auto(&self) -> bool {
-        // It is there to be compared with; HEFT takes as long and is better.
+        // A baseline: HEFT takes as long and is better.
         false
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |dense| GreedyRule { turns: places(dense.order()) })
+        plan_by_list(run, |tables| GreedyRule { positions: positions_of(tables.order()) })
     }
 }
 
 struct GreedyRule {
-    turns: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl ListRule for GreedyRule {
-    fn turns(&self) -> &[u32] {
-        &self.turns
+    fn positions(&self) -> &[u32] {
+        &self.positions
     }
 
-    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
-        u128::from(finish) + u128::from(dense.way_out(op, device))
+    fn measure(&self, tables: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
+        u128::from(finish) + u128::from(tables.way_out(op, device))
     }
 
     fn inserts(&self) -> bool {

@@ -1,14 +1,13 @@
-//! `met`: minimum execution time, each op on the device that runs it fastest.
+//! `met`: minimum execution time (Armstrong, Hensgen and Kidd 1998), each op on the device that runs it fastest.
 //!
-//! Ops in the canonical order; neither the transfers nor how busy a device is count (MET of Armstrong, Hensgen and
-//! Kidd 1998, as DiviML V-A uses it). Where memory is short an op goes to the fastest device that has room. O(ops ×
-//! devices + edges).
+//! Ops in canonical order, as DiviML V-A uses it; neither transfers nor the load of a device count. Where memory is short an
+//! op takes the fastest device with enough of it. O(ops × devices + edges).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::list_scheduling::{ListRule, places, plan_by_list};
+use crate::latency::list_scheduling::{ListRule, positions_of, plan_by_list};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -28,26 +27,26 @@ impl Planner for Met {
     }
 
     fn in_auto(&self) -> bool {
-        // It is there to be compared with; HEFT takes as long and is better.
+        // A baseline: HEFT takes as long and is better.
         false
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        plan_by_list(run, |dense| MetRule { turns: places(dense.order()) })
+        plan_by_list(run, |tables| MetRule { positions: positions_of(tables.order()) })
     }
 }
 
 struct MetRule {
-    turns: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl ListRule for MetRule {
-    fn turns(&self) -> &[u32] {
-        &self.turns
+    fn positions(&self) -> &[u32] {
+        &self.positions
     }
 
-    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, _finish: u64) -> u128 {
-        u128::from(dense.time(op, device))
+    fn measure(&self, tables: &LatencyTables, op: usize, device: usize, _finish: u64) -> u128 {
+        u128::from(tables.time(op, device))
     }
 
     fn inserts(&self) -> bool {

@@ -1,4 +1,5 @@
-//! TODO-DOC
+//! Published methods for `latency` that users call by name, to compare with: those of DiviML V-A, DiviML's own
+//! MILP-SPLIT, and the sequential filling of devices that model loaders use.
 
 pub(crate) mod annealing;
 pub(crate) mod greedy;

@@ -1,15 +1,17 @@
-//! `tails`, `module-tails` and `beam`: what frontier searches prove, from a blink to all the time there is.
+//! `tails`, `module-tails` and `beam`: three bounds by dominance search ([`divvy_proof::frontier_search`]).
 //!
-//! `tails` counts, from the start of each op on each device, what must follow: chains with their transfers, and the area
-//! of all ops after it. `module-tails` searches what follows each op exactly or nearly so, in growing windows; on
-//! networks of modules in a row with one tensor between them that is the dynamic program over modules. `beam` searches
-//! the whole network with those tails, wider and wider: the least value that a partial schedule it dropped could
-//! have had is a bound. All are checked by `core`, which follows the same steps.
+//! * `tails`: for each op on each device, the longest path behind it and the area of its descendants. One backward pass.
+//! * `module-tails`: raises these tails by exact or beam searches of the ops that follow each op, in growing windows. On a
+//!   chain of modules with one tensor between neighbours this is the dynamic program over modules.
+//! * `beam`: a beam search of the whole network with these tails. Its bound is the least value of a state that it dropped, or
+//!   the optimum if it dropped none; the width grows from round to round.
+//!
+//! The evidence is the list of searches, which the verifier runs again in integers.
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{Evidence, ProofStep};
-use divvy_proof::frontier_search::recipe::{MOST_ROWS, FrontierProof};
+use divvy_proof::frontier_search::recipe::{MOST_WIDTH, FrontierProof};
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
@@ -17,7 +19,7 @@ use crate::bound::{Bound, When};
 use crate::device_weights;
 use crate::run::Run;
 
-/// Windows and widths for tails, and the width of the search of the whole.
+/// For each round: window and width of the searches for tails, and the width of the search of the whole network.
 const ROUNDS: [(u32, u32, u32); 7] = [
     (36, 100, 300),
     (36, 400, 1_000),
@@ -27,14 +29,14 @@ const ROUNDS: [(u32, u32, u32); 7] = [
     (60, 30_000, 500_000),
     (60, 100_000, 2_000_000),
 ];
-/// Past this many ops nothing but plain tails is worked out.
+/// The most ops for searches.
 const MOST_OPS: usize = 3_000;
 
 pub(crate) struct TailBound;
 pub(crate) struct ModuleTails;
 pub(crate) struct Beam;
 
-/// The name of the bound that a prover's best evidence belongs to.
+/// The name of the bound that the best evidence of a proof belongs to.
 pub(crate) fn bound_name(evidence: &Evidence) -> &'static str {
     let Evidence::FrontierSearch { steps, .. } = evidence else { return "tails" };
     match steps.last() {
@@ -59,7 +61,7 @@ impl Bound for TailBound {
 
     fn bound(&self, run: &mut Run<'_>) {
         if let Some(prover) = prover(run) {
-            run.take(Proven::by_searches(self.name(), &prover));
+            run.take(Proven::by_frontier_search(self.name(), &prover));
         }
     }
 }
@@ -86,7 +88,7 @@ impl Bound for ModuleTails {
         for (window, width, _) in ROUNDS {
             let limit = run.outcome().value().unwrap_or(Time(NEVER));
             prover.raise_tails(window, width, limit, &mut || run.budget.is_spent());
-            run.take(Proven::by_searches(self.name(), &prover));
+            run.take(Proven::by_frontier_search(self.name(), &prover));
             if run.budget.is_spent() {
                 break;
             }
@@ -120,9 +122,9 @@ impl Bound for Beam {
             prover.raise_tails(window, tail_width, limit, &mut || {
                 run.budget.is_spent() || run.budget.start.elapsed() > half
             });
-            let found = prover.search_whole(width.min(MOST_ROWS), limit, &mut || run.budget.is_spent());
-            run.take(Proven::by_searches(self.name(), &prover));
-            // What one search found is what the next need not look beyond.
+            let found = prover.search_whole(width.min(MOST_WIDTH), limit, &mut || run.budget.is_spent());
+            run.take(Proven::by_frontier_search(self.name(), &prover));
+            // The next search need not look for schedules longer than this one's.
             limit = limit.min(Time(found.best.map_or(NEVER, |(value, _)| value)));
             if run.budget.is_spent() || found.exact {
                 break;
@@ -132,8 +134,8 @@ impl Bound for Beam {
 }
 
 fn prover(run: &Run<'_>) -> Option<FrontierProof> {
-    let dense = LatencyTables::new(run.problem).ok()?;
-    FrontierProof::new(run.problem, device_weights::weights(run.problem, &dense)).ok()
+    let tables = LatencyTables::new(run.problem).ok()?;
+    FrontierProof::new(run.problem, device_weights::weights(run.problem, &tables)).ok()
 }
 
 fn not_too_large(problem: &Problem) -> Result<(), String> {

@@ -1,10 +1,10 @@
-//! `interval-lp`: the interval program of `core`, solved by HiGHS row by row, its dual proved in integers.
+//! `interval-lp`: the linear program of [`divvy_proof::latency::interval_lp`], solved by cutting planes, its dual proved exactly.
 //!
-//! The program has far more rows than bind, so it starts with heads, tails, precedence and the load of each device, and
-//! after every solve takes in the rows that its solution violates most: work of a device between two ops, and gaps whose
-//! prices are the dual of moving one op's shares to another's. Tails are first raised by searching what follows each
-//! op, for a part of the time. After every solve the duals are rounded to integers, and `core` says what they prove. A
-//! node of the budget is one solve.
+//! The program has O(ops² · devices) rows, of which few are binding. It starts with heads, tails, precedence and the load of
+//! each device. After every solve the most violated rows are added: the work of a device between two ops, and gaps between the
+//! starts of two ops, whose prices are the duals of the transportation problem from one op's shares to the other's. Before the
+//! first solve tails are raised by dominance search for a part of the time. After every solve the duals are rounded to
+//! integers, and the verifier computes what they prove. With a node budget a node is one solve.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{RowMultiple, IntervalRow};
 use divvy_proof::frontier_search::recipe::FrontierProof;
-use divvy_proof::latency::interval_lp::Interval;
+use divvy_proof::latency::interval_lp::IntervalRows;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 use divvy_solver::{Column, Options, Program, Solver, Status};
@@ -25,19 +25,19 @@ use crate::device_weights;
 use crate::latency::transportation;
 use crate::run::Run;
 
-/// Past this the rows are too many to look at.
+/// The most ops: separation looks at all pairs.
 const MOST_OPS: usize = 1500;
-/// Up to this many ops, gaps between all ops are looked at; beyond, only those of producer and consumer.
+/// The most ops for which gaps are separated for all pairs; beyond, for producer and consumer only.
 const MOST_OPS_WITH_ALL_GAPS: usize = 400;
-/// Rows taken in after a solve, for each op.
+/// The most rows added after a solve, for each op.
 const ROWS_PER_OP: usize = 3;
-/// Violations below this part of the end do not count.
+/// The least violation of a row, as a share of the makespan.
 const LEAST_VIOLATION: f64 = 1e-6;
-/// Dual factors are counted in this many parts.
-const PARTS: f64 = (1u64 << 30) as f64;
-/// Searches that raise tails: how many ops, how many rows.
+/// Duals are rounded to multiples of 1 / this.
+const DUAL_SCALE: f64 = (1u64 << 30) as f64;
+/// The searches that raise tails: window and width.
 const TAILS: [(u32, u32); 2] = [(12, 200), (24, 600)];
-/// The part of the time that they may take.
+/// The share of the time left that they may take.
 const TAILS_SHARE: f64 = 0.3;
 
 pub(crate) struct IntervalLp;
@@ -52,15 +52,15 @@ impl Bound for IntervalLp {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        let dense = LatencyTables::new(problem)?;
-        if dense.op_count() > MOST_OPS {
+        let tables = LatencyTables::new(problem)?;
+        if tables.op_count() > MOST_OPS {
             return Err(format!(
                 "the program for {} ops is too large, {MOST_OPS} is the most; coarsen the network",
-                dense.op_count()
+                tables.op_count()
             ));
         }
-        let prover = FrontierProof::new(problem, device_weights::weights(problem, &dense))?;
-        Interval::new(&prover).map(|_| ())
+        let prover = FrontierProof::new(problem, device_weights::weights(problem, &tables))?;
+        IntervalRows::new(&prover).map(|_| ())
     }
 
     fn runs(&self) -> When {
@@ -69,9 +69,9 @@ impl Bound for IntervalLp {
 
     fn bound(&self, run: &mut Run<'_>) {
         let Some(prover) = raise_tails(run) else { return };
-        // What tails prove by themselves stands even if there is no time for a solve.
-        run.take(Proven::by_searches(self.name(), &prover));
-        let Ok(interval) = Interval::new(&prover) else { return };
+        // The tails are a bound by themselves, even if there is no time for a solve.
+        run.take(Proven::by_frontier_search(self.name(), &prover));
+        let Ok(interval) = IntervalRows::new(&prover) else { return };
         let Ok(mut program) = IntervalProgram::new(&interval, run.budget) else { return };
         let mut best = prover.lower();
         let mut solves = 0;
@@ -79,22 +79,22 @@ impl Bound for IntervalLp {
             solves += 1;
             let Some(solved) = program.solve(run.budget) else { break };
             let proven = program.multiples(&solved.duals);
-            let proven = proven.and_then(|rows| Proven::by_rows(self.name(), &interval, rows));
+            let proven = proven.and_then(|rows| Proven::by_interval_lp(self.name(), &interval, rows));
             if let Some(proven) = proven.filter(|proven| proven.value() > best) {
                 best = proven.value();
                 run.take(proven);
             }
-            if !program.take_violated(&solved.values, run.budget) {
+            if !program.separate(&solved.values, run.budget) {
                 break;
             }
         }
     }
 }
 
-/// Tails, raised for as long as there is time for it.
+/// Tails raised by dominance search within its share of the time.
 fn raise_tails(run: &Run<'_>) -> Option<FrontierProof> {
-    let dense = LatencyTables::new(run.problem).ok()?;
-    let mut prover = FrontierProof::new(run.problem, device_weights::weights(run.problem, &dense)).ok()?;
+    let tables = LatencyTables::new(run.problem).ok()?;
+    let mut prover = FrontierProof::new(run.problem, device_weights::weights(run.problem, &tables)).ok()?;
     let budget = run.budget;
     let limit = run.outcome().value().unwrap_or(Time(NEVER));
     let until =
@@ -109,31 +109,31 @@ fn raise_tails(run: &Run<'_>) -> Option<FrontierProof> {
     Some(prover)
 }
 
-/// A solution: a value for every column, a dual for every row.
+/// A primal and a dual solution.
 struct LpSolution {
     values: Vec<f64>,
     duals: Vec<f64>,
 }
 
-/// The program as far as it is written out, in HiGHS.
+/// The program in HiGHS, with the rows added so far.
 struct IntervalProgram<'a> {
-    interval: &'a Interval,
+    interval: &'a IntervalRows,
     solver: Solver,
-    /// Picoseconds in the unit of time of the columns.
+    /// The unit of time of the program, in picoseconds.
     unit: f64,
     end: Column,
     starts: Vec<Column>,
-    /// For each op and device, where it is possible.
+    /// For each op and device that is possible for it.
     shares: Vec<Option<Column>>,
-    /// Written out behind the rows that make the shares of each op add up to 1.
+    /// The rows behind those by which the shares of each op sum to 1.
     rows: Vec<IntervalRow>,
     known: HashSet<IntervalRow>,
 }
 
 impl<'a> IntervalProgram<'a> {
-    fn new(interval: &'a Interval, budget: &Budget) -> Result<IntervalProgram<'a>, String> {
-        let dense = interval.dense();
-        let (ops, devices) = (dense.op_count(), dense.device_count());
+    fn new(interval: &'a IntervalRows, budget: &Budget) -> Result<IntervalProgram<'a>, String> {
+        let tables = interval.tables();
+        let (ops, devices) = (tables.op_count(), tables.device_count());
         let mut program = Program::new();
         let end = program.column(0.0, f64::INFINITY, 1.0);
         let starts: Vec<Column> = (0..ops).map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect();
@@ -145,7 +145,7 @@ impl<'a> IntervalProgram<'a> {
                 let column = program.column(0.0, f64::INFINITY, 0.0);
                 shares[op * devices + device as usize] = Some(column);
                 all.push((column, 1.0));
-                longest = longest.max(dense.time(op, device as usize));
+                longest = longest.max(tables.time(op, device as usize));
             }
             program.row(1.0, &all, 1.0);
         }
@@ -160,27 +160,27 @@ impl<'a> IntervalProgram<'a> {
 
     /// Heads, tails, precedence, and the load of each device.
     fn first_rows(&self) -> Vec<IntervalRow> {
-        let dense = self.interval.dense();
+        let tables = self.interval.tables();
         let mut rows = Vec::new();
-        for op in 0..dense.op_count() {
+        for op in 0..tables.op_count() {
             let id = OpId(op as u32);
             rows.extend([IntervalRow::Head { op: id }, IntervalRow::Tail { op: id }]);
             let price = |&time: &u64| if time < NEVER { time } else { 0 };
-            let prices: Vec<u64> = dense.times(op).iter().map(price).collect();
+            let prices: Vec<u64> = tables.times(op).iter().map(price).collect();
             let to = |edge: &divvy_proof::latency_tables::Edge| OpId(edge.op);
-            rows.extend(dense.outputs(op).iter().map(|e| IntervalRow::Gap {
+            rows.extend(tables.outputs(op).iter().map(|e| IntervalRow::Gap {
                 from: id,
                 to: to(e),
                 prices: prices.clone(),
             }));
         }
-        let devices = DeviceId::all(dense.device_count());
+        let devices = DeviceId::all(tables.device_count());
         rows.extend(devices.map(|device| IntervalRow::Between { from: None, to: None, device }));
         rows
     }
 
     fn share(&self, op: usize, device: usize) -> Option<Column> {
-        self.shares[op * self.interval.dense().device_count() + device]
+        self.shares[op * self.interval.tables().device_count() + device]
     }
 
     fn add(&mut self, rows: Vec<IntervalRow>) -> Result<(), String> {
@@ -195,7 +195,7 @@ impl<'a> IntervalProgram<'a> {
                 columns.push((self.end, f64::from(terms.end)));
             }
             columns.extend(terms.starts.iter().map(|&(op, factor)| (self.starts[op], f64::from(factor))));
-            for (op, device, factor) in terms.shares {
+            for (op, device, factor) in terms.fractions {
                 columns.extend(self.share(op, device).map(|share| (share, factor as f64 / self.unit)));
             }
             written.push(columns);
@@ -206,7 +206,7 @@ impl<'a> IntervalProgram<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// None if the time is up, or HiGHS gives up.
+    /// None if the time is up or HiGHS fails.
     fn solve(&mut self, budget: &Budget) -> Option<LpSolution> {
         let left = budget.time.saturating_sub(budget.start.elapsed());
         self.solver.set_time(left.max(Duration::from_millis(1))).ok()?;
@@ -215,12 +215,12 @@ impl<'a> IntervalProgram<'a> {
         Some(LpSolution { values, duals: solution.row_duals })
     }
 
-    /// The duals as rows, each so many times.
+    /// The duals as integer multiples of rows.
     fn multiples(&self, duals: &[f64]) -> Option<Vec<RowMultiple>> {
-        let duals = &duals[self.interval.dense().op_count()..];
+        let duals = &duals[self.interval.tables().op_count()..];
         let mut multiples: Vec<RowMultiple> = Vec::new();
         for (row, dual) in self.rows.iter().zip(duals) {
-            let times = (dual * PARTS).round();
+            let times = (dual * DUAL_SCALE).round();
             if times >= 1.0 {
                 multiples.push(RowMultiple { times: times as u64, row: row.clone() });
             }
@@ -229,8 +229,8 @@ impl<'a> IntervalProgram<'a> {
         Some(multiples)
     }
 
-    /// Writes out the rows that a solution violates most; false if there is none.
-    fn take_violated(&mut self, values: &[f64], budget: &Budget) -> bool {
+    /// Adds the rows that a solution violates most; false if there is none.
+    fn separate(&mut self, values: &[f64], budget: &Budget) -> bool {
         let mut found = self.work_between(values, budget);
         found.extend(self.gaps(values, budget));
         found.retain(|(_, row)| !self.known.contains(row));
@@ -244,30 +244,30 @@ impl<'a> IntervalProgram<'a> {
         values[self.end.index()] * LEAST_VIOLATION
     }
 
-    /// Rows about the work of a device between two ops, or an op and an end, with their violation.
+    /// Violated rows of the work of a device between two ops, or an op and an end of the schedule, with their violation.
     fn work_between(&self, values: &[f64], budget: &Budget) -> Vec<(f64, IntervalRow)> {
-        let dense = self.interval.dense();
-        let (ops, devices) = (dense.op_count(), dense.device_count());
+        let tables = self.interval.tables();
+        let (ops, devices) = (tables.op_count(), tables.device_count());
         let least = self.least_violation(values);
         let mut loads = vec![0.0; ops * devices];
         for op in 0..ops {
             for &device in self.interval.possible(op) {
                 let share = self.share(op, device as usize).map_or(0.0, |share| values[share.index()]);
                 loads[op * devices + device as usize] =
-                    share * dense.time(op, device as usize) as f64 / self.unit;
+                    share * tables.time(op, device as usize) as f64 / self.unit;
             }
         }
         let start = |op: usize| values[self.starts[op].index()];
         let ended = |op: usize| start(op) + loads[op * devices..][..devices].iter().sum::<f64>();
         let mut found = Vec::new();
-        let mut look = |from: Option<usize>, to: Option<usize>, between: &[usize]| {
-            let room = to.map_or(values[self.end.index()], start) - from.map_or(0.0, ended);
+        let mut check = |from: Option<usize>, to: Option<usize>, between: &[usize]| {
+            let available = to.map_or(values[self.end.index()], start) - from.map_or(0.0, ended);
             for device in 0..devices {
                 let load: f64 = between.iter().map(|&op| loads[op * devices + device]).sum();
-                if load - room > least {
+                if load - available > least {
                     let id = |op: usize| OpId(op as u32);
                     let device = DeviceId(device as u32);
-                    found.push((load - room, IntervalRow::Between { from: from.map(id), to: to.map(id), device }));
+                    found.push((load - available, IntervalRow::Between { from: from.map(id), to: to.map(id), device }));
                 }
             }
         };
@@ -279,12 +279,12 @@ impl<'a> IntervalProgram<'a> {
                 .copied()
                 .filter(|&op| from.is_none_or(|from| self.interval.leads(from, op)))
                 .collect();
-            look(from, None, &follows);
+            check(from, None, &follows);
             for &to in &follows {
                 between.clear();
                 between.extend(follows.iter().copied().filter(|&op| self.interval.leads(op, to)));
                 if !between.is_empty() {
-                    look(from, Some(to), &between);
+                    check(from, Some(to), &between);
                 }
             }
             if budget.is_spent() {
@@ -294,10 +294,10 @@ impl<'a> IntervalProgram<'a> {
         found
     }
 
-    /// Rows about the time between two starts, at the best prices, with their violation.
+    /// Violated rows of the gap between two starts, each at its best prices, with their violation.
     fn gaps(&self, values: &[f64], budget: &Budget) -> Vec<(f64, IntervalRow)> {
-        let dense = self.interval.dense();
-        let ops = dense.op_count();
+        let tables = self.interval.tables();
+        let ops = tables.op_count();
         let least = self.least_violation(values);
         let shares = |op: usize| -> Vec<f64> {
             let share = |&d: &u32| self.share(op, d as usize).map_or(0.0, |share| values[share.index()]);
@@ -311,7 +311,7 @@ impl<'a> IntervalProgram<'a> {
             let targets: Vec<usize> = if ops <= MOST_OPS_WITH_ALL_GAPS {
                 (0..ops).filter(|&to| self.interval.leads(from, to)).collect()
             } else {
-                dense.outputs(from).iter().map(|edge| edge.op as usize).collect()
+                tables.outputs(from).iter().map(|edge| edge.op as usize).collect()
             };
             let gaps = self.interval.gaps(from);
             let leaving = shares(from);
@@ -329,14 +329,14 @@ impl<'a> IntervalProgram<'a> {
                     worths.fold(f64::NEG_INFINITY, f64::max)
                 };
                 let cost = arriving.iter().enumerate().map(|(v, share)| taken(v) * share).sum::<f64>();
-                let room = values[self.starts[to].index()] - values[self.starts[from].index()];
-                if worth - cost - room > least {
-                    let mut whole = vec![0; dense.device_count()];
+                let available = values[self.starts[to].index()] - values[self.starts[from].index()];
+                if worth - cost - available > least {
+                    let mut whole = vec![0; tables.device_count()];
                     for (&device, price) in sources.iter().zip(&prices) {
                         whole[device as usize] = ((price * self.unit).round() as u64).min(NEVER);
                     }
                     let (from, to) = (OpId(from as u32), OpId(to as u32));
-                    found.push((worth - cost - room, IntervalRow::Gap { from, to, prices: whole }));
+                    found.push((worth - cost - available, IntervalRow::Gap { from, to, prices: whole }));
                 }
             }
         }
@@ -362,16 +362,16 @@ mod tests {
         Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).unwrap()
     }
 
-    /// After every solve the rounded duals prove all of HiGHS's optimum but what rounding costs, and rows raise it.
+    /// After every solve the rounded duals prove HiGHS's optimum up to rounding, and added rows raise it.
     #[test]
     fn the_dual_proves_the_optimum_of_the_program() {
         let mut raised = 0;
         for wiring in [Wiring::Sdep, Wiring::Wdep, Wiring::Wfree] {
             for seed in 0..3 {
                 let problem = network(wiring, seed);
-                let dense = LatencyTables::new(&problem).unwrap();
-                let prover = FrontierProof::new(&problem, device_weights::weights(&problem, &dense)).unwrap();
-                let interval = Interval::new(&prover).unwrap();
+                let tables = LatencyTables::new(&problem).unwrap();
+                let prover = FrontierProof::new(&problem, device_weights::weights(&problem, &tables)).unwrap();
+                let interval = IntervalRows::new(&prover).unwrap();
                 let budget = Budget::new(Duration::from_secs(60));
                 let mut program = IntervalProgram::new(&interval, &budget).unwrap();
                 let mut ends = Vec::new();
@@ -382,7 +382,7 @@ mod tests {
                     let proven = interval.proven(&rows).unwrap().0 as f64;
                     assert!((proven - end).abs() <= end * 1e-6 + 1.0, "{proven} {end} {wiring:?} {seed}");
                     ends.push(end);
-                    if !program.take_violated(&solved.values, &budget) {
+                    if !program.separate(&solved.values, &budget) {
                         break;
                     }
                 }

@@ -1,12 +1,15 @@
 //! `lbound`: DiviML's recursive lower bound over modules (IV.B), where its argument holds.
 //!
-//! Let M be the first module and G what follows. *First form*: the last op of M to end is a sink of M. If every sink of M
-//! has a consumer in G, then all that follows that consumer starts after M has ended, so OPT ≥ OPT(M) + the least, over
-//! sinks of M, of what must follow a consumer of that sink. *Second form*: the first op of G to start is a source of G.
-//! If every source of G reads from M, OPT ≥ OPT(G) + the least, over sources of G, of what must precede it within M.
-//! The paper states both without the conditions, and is then wrong: see the tests. Both are applied at every boundary,
-//! and the better taken. OPT of a part is what the solver of modules proves of it, so the whole is attested by it.
-//! Memory and everything else that joins modules is left out, which only lowers the bound.
+//! Let M be the first module, G what follows it, and OPT(·) the optimum of a set of ops alone.
+//!
+//! * *First form.* The last op of M to end is a sink of M. If every sink of M has a consumer in G, all descendants of that
+//!   consumer start after M has ended: OPT ≥ OPT(M) + min over sinks of M of what must follow a consumer of the sink.
+//! * *Second form.* The first op of G to start is a source of G. If every source of G reads from M,
+//!   OPT ≥ OPT(G) + min over sources of G of what must precede the source within M.
+//!
+//! DiviML states both without the conditions, and both are then false: the tests have a counterexample. The two are applied at
+//! every boundary from the last to the first, and the better value is kept. OPT of a set is the bound that the solver of
+//! subproblems proves, so the bound is attested by it. Memory limits and colocation across modules are left out: a relaxation.
 
 use std::collections::HashMap;
 
@@ -18,7 +21,7 @@ use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use crate::bound::{Bound, When};
 use crate::latency::mip;
 use crate::latency::mip::MipLimits;
-use crate::latency::module_solver::{ModuleSolver, inner};
+use crate::latency::module_solver::{ModuleSolver, solver_named};
 use crate::latency::subproblem::Subproblem;
 use crate::modules::Modules;
 use crate::run::Run;
@@ -36,12 +39,12 @@ impl Bound for LBound {
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         mip::supports(problem)?;
-        let dense = LatencyTables::new(problem)?;
-        let modules = Modules::find(&dense);
+        let tables = LatencyTables::new(problem)?;
+        let modules = Modules::find(&tables);
         if modules.modules.len() < 2 {
             return Err("the network does not fall into modules with few edges between them".to_owned());
         }
-        Recursion::new(problem, &dense, &modules).holds()
+        Recursion::new(problem, &tables, &modules).holds()
     }
 
     fn runs(&self) -> When {
@@ -49,31 +52,32 @@ impl Bound for LBound {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(dense) = LatencyTables::new(run.problem) else { return };
-        let Some(solver) = inner(run.inner()) else { return };
-        let modules = Modules::find(&dense);
-        let recursion = Recursion::new(run.problem, &dense, &modules);
+        let Ok(tables) = LatencyTables::new(run.problem) else { return };
+        let Some(solver) = solver_named(run.inner()) else { return };
+        let modules = Modules::find(&tables);
+        let recursion = Recursion::new(run.problem, &tables, &modules);
         let limits = MipLimits::of(run.budget);
         recursion
             .run(solver, &limits, &mut |bound| run.attest(self.name(), Time(bound), solver.attested_by()));
     }
 }
 
+/// The recursion over the modules of a network.
 struct Recursion<'a> {
     problem: &'a Problem,
-    dense: &'a LatencyTables,
+    tables: &'a LatencyTables,
     modules: &'a [Vec<u32>],
     /// The module of each op.
     number: Vec<usize>,
 }
 
 impl<'a> Recursion<'a> {
-    fn new(problem: &'a Problem, dense: &'a LatencyTables, modules: &'a Modules) -> Recursion<'a> {
-        let number = modules.number_of(dense.op_count());
-        Recursion { problem, dense, modules: &modules.modules, number }
+    fn new(problem: &'a Problem, tables: &'a LatencyTables, modules: &'a Modules) -> Recursion<'a> {
+        let number = modules.number_of(tables.op_count());
+        Recursion { problem, tables, modules: &modules.modules, number }
     }
 
-    /// Whether one of the forms holds at the first boundary; else where not.
+    /// An error if neither form holds at the first boundary.
     fn holds(&self) -> Result<(), String> {
         let (Err(first), Err(second)) = (self.sinks(&self.modules[0]), self.sources(0)) else {
             return Ok(());
@@ -87,9 +91,9 @@ impl<'a> Recursion<'a> {
         ))
     }
 
-    /// The sinks of a set of ops of one module, if each has a consumer in a later module; else one that has none.
+    /// The sinks of a set of ops of one module if each has a consumer in a later module; else a sink that has none.
     fn sinks(&self, set: &[u32]) -> Result<Vec<u32>, u32> {
-        let outputs = |op: u32| self.dense.outputs(op as usize);
+        let outputs = |op: u32| self.tables.outputs(op as usize);
         let sinks = set.iter().copied().filter(|&op| outputs(op).iter().all(|edge| !set.contains(&edge.op)));
         let sinks: Vec<u32> = sinks.collect();
         match sinks.iter().find(|&&op| outputs(op).is_empty()) {
@@ -98,10 +102,10 @@ impl<'a> Recursion<'a> {
         }
     }
 
-    /// The sources of all behind a module, if each reads from that module; else one that does not.
+    /// The sources of what follows a module if each reads from that module; else a source that does not.
     fn sources(&self, module: usize) -> Result<Vec<u32>, u32> {
         let behind = self.modules[module + 1..].iter().flatten().copied();
-        let inputs = |op: u32| self.dense.inputs(op as usize);
+        let inputs = |op: u32| self.tables.inputs(op as usize);
         let is_source = |&op: &u32| inputs(op).iter().all(|edge| self.number[edge.op as usize] <= module);
         let sources: Vec<u32> = behind.filter(is_source).collect();
         let reads = |&op: &u32| inputs(op).iter().any(|edge| self.number[edge.op as usize] == module);
@@ -111,13 +115,13 @@ impl<'a> Recursion<'a> {
         }
     }
 
-    /// Ops of a module that an op leads to, or that lead to it, itself included.
+    /// The descendants of an op within a module, or its ancestors, with itself.
     fn reach(&self, op: u32, module: usize, forward: bool) -> Vec<u32> {
         let mut found = vec![op];
         let mut next = 0;
         while let Some(&op) = found.get(next) {
             let edges =
-                if forward { self.dense.outputs(op as usize) } else { self.dense.inputs(op as usize) };
+                if forward { self.tables.outputs(op as usize) } else { self.tables.inputs(op as usize) };
             for edge in edges.iter().filter(|edge| self.number[edge.op as usize] == module) {
                 if !found.contains(&edge.op) {
                     found.push(edge.op);
@@ -129,17 +133,17 @@ impl<'a> Recursion<'a> {
         found
     }
 
-    /// Works from the last module to the first; `claim` hears of bounds on the whole.
+    /// Proceeds from the last module to the first; `claim` receives bounds on the makespan.
     fn run(&self, solver: &dyn ModuleSolver, limits: &MipLimits<'_>, claim: &mut dyn FnMut(u64)) {
-        let entries = (0..self.dense.op_count())
+        let entries = (0..self.tables.op_count())
             .filter(|&op| {
-                let inputs = self.dense.inputs(op);
+                let inputs = self.tables.inputs(op);
                 inputs.iter().any(|edge| self.number[edge.op as usize] != self.number[op])
             })
             .count();
-        let exits = (0..self.dense.op_count())
+        let exits = (0..self.tables.op_count())
             .filter(|&op| {
-                let outputs = self.dense.outputs(op);
+                let outputs = self.tables.outputs(op);
                 outputs.iter().any(|edge| self.number[edge.op as usize] != self.number[op])
             })
             .count();
@@ -150,26 +154,26 @@ impl<'a> Recursion<'a> {
             todo = todo.saturating_sub(1);
             *known.entry(ops).or_insert_with_key(|ops| {
                 let bound = self.alone(ops, solver, &share);
-                // No schedule at all: the problem has none either, and any bound is true of it.
+                // Without a schedule of these ops the problem has no plan, and any bound holds.
                 if bound >= NEVER { 0 } else { bound }
             })
         };
-        // For each op that reads from an earlier module: the least time that it and all it leads to take.
-        let mut follows = vec![0u64; self.dense.op_count()];
+        // For each op that reads from an earlier module, a lower bound on the time from its start to the end.
+        let mut follows = vec![0u64; self.tables.op_count()];
         let mut behind = 0u64;
         for module in (0..self.modules.len()).rev() {
             let here = &self.modules[module];
             let after = |set: &[u32], follows: &[u64]| {
                 let Ok(sinks) = self.sinks(set) else { return 0 };
                 let most = |&sink: &u32| {
-                    let consumers = self.dense.outputs(sink as usize).iter();
+                    let consumers = self.tables.outputs(sink as usize).iter();
                     consumers.map(|edge| follows[edge.op as usize]).max().unwrap_or(0)
                 };
                 sinks.iter().map(most).min().unwrap_or(0)
             };
             let entries: Vec<u32> = (here.iter().copied())
                 .filter(|&op| {
-                    let inputs = self.dense.inputs(op as usize);
+                    let inputs = self.tables.inputs(op as usize);
                     inputs.iter().any(|edge| self.number[edge.op as usize] != module)
                 })
                 .collect();
@@ -184,7 +188,7 @@ impl<'a> Recursion<'a> {
             let second_form = match self.sources(module) {
                 Ok(sources) if module + 1 < self.modules.len() => {
                     let mut before = |source: u32| {
-                        let inputs = self.dense.inputs(source as usize).iter();
+                        let inputs = self.tables.inputs(source as usize).iter();
                         let makers = inputs.filter(|edge| self.number[edge.op as usize] == module);
                         makers.map(|edge| optimum(self.reach(edge.op, module, false))).max().unwrap_or(0)
                     };
@@ -200,11 +204,11 @@ impl<'a> Recursion<'a> {
         }
     }
 
-    /// What is proved of some ops alone.
+    /// A lower bound on the optimum of some ops alone.
     fn alone(&self, ops: &[u32], solver: &dyn ModuleSolver, limits: &MipLimits<'_>) -> u64 {
-        let mut part = Subproblem::new(self.problem, self.dense, ops.to_vec());
+        let mut part = Subproblem::new(self.problem, self.tables, ops.to_vec());
         for op in 0..part.op_count() {
-            // Ways to and from the network's ends may pass beside other modules.
+            // The delivery of inputs and outputs of the network may overlap with other modules.
             part.release[op].fill(0);
             part.tail[op].fill(0);
         }
@@ -252,12 +256,12 @@ mod tests {
     }
 
     fn bound(problem: &Problem, modules: Vec<Vec<u32>>) -> (Result<(), String>, u64) {
-        let dense = LatencyTables::new(problem).unwrap();
+        let tables = LatencyTables::new(problem).unwrap();
         let modules = Modules { modules, channels: 1 };
-        let recursion = Recursion::new(problem, &dense, &modules);
+        let recursion = Recursion::new(problem, &tables, &modules);
         let budget = Budget::new(std::time::Duration::from_secs(20));
         let mut best = 0;
-        let solver = inner(None).unwrap();
+        let solver = solver_named(None).unwrap();
         recursion.run(solver, &MipLimits::of(&budget), &mut |bound| best = best.max(bound));
         (recursion.holds(), best)
     }
@@ -268,12 +272,12 @@ mod tests {
         // M₁ = {s, a, b}, G₂ = {c}: the printed formula gives 11 + 10 = 21. Here b is a sink that nothing waits for.
         let (_, value) = bound(&problem, vec![vec![0, 1, 2], vec![3]]);
         assert!(value <= 12, "{value}");
-        let dense = LatencyTables::new(&problem).unwrap();
+        let tables = LatencyTables::new(&problem).unwrap();
         let modules = Modules { modules: vec![vec![0, 1, 2], vec![3]], channels: 1 };
-        assert_eq!(Recursion::new(&problem, &dense, &modules).sinks(&[0, 1, 2]), Err(2));
+        assert_eq!(Recursion::new(&problem, &tables, &modules).sinks(&[0, 1, 2]), Err(2));
         // And nothing in M₁ is before b if M₁ = {a}: neither form holds.
         let modules = Modules { modules: vec![vec![0, 1, 3], vec![2]], channels: 1 };
-        let recursion = Recursion::new(&problem, &dense, &modules);
+        let recursion = Recursion::new(&problem, &tables, &modules);
         assert_eq!(recursion.sinks(&[0, 1, 3]), Err(3));
         assert_eq!(recursion.sources(0), Ok(vec![2]));
     }
@@ -290,14 +294,14 @@ mod tests {
                 let options =
                     RwnnOptions { modules: 3, nodes: 2, channels, wiring, seed, ..RwnnOptions::default() };
                 let problem = network(&options);
-                let dense = LatencyTables::new(&problem).unwrap();
+                let tables = LatencyTables::new(&problem).unwrap();
                 let budget = Budget::new(std::time::Duration::from_secs(60));
                 let limits = MipLimits::of(&budget);
-                let solver = inner(None).unwrap();
-                let optimum = solver.solve(&Subproblem::whole(&problem, &dense), None, &limits);
+                let solver = solver_named(None).unwrap();
+                let optimum = solver.solve(&Subproblem::whole(&problem, &tables), None, &limits);
                 assert!(optimum.finished);
-                let modules = Modules::of_size(&dense, 1);
-                let recursion = Recursion::new(&problem, &dense, &modules);
+                let modules = Modules::of_size(&tables, 1);
+                let recursion = Recursion::new(&problem, &tables, &modules);
                 refused += usize::from(recursion.holds().is_err());
                 recursion.run(solver, &limits, &mut |bound| {
                     held += 1;

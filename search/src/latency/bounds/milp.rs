@@ -1,4 +1,4 @@
-//! `milp`: what HiGHS proves of DiviML's mixed-integer program before the time is up.
+//! `milp`: the dual bound of DiviML's mixed-integer program ([`crate::latency::mip`]) when HiGHS stops, attested by HiGHS.
 
 use std::ops::ControlFlow;
 
@@ -33,10 +33,10 @@ impl Bound for Milp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Ok(dense) = LatencyTables::new(run.problem) else { return };
-        let part = Subproblem::whole(run.problem, &dense);
-        mip::solve(&part, None, None, &MipLimits::of(run.budget), &mut |news| {
-            if let MipEvent::Bound(bound) = news {
+        let Ok(tables) = LatencyTables::new(run.problem) else { return };
+        let part = Subproblem::whole(run.problem, &tables);
+        mip::solve(&part, None, None, &MipLimits::of(run.budget), &mut |event| {
+            if let MipEvent::Bound(bound) = event {
                 run.attest(self.name(), Time(bound), attested_by());
             }
             if run.budget.is_spent() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

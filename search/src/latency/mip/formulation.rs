@@ -1,31 +1,34 @@
-//! The program: DiviML's (1)–(3), (6) and (7) for one input, in a form whose relaxation is tight.
+//! DiviML's program for one input, constraints (1)–(3), (6) and (7), with a tight relaxation.
 //!
-//! * x_iu: op i runs on device u; one for each allowed device, and they add up to one (1).
-//! * s_i: the start of op i. With one input an op starts once, so no start per device is needed.
-//! * C: the end of everything; C ≥ s_i + Σ_u (t_iu + tail_iu) x_iu (2), with the longest chain behind i in tail.
-//! * s_i ≥ Σ_u head_iu x_iu, with the longest chain before i in head.
-//! * For an edge i → j: s_j ≥ s_i + Σ_u t_iu x_iu + way (3). Where the delay is the same between any two devices, way =
-//!   delay × Σ_u w_u with w_u ≥ x_iu − x_ju; else way = Σ_uv delay_uv z_uv with the margins of z equal to x_i and x_j.
-//!   Both are the convex hull of the two ops' choices. Pairs of devices without a route have no z, or a row x_iu + x_jv ≤ 1.
-//! * For ops i, j on no common path that may share a device (7): a_ij, a_ji: one ends before the other starts. a_ij + a_ji
-//!   ≥ x_iu + x_ju − 1 for each device, and s_j ≥ s_i + Σ_u t_iu x_iu − M (1 − a_ij). M is the latest end of i minus the
-//!   earliest start of j among schedules no longer than the horizon, the smallest M that cuts none of those off.
-//! * Memory (6): op bytes × x_iu, plus shared parameter bytes × y_pu with y_pu ≥ x_iu for each reader, within the limit.
-//! * Ops that must stay together have equal x. Of devices that can be exchanged, the next is used only after the one
-//!   before it, in the canonical order of ops.
+//! Columns: x_iu ∈ {0, 1}, op i runs on device u; s_i ≥ 0, the start of i (with one input an op starts once, so there is no
+//! start per device); C, the makespan. Minimise C subject to
 //!
-//! Devices on which an op cannot be in any schedule within the horizon are left out.
+//! * (1) Σ_u x_iu = 1 over the allowed devices of i.
+//! * (2) C ≥ s_i + Σ_u (t_iu + tail_iu) x_iu, with tail_iu the longest path behind i on u. Likewise s_i ≥ Σ_u head_iu x_iu.
+//! * (3) s_j ≥ s_i + Σ_u t_iu x_iu + d_ij for every edge i → j. If the delay is the same constant d between any two distinct
+//!   devices, d_ij = d Σ_u w_u with w_u ≥ x_iu − x_ju. Otherwise d_ij = Σ_uv delay_uv z_uv, where the margins of z are x_i
+//!   and x_j; pairs without a route have no z. Both forms describe the convex hull of the two ops' choices.
+//! * (6) For each device with a limit, Σ bytes_i x_iu + Σ_p bytes_p y_pu ≤ limit, where y_pu ≥ x_iu for each reader i of the
+//!   shared parameter p.
+//! * (7) For ops i, j on no common path that may share a device: a_ij, a_ji ∈ {0, 1} with a_ij + a_ji ≥ x_iu + x_ju − 1 for
+//!   each device, and s_j ≥ s_i + Σ_u t_iu x_iu − M (1 − a_ij). M is the latest end of i minus the earliest start of j over
+//!   schedules no longer than the horizon: the least M that keeps all of those.
+//! * Colocation: x_iu = x_ju. Symmetry: of interchangeable devices, the next is used only after the one before it, in
+//!   canonical order of the first ops.
+//!
+//! Devices on which an op is in no schedule within the horizon are left out.
 
 use divvy_proof::latency_tables::NEVER;
-use divvy_solver::{Column, Program};
+use divvy_solver::{Column, Program, Terms};
 
 use crate::latency::mip::scale::Scale;
 use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 
-/// Ops, from the first on, for which exchangeable devices are told apart.
+/// The number of ops, from the first on, with rows against symmetry.
 const ORDERED_OPS: usize = 12;
 
-pub(crate) struct Formulation {
+/// The program, and the meaning of its columns.
+pub(crate) struct MipFormulation {
     pub(crate) program: Program,
     /// For each op, its devices and their columns.
     pub(crate) x: Vec<Vec<(u32, Column)>>,
@@ -33,32 +36,31 @@ pub(crate) struct Formulation {
     pub(crate) end: Column,
     head: Vec<Vec<u64>>,
     tail: Vec<Vec<u64>>,
-    ways: Vec<EdgeColumns>,
+    transfers: Vec<EdgeColumns>,
+    /// Whether a device holds a shared parameter: column, device, number of the parameter.
     reads: Vec<(Column, u32, usize)>,
-    turns: Vec<OrderColumns>,
+    orders: Vec<OrderColumns>,
     symmetric: Vec<Vec<u32>>,
 }
 
-/// Columns for what an edge carries.
+/// The columns of an edge: w or z.
 struct EdgeColumns {
     from: usize,
     to: usize,
-    /// Column, device of the producer, device of the consumer where that matters.
+    /// Column, device of the producer, and for z the device of the consumer.
     columns: Vec<(Column, u32, Option<u32>)>,
 }
 
-/// Columns for which of two ops goes first; none where it cannot.
+/// The columns a_ij and a_ji of two ops; none where that order is impossible.
 struct OrderColumns {
     ops: [usize; 2],
     first: [Option<Column>; 2],
 }
 
-type Terms = Vec<(Column, f64)>;
-
-impl Formulation {
-    /// Everything but (7). None if some op has no device within the horizon.
-    pub(crate) fn new(part: &Subproblem<'_>, scale: &Scale, horizon: u64) -> Option<Formulation> {
-        let (head, tail) = part.windows();
+impl MipFormulation {
+    /// The program without (7). None if some op has no device within the horizon.
+    pub(crate) fn new(part: &Subproblem<'_>, scale: &Scale, horizon: u64) -> Option<MipFormulation> {
+        let (head, tail) = part.heads_and_tails();
         let mut program = Program::new();
         let end = program.column(0.0, scale.units(horizon), 1.0);
         let mut x: Vec<Vec<(u32, Column)>> = Vec::with_capacity(part.op_count());
@@ -73,28 +75,28 @@ impl Formulation {
             start.push(program.column(scale.units(earliest), scale.units(latest), 0.0));
             x.push(columns);
         }
-        let mut new = Formulation {
+        let mut new = MipFormulation {
             program,
             x,
             start,
             end,
             head,
             tail,
-            ways: Vec::new(),
+            transfers: Vec::new(),
             reads: Vec::new(),
-            turns: Vec::new(),
+            orders: Vec::new(),
             symmetric: part.symmetric.clone(),
         };
-        new.place(part, scale);
-        new.send(part, scale);
-        new.stay_together(part);
-        new.fit_memory(part);
-        new.tell_apart();
+        new.assign_devices(part, scale);
+        new.add_transfers(part, scale);
+        new.colocate(part);
+        new.limit_memory(part);
+        new.break_symmetry();
         Some(new)
     }
 
-    /// Rows (1) and (2), and the chains before each op.
-    fn place(&mut self, part: &Subproblem<'_>, scale: &Scale) {
+    /// Rows (1) and (2), and heads.
+    fn assign_devices(&mut self, part: &Subproblem<'_>, scale: &Scale) {
         for op in 0..part.op_count() {
             let each = |factor: &dyn Fn(u32) -> f64| -> Terms {
                 self.x[op].iter().map(|&(d, column)| (column, factor(d))).collect()
@@ -116,19 +118,20 @@ impl Formulation {
         times.chain([(self.start[op], factor)]).collect()
     }
 
-    fn send(&mut self, part: &Subproblem<'_>, scale: &Scale) {
+    /// Rows (3).
+    fn add_transfers(&mut self, part: &Subproblem<'_>, scale: &Scale) {
         for to in 0..part.op_count() {
             for edge in &part.inputs[to] {
                 let from = edge.op as usize;
                 let mut row = self.end_of(part, scale, from, -1.0);
                 row.push((self.start[to], 1.0));
                 let delay = |u: u32, v: u32| part.delay(edge.size, u, v);
-                let together = part.together.iter().any(|group| group.contains(&from) && group.contains(&to));
-                if !together {
+                let are_colocated = part.colocated.iter().any(|group| group.contains(&from) && group.contains(&to));
+                if !are_colocated {
                     match self.uniform_delay(from, to, &delay) {
                         Some(0) => {}
-                        Some(delay) => self.same_delay(from, to, scale.units(delay), &mut row),
-                        None => self.any_delay(
+                        Some(delay) => self.add_uniform_delay(from, to, scale.units(delay), &mut row),
+                        None => self.add_delays(
                             from,
                             to,
                             &|u, v| {
@@ -144,7 +147,7 @@ impl Formulation {
         }
     }
 
-    /// The delay between any two different devices of an edge's ends, if there is but one, and none on the same.
+    /// The delay between distinct devices of an edge's ends if it is the same for all of them.
     fn uniform_delay(&self, from: usize, to: usize, delay: &dyn Fn(u32, u32) -> u64) -> Option<u64> {
         let mut found = None;
         for &(u, _) in &self.x[from] {
@@ -162,12 +165,13 @@ impl Formulation {
         Some(found.unwrap_or(0))
     }
 
-    fn same_delay(&mut self, from: usize, to: usize, delay: f64, row: &mut Terms) {
+    /// Adds d Σ w to a row (3).
+    fn add_uniform_delay(&mut self, from: usize, to: usize, delay: f64, row: &mut Terms) {
         let mut columns = Vec::new();
         for (u, x_from) in self.x[from].clone() {
             let there = self.x[to].iter().find(|&&(v, _)| v == u).map(|&(_, x_to)| x_to);
             let Some(x_to) = there else {
-                // It always moves from there.
+                // The consumer is never there.
                 row.push((x_from, -delay));
                 continue;
             };
@@ -176,10 +180,11 @@ impl Formulation {
             row.push((moved, -delay));
             columns.push((moved, u, None));
         }
-        self.ways.push(EdgeColumns { from, to, columns });
+        self.transfers.push(EdgeColumns { from, to, columns });
     }
 
-    fn any_delay(
+    /// Adds Σ delay z to a row (3).
+    fn add_delays(
         &mut self,
         from: usize,
         to: usize,
@@ -203,11 +208,12 @@ impl Formulation {
         for margin in margins_to {
             self.program.row(0.0, &margin, 0.0);
         }
-        self.ways.push(EdgeColumns { from, to, columns });
+        self.transfers.push(EdgeColumns { from, to, columns });
     }
 
-    fn stay_together(&mut self, part: &Subproblem<'_>) {
-        for pair in part.together.iter().flat_map(|group| group.windows(2)) {
+    /// Rows of colocation groups.
+    fn colocate(&mut self, part: &Subproblem<'_>) {
+        for pair in part.colocated.iter().flat_map(|group| group.windows(2)) {
             let column = |op: usize, d: u32| self.x[op].iter().find(|x| x.0 == d).map(|x| x.1);
             for d in 0..part.device_count() as u32 {
                 let terms: Terms = [(pair[0], 1.0), (pair[1], -1.0)]
@@ -221,11 +227,12 @@ impl Formulation {
         }
     }
 
-    fn fit_memory(&mut self, part: &Subproblem<'_>) {
+    /// Rows (6).
+    fn limit_memory(&mut self, part: &Subproblem<'_>) {
         for (d, limit) in part.memory.limits.iter().enumerate() {
             let Some(limit) = *limit else { continue };
             let d = d as u32;
-            // Whole bytes while they are few, so that small limits are exact.
+            // Small limits stay in bytes and hence exact.
             let unit = (limit as f64 / 1e6).max(1.0);
             let mut row: Terms = Vec::new();
             for op in 0..part.op_count() {
@@ -250,8 +257,8 @@ impl Formulation {
         }
     }
 
-    /// Of exchangeable devices, a later one runs an op only if the one before it runs an earlier op.
-    fn tell_apart(&mut self) {
+    /// Of interchangeable devices, a later one runs an op only if the one before it runs an earlier op.
+    fn break_symmetry(&mut self) {
         for group in self.symmetric.clone() {
             for pair in group.windows(2) {
                 let mut earlier: Terms = Vec::new();
@@ -273,13 +280,14 @@ impl Formulation {
         for (i, after) in descendants(part).iter().enumerate() {
             for j in i + 1..part.op_count() {
                 if !after.has(j) {
-                    self.take_turns(part, scale, horizon, [i, j]);
+                    self.order_pair(part, scale, horizon, [i, j]);
                 }
             }
         }
     }
 
-    fn take_turns(&mut self, part: &Subproblem<'_>, scale: &Scale, horizon: u64, ops: [usize; 2]) {
+    /// Rows (7) of two ops, unless the horizon decides their order or they share no device.
+    fn order_pair(&mut self, part: &Subproblem<'_>, scale: &Scale, horizon: u64, ops: [usize; 2]) {
         let shared: Vec<[Column; 2]> = (self.x[ops[0]].iter())
             .filter_map(|&(d, a)| Some([a, self.x[ops[1]].iter().find(|x| x.0 == d)?.1]))
             .collect();
@@ -318,10 +326,10 @@ impl Formulation {
         if firsts.len() == 2 {
             self.program.at_most(&firsts, 1.0);
         }
-        self.turns.push(OrderColumns { ops, first });
+        self.orders.push(OrderColumns { ops, first });
     }
 
-    /// The columns' values for a schedule.
+    /// The solution that a schedule corresponds to.
     pub(crate) fn values(&self, part: &Subproblem<'_>, scale: &Scale, schedule: &SubproblemSchedule) -> Vec<f64> {
         let device = self.relabelled(part, schedule);
         let mut values = vec![0.0; self.program.column_count()];
@@ -333,32 +341,32 @@ impl Formulation {
                 values[column.index()] = f64::from(u8::from(device[op] == d));
             }
         }
-        for way in &self.ways {
-            for &(column, u, v) in &way.columns {
-                let goes = match v {
-                    Some(v) => device[way.from] == u && device[way.to] == v,
-                    None => device[way.from] == u && device[way.to] != u,
+        for transfer in &self.transfers {
+            for &(column, u, v) in &transfer.columns {
+                let is_used = match v {
+                    Some(v) => device[transfer.from] == u && device[transfer.to] == v,
+                    None => device[transfer.from] == u && device[transfer.to] != u,
                 };
-                values[column.index()] = f64::from(u8::from(goes));
+                values[column.index()] = f64::from(u8::from(is_used));
             }
         }
         for &(column, d, number) in &self.reads {
             let reads = part.memory.shared[number].1.iter().any(|&op| device[op] == d);
             values[column.index()] = f64::from(u8::from(reads));
         }
-        for turn in &self.turns {
-            let [i, j] = turn.ops;
+        for order in &self.orders {
+            let [i, j] = order.ops;
             let goes_first = end(i) <= schedule.start[j];
             let side = if goes_first { 0 } else { 1 };
             let holds = goes_first || end(j) <= schedule.start[i];
-            if let Some(column) = turn.first[side].filter(|_| holds) {
+            if let Some(column) = order.first[side].filter(|_| holds) {
                 values[column.index()] = 1.0;
             }
         }
         values
     }
 
-    /// A schedule's devices, with exchangeable ones named in the order of use.
+    /// A schedule's devices, with interchangeable ones renumbered in the order of use.
     fn relabelled(&self, part: &Subproblem<'_>, schedule: &SubproblemSchedule) -> Vec<u32> {
         let mut name: Vec<Option<u32>> = vec![None; part.device_count()];
         for group in &self.symmetric {
@@ -372,7 +380,7 @@ impl Formulation {
         schedule.device.iter().map(|&d| name[d as usize].unwrap_or(d)).collect()
     }
 
-    /// The device and the start of each op in a solution.
+    /// The device and the start of each op in a solution of the program.
     pub(crate) fn read(&self, values: &[f64]) -> (Vec<u32>, Vec<f64>) {
         let most = |columns: &Vec<(u32, Column)>| {
             let chosen = columns.iter().max_by(|a, b| values[a.1.index()].total_cmp(&values[b.1.index()]));
@@ -383,7 +391,7 @@ impl Formulation {
     }
 }
 
-/// Some ops of a part.
+/// A set of ops of a subproblem.
 #[derive(Clone)]
 pub(crate) struct OpSet(Vec<u64>);
 
@@ -409,7 +417,7 @@ impl OpSet {
     }
 }
 
-/// For each op, those that a path leads to from it.
+/// The descendants of each op.
 pub(crate) fn descendants(part: &Subproblem<'_>) -> Vec<OpSet> {
     let mut after = vec![OpSet::empty(part.op_count()); part.op_count()];
     for op in (0..part.op_count()).rev() {
@@ -422,18 +430,18 @@ pub(crate) fn descendants(part: &Subproblem<'_>) -> Vec<OpSet> {
     after
 }
 
-/// About as many factors as the program would have.
+/// An estimate of the number of non-zero coefficients of the program.
 pub(crate) fn factor_count(part: &Subproblem<'_>) -> usize {
     let ops = part.op_count();
     let comparable: usize = descendants(part).iter().map(OpSet::len).sum();
     let devices = part.allowed.iter().map(Vec::len).max().unwrap_or(0);
     let pairs = (ops * ops.saturating_sub(1) / 2).saturating_sub(comparable);
     let edges: usize = part.inputs.iter().map(Vec::len).sum();
-    let alike = part.inputs.iter().flatten().all(|edge| {
-        let mut ways = (0..devices as u32).flat_map(|u| (0..devices as u32).map(move |v| (u, v)));
+    let is_uniform = part.inputs.iter().flatten().all(|edge| {
+        let mut pairs = (0..devices as u32).flat_map(|u| (0..devices as u32).map(move |v| (u, v)));
         let first = part.delay(edge.size, 0, devices.saturating_sub(1) as u32);
-        ways.all(|(u, v)| u == v || part.delay(edge.size, u, v) == first)
+        pairs.all(|(u, v)| u == v || part.delay(edge.size, u, v) == first)
     });
-    let per_edge = devices + 2 + if alike { 4 * devices } else { 3 * devices * devices };
+    let per_edge = devices + 2 + if is_uniform { 4 * devices } else { 3 * devices * devices };
     pairs * (2 * (devices + 3) + 4 * devices + 2) + edges * per_edge + ops * (3 * devices + 4)
 }

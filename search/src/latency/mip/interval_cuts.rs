@@ -1,37 +1,33 @@
-//! Rows that every schedule satisfies and the bare relaxation does not: between two ops on a path, each device has to do
-//! all of its ops that lie between them.
+//! Valid inequalities on the work between two ops, separated from the relaxation of the program.
 //!
-//! For ops a and b with a path from a to b, and every device u: s_b − end_a ≥ Σ over ops i between of t_iu x_iu; likewise
-//! from the very start to b, from a to the very end, and from start to end. There are O(ops² devices) of them, so they
-//! are found by need: solve the relaxation without (7), add those that its solution breaks most, and again. Rows that
-//! the last solution does not lean on are left out of the program that is solved in whole numbers.
+//! For ops a and b with a path from a to b, and every device u, all ops between them that run on u do so one after the
+//! other: s_b − end_a ≥ Σ t_iu x_iu over the ops i between a and b. The same holds from time 0 to b, from a to C, and from
+//! 0 to C. These O(ops² · devices) rows are separated: the relaxation without (7) is solved, the most violated rows are
+//! added, and so on. Rows with a zero dual in the last solution are left out of the mixed-integer program.
 
 use std::time::Instant;
 
 use divvy_proof::latency_tables::NEVER;
-use divvy_solver::{Column, Options, Solver, Status};
+use divvy_solver::{Options, Solver, Status, Terms};
 
-use crate::latency::mip::MipLimits;
-use crate::latency::mip::formulation::{Formulation, OpSet, descendants};
+use crate::latency::mip::limits::MipLimits;
+use crate::latency::mip::formulation::{MipFormulation, OpSet, descendants};
 use crate::latency::mip::scale::Scale;
 use crate::latency::subproblem::Subproblem;
 
-/// Rounds of solving and adding.
+/// The most rounds of separation.
 const MOST_ROUNDS: usize = 40;
 
-/// Rows added in one round.
+/// The most rows added in a round.
 const MOST_ROWS: usize = 400;
 
-/// A break smaller than this, in the program's units, is not worth a row.
+/// The least violation, in the program's unit of time, for a row to be added.
 const SMALLEST: f64 = 1e-4;
 
-/// A row `terms ≥ 0`.
-type CutRow = Vec<(Column, f64)>;
-
-/// Adds rows to the program, and returns the value of the relaxation, a lower bound; minus infinity if there is none.
+/// Adds rows to the program, and returns the value of the relaxation, a lower bound; minus infinity if no solve ended.
 pub(crate) fn strengthen(
     part: &Subproblem<'_>,
-    formulation: &mut Formulation,
+    formulation: &mut MipFormulation,
     scale: &Scale,
     limits: &MipLimits<'_>,
 ) -> f64 {
@@ -40,8 +36,8 @@ pub(crate) fn strengthen(
     let Ok(mut solver) = Solver::new(&formulation.program.relaxed(), &options) else { return bound };
     let after = descendants(part);
     let rows_before = formulation.program.row_count();
-    let mut rows: Vec<CutRow> = Vec::new();
-    let mut leaned_on: Vec<bool> = Vec::new();
+    let mut rows: Vec<Terms> = Vec::new();
+    let mut is_binding: Vec<bool> = Vec::new();
     for _ in 0..MOST_ROUNDS {
         if limits.are_spent() || solver.set_time(limits.left()).is_err() {
             break;
@@ -49,35 +45,35 @@ pub(crate) fn strengthen(
         let Ok(solution) = solver.solve() else { break };
         let (Status::Optimal, Some((objective, values))) = (solution.status, &solution.best) else { break };
         bound = bound.max(*objective);
-        leaned_on = solution.row_duals[rows_before..].iter().map(|dual| dual.abs() > 1e-9).collect();
-        let broken = broken(part, formulation, scale, &after, values, limits);
-        if broken.is_empty() {
+        is_binding = solution.row_duals[rows_before..].iter().map(|dual| dual.abs() > 1e-9).collect();
+        let violated = violated_rows(part, formulation, scale, &after, values, limits);
+        if violated.is_empty() {
             break;
         }
-        let added = broken.iter().map(|row| (0.0, row.as_slice(), f64::INFINITY));
+        let added = violated.iter().map(|row| (0.0, row.as_slice(), f64::INFINITY));
         if solver.add_rows(added).is_err() {
             break;
         }
-        rows.extend(broken);
+        rows.extend(violated);
     }
-    // Rows added after the last solve are kept: nobody has seen whether they matter.
+    // Rows added after the last solve have no dual yet and are kept.
     for (number, row) in rows.iter().enumerate() {
-        if leaned_on.get(number).copied().unwrap_or(true) {
+        if is_binding.get(number).copied().unwrap_or(true) {
             formulation.program.at_least(0.0, row);
         }
     }
     bound
 }
 
-/// The rows that a solution breaks most.
-fn broken(
+/// The rows that a solution violates most.
+fn violated_rows(
     part: &Subproblem<'_>,
-    formulation: &Formulation,
+    formulation: &MipFormulation,
     scale: &Scale,
     after: &[OpSet],
     values: &[f64],
     limits: &MipLimits<'_>,
-) -> Vec<CutRow> {
+) -> Vec<Terms> {
     let ops = part.op_count();
     let start = |op: usize| values[formulation.start[op].index()];
     let work = |op: usize, d: u32| {
@@ -105,14 +101,14 @@ fn broken(
             {
                 continue;
             }
-            let room = to.map_or(last, start) - begins;
+            let available = to.map_or(last, start) - begins;
             load.fill(0.0);
             for i in between(after, from, to, ops) {
                 load.iter_mut().zip(&table[i]).for_each(|(sum, work)| *sum += work);
             }
             for (&d, &load) in devices.iter().zip(&load) {
-                if load - room > SMALLEST {
-                    found.push((load - room, from, to, d));
+                if load - available > SMALLEST {
+                    found.push((load - available, from, to, d));
                 }
             }
         }
@@ -120,7 +116,7 @@ fn broken(
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found.truncate(MOST_ROWS);
     let row = |&(_, from, to, d): &(f64, Option<usize>, Option<usize>, u32)| {
-        let mut row: CutRow = match from {
+        let mut row: Terms = match from {
             Some(from) => formulation.end_of(part, scale, from, -1.0),
             None => Vec::new(),
         };
@@ -135,7 +131,7 @@ fn broken(
     found.iter().map(row).collect()
 }
 
-/// Ops on some path between two, or from the start, or to the end.
+/// The ops strictly between two ops, or before, or behind one.
 fn between(
     after: &[OpSet],
     from: Option<usize>,

@@ -1,19 +1,19 @@
-//! Picoseconds as floating-point numbers of a size that suits HiGHS, and back.
+//! Picoseconds as floating-point numbers of a magnitude that suits HiGHS, and bounds back in picoseconds.
 //!
-//! Every figure of a problem is a whole multiple of some grain: the greatest common divisor of them all. The unit of the
-//! program is that grain times a power of two, so that figures stay exact while they have 53 bits, and the horizon is
-//! near [`LARGEST`].
+//! Every time of a subproblem is a multiple of their greatest common divisor, the grain. The program's unit is the grain times
+//! the least power of two for which the horizon is at most [`LARGEST`] units, so times of up to 53 significant bits are exact.
 
 use divvy_proof::latency_tables::NEVER;
 
 use crate::latency::subproblem::Subproblem;
 
-/// The horizon in the program's units is at most this: HiGHS's tolerances are absolute.
+/// The most units of the horizon: HiGHS's tolerances are absolute.
 const LARGEST: f64 = 4096.0;
 
-/// HiGHS may be off by this share of the horizon: its tolerance for a whole column, times the largest factor.
+/// The error of HiGHS as a share of the horizon: its integrality tolerance, times the largest coefficient.
 const TOLERANCE: f64 = 1e-6;
 
+/// The unit of time of a program.
 pub(crate) struct Scale {
     unit: f64,
     grain: u64,
@@ -23,19 +23,19 @@ pub(crate) struct Scale {
 impl Scale {
     pub(crate) fn new(part: &Subproblem<'_>, horizon: u64) -> Scale {
         let mut grain = 0;
-        let mut meet = |time: u64| {
+        let mut include = |time: u64| {
             if time < NEVER {
                 grain = divisor(grain, time);
             }
         };
         for op in 0..part.op_count() {
             for &d in &part.allowed[op] {
-                meet(part.time(op, d));
-                meet(part.release[op][d as usize]);
-                meet(part.tail[op][d as usize]);
+                include(part.time(op, d));
+                include(part.release[op][d as usize]);
+                include(part.tail[op][d as usize]);
                 for edge in &part.inputs[op] {
                     for &from in &part.allowed[edge.op as usize] {
-                        meet(part.delay(edge.size, from, d));
+                        include(part.delay(edge.size, from, d));
                     }
                 }
             }
@@ -48,18 +48,19 @@ impl Scale {
         Scale { unit, grain, horizon }
     }
 
-    /// Picoseconds in the program's unit.
+    /// Picoseconds in units.
     pub(crate) fn units(&self, time: u64) -> f64 {
         time as f64 / self.unit
     }
 
-    fn slack(&self) -> f64 {
+    /// The error of HiGHS in picoseconds.
+    fn error(&self) -> f64 {
         TOLERANCE * self.horizon as f64
     }
 
-    /// A bound of the program in picoseconds: no more than it proves, or the next value that a schedule can have.
+    /// A bound of HiGHS in picoseconds: less the error, then rounded up to the next multiple of the grain.
     pub(crate) fn safe_bound(&self, bound: f64) -> u64 {
-        let bound = bound * self.unit - self.slack();
+        let bound = bound * self.unit - self.error();
         if bound.is_nan() || bound <= 0.0 {
             return 0;
         }
@@ -68,9 +69,9 @@ impl Scale {
         (values as u64).min(self.horizon)
     }
 
-    /// A gap that no schedule's value lies in.
+    /// An absolute gap that leaves no other schedule value between value and bound.
     pub(crate) fn harmless_gap(&self) -> f64 {
-        ((0.9 * self.grain as f64 - 2.0 * self.slack()) / self.unit).max(0.0)
+        ((0.9 * self.grain as f64 - 2.0 * self.error()) / self.unit).max(0.0)
     }
 }
 

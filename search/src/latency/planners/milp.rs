@@ -1,7 +1,8 @@
-//! `milp`: DiviML's mixed-integer program for the whole network (IV.A), solved by HiGHS.
+//! `milp`: DiviML's mixed-integer program of the whole network (IV.A), solved by HiGHS.
 //!
-//! Exact given time; until then the best schedule so far and the bound as it rises. It starts from HEFT's plan,
-//! or a better one of the run. The formulation is `makespan/milp`'s.
+//! An anytime exact method: it starts from HEFT's plan or a better one of the run, offers every better schedule and attests
+//! every better bound. The formulation is in [`crate::latency::mip`]. `auto` uses it where memory limits or colocation bind
+//! and the program is small: dominance search does not see these constraints.
 
 use std::ops::ControlFlow;
 
@@ -21,7 +22,7 @@ use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 use crate::planner::Planner;
 use crate::run::Run;
 
-/// Ops times devices, up to which HiGHS proves in a moment what searches that do not see memory leave open.
+/// The largest number of ops times devices for `auto`; programs of this size are solved to optimality quickly.
 const MOST_CHOICES: usize = 60;
 
 pub(crate) struct Milp;
@@ -54,12 +55,12 @@ impl Planner for Milp {
             return StopReason::Finished;
         }
         Heft.plan(run);
-        let Ok(dense) = LatencyTables::new(run.problem) else { return StopReason::Finished };
-        let part = Subproblem::whole(run.problem, &dense);
-        let known = known(run, &part);
+        let Ok(tables) = LatencyTables::new(run.problem) else { return StopReason::Finished };
+        let part = Subproblem::whole(run.problem, &tables);
+        let known = incumbent(run, &part);
         let limits = MipLimits::of(run.budget);
-        let solved = mip::solve(&part, known, None, &limits, &mut |news| {
-            match news {
+        let solved = mip::solve(&part, known, None, &limits, &mut |event| {
+            match event {
                 MipEvent::Better(schedule) => offer(run, &part, schedule),
                 MipEvent::Bound(bound) => run.attest(self.name(), Time(bound), attested_by()),
             }
@@ -73,21 +74,21 @@ impl Planner for Milp {
     }
 }
 
-/// The best plan of the run, as a schedule of the whole problem.
-fn known(run: &Run<'_>, part: &Subproblem<'_>) -> Option<SubproblemSchedule> {
+/// The best plan of the run as a schedule of the whole problem.
+fn incumbent(run: &Run<'_>, part: &Subproblem<'_>) -> Option<SubproblemSchedule> {
     let (plan, score) = run.outcome().best.as_ref()?;
     let mut device = vec![0; part.op_count()];
     for (op, on, _) in plan.placements() {
         device[run.problem.graph.position(op)] = on.0;
     }
-    // By the middle of their time: an op that takes none stays before one that starts as it does.
+    // Ordered by the middle of their intervals, an op of no duration precedes one that starts at the same time.
     let middle =
         |op: usize| 2.0 * score.starts[part.ops[op] as usize].0 as f64 + part.time(op, device[op]) as f64;
     part.schedule_by(&device, middle)
 }
 
-/// Offers a schedule of the whole problem as a plan. One that breaks a limit which HiGHS saw kept within its tolerance is
-/// refused by the check, and nothing is lost.
+/// Offers a schedule of the whole problem as a plan. HiGHS keeps memory limits up to its tolerance only; a plan that exceeds
+/// one is refused by the check.
 pub(crate) fn offer(run: &mut Run<'_>, part: &Subproblem<'_>, schedule: &SubproblemSchedule) {
     if let Some(plan) = plan(run.problem, part, schedule) {
         let _ = run.offer(plan);

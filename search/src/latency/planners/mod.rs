@@ -1,4 +1,7 @@
-//! TODO-DOC
+//! The planners of `latency` that `auto` runs, in the order of `registry.rs`: HEFT, PEFT, dominance search, MILP.
+//!
+//! `dominance` is the best one; the list schedulers give it a first plan. `milp` is used on small problems with memory
+//! limits or colocation only, which dominance search does not see.
 
 pub(crate) mod dominance;
 pub(crate) mod heft;

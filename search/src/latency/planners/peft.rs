@@ -1,17 +1,16 @@
 //! `peft`: predict earliest finish time (Arabnejad and Barbosa 2014).
 //!
-//! The optimistic cost of an op on a device is the longest of the shortest ways from its end to the end of the
-//! network, each later op on the device that suits it best, transfers at their mean over all pairs of devices that
-//! can exchange. Of the ops that are ready the one with the largest mean cost goes first, to the device where its
-//! finish plus its optimistic cost is least, if need be in a gap between ops that are there already. An output of
-//! the network that must arrive somewhere counts with its way there. O((ops + edges) × devices), and the search for
-//! gaps.
+//! The optimistic cost of op i on device p is O(i, p) = max over successors j of min over devices q of
+//! O(j, q) + t(j, q) + [q ≠ p] · c̄(i, j), with c̄ the mean delay over ordered pairs of distinct connected devices; for an
+//! output of the network its delivery time counts as a successor. Of the ready ops the one with the largest mean optimistic
+//! cost is next, on the device where its finish plus its optimistic cost is least, inserted into an idle gap if one is long
+//! enough. O((ops + edges) × devices), plus the search for gaps.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::list_scheduling::{ListRule, Means, plan_by_list, turns_by_rank};
+use crate::latency::list_scheduling::{ListRule, ScaledMeans, plan_by_list, positions_by_rank};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -37,54 +36,54 @@ impl Planner for Peft {
 
 struct PeftRule {
     scale: u128,
-    /// Optimistic cost of each op on each device, scaled as [`Means`] does.
+    /// The optimistic cost of each op on each device, scaled by [`ScaledMeans::scale`].
     costs: Vec<u128>,
-    turns: Vec<u32>,
+    positions: Vec<u32>,
 }
 
 impl PeftRule {
-    fn new(dense: &LatencyTables) -> PeftRule {
-        let means = Means::new(dense);
-        let devices = dense.device_count();
+    fn new(tables: &LatencyTables) -> PeftRule {
+        let means = ScaledMeans::new(tables);
+        let devices = tables.device_count();
         let scaled = |time: u64| u128::from(time) * means.scale;
-        let mut costs = vec![0u128; dense.op_count() * devices];
-        let mut ranks = vec![0u128; dense.op_count()];
-        for &op in dense.order().iter().rev() {
+        let mut costs = vec![0u128; tables.op_count() * devices];
+        let mut ranks = vec![0u128; tables.op_count()];
+        for &op in tables.order().iter().rev() {
             let op = op as usize;
-            for &device in dense.allowed(op) {
-                let way_out = dense.way_out(op, device as usize);
+            for &device in tables.allowed(op) {
+                let way_out = tables.way_out(op, device as usize);
                 costs[op * devices + device as usize] = if way_out < NEVER { scaled(way_out) } else { 0 };
             }
-            for edge in dense.outputs(op) {
+            for edge in tables.outputs(op) {
                 let next = edge.op as usize;
                 let from = |costs: &[u128], device: u32| {
-                    costs[next * devices + device as usize] + scaled(dense.time(next, device as usize))
+                    costs[next * devices + device as usize] + scaled(tables.time(next, device as usize))
                 };
-                // The way over the best device of all is never shorter for being counted from that device too.
-                let best = dense.allowed(next).iter().map(|&device| from(&costs, device)).min();
+                // Counting the mean delay from the best device itself too is harmless: staying there is the other case.
+                let best = tables.allowed(next).iter().map(|&device| from(&costs, device)).min();
                 let moved = best.unwrap_or(0) + means.delays[edge.size as usize];
-                for &device in dense.allowed(op) {
-                    let stays = dense.time(next, device as usize) < NEVER;
-                    let way = if stays { moved.min(from(&costs, device)) } else { moved };
+                for &device in tables.allowed(op) {
+                    let can_stay = tables.time(next, device as usize) < NEVER;
+                    let rest = if can_stay { moved.min(from(&costs, device)) } else { moved };
                     let cost = &mut costs[op * devices + device as usize];
-                    *cost = (*cost).max(way);
+                    *cost = (*cost).max(rest);
                 }
             }
-            let own = dense.allowed(op).iter().map(|&device| costs[op * devices + device as usize]);
+            let own = tables.allowed(op).iter().map(|&device| costs[op * devices + device as usize]);
             ranks[op] = means.of(own);
         }
-        let turns = turns_by_rank(dense, &ranks);
-        PeftRule { scale: means.scale, costs, turns }
+        let positions = positions_by_rank(tables, &ranks);
+        PeftRule { scale: means.scale, costs, positions }
     }
 }
 
 impl ListRule for PeftRule {
-    fn turns(&self) -> &[u32] {
-        &self.turns
+    fn positions(&self) -> &[u32] {
+        &self.positions
     }
 
-    fn measure(&self, dense: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
-        u128::from(finish) * self.scale + self.costs[op * dense.device_count() + device]
+    fn measure(&self, tables: &LatencyTables, op: usize, device: usize, finish: u64) -> u128 {
+        u128::from(finish) * self.scale + self.costs[op * tables.device_count() + device]
     }
 
     fn inserts(&self) -> bool {

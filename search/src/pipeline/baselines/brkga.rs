@@ -1,17 +1,18 @@
 //! `brkga`: a biased random-key genetic algorithm over orders, each sliced optimally (Archer et al., Algorithm 2).
 //!
-//! Keys are priorities of Kahn's algorithm. 100 individuals for 100 generations as in the paper, or as many of both as
-//! the square root of the number in the name: `brkga-100` is 10 for 10.
+//! Keys are priorities of Kahn's algorithm. 100 individuals and 100 generations as in the paper, or the square root of the
+//! number in the name of each: `brkga-100` is 10 and 10.
 
 use crate::budget::StopReason;
 use crate::pipeline::tables::{PipelineTables, NEVER};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Incumbent, plan_of};
+use crate::pipeline::budget_progress::BudgetProgress;
+use crate::pipeline::sliced_plan::plan_of;
 use crate::pipeline::random_keys::{NOT_BETTER, BrkgaSettings, evolve};
-use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, StageNetwork};
+use crate::pipeline::slicing::slicer::Slicer;
+use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -38,35 +39,35 @@ impl Planner for BiasedKeys {
     }
 
     fn in_auto(&self) -> bool {
-        // `stages` runs it where it helps.
+        // The planner `annealing` runs it where stages hold few units.
         false
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = StageNetwork::new(&dense);
-        let mut pace = Incumbent::new(run.budget);
+        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let network = StageNetwork::new(&tables);
+        let mut progress = BudgetProgress::new(run.budget);
         let settings = BrkgaSettings::of_evaluations(run.number().unwrap_or(EVALUATIONS));
         let mut rng = Rng::new(run.budget.seed);
-        let mut slicer = Slicer::new(&net);
-        let (mut kahn, mut order) = (Kahn::default(), Vec::new());
+        let mut slicer = Slicer::new(&network);
+        let (mut sorter, mut order) = (TopologicalSorter::default(), Vec::new());
         let mut finished = true;
-        evolve(net.len(), settings, Vec::new(), &mut rng, &mut |keys, worst| {
-            if pace.is_over() {
+        evolve(network.len(), settings, Vec::new(), &mut rng, &mut |keys, worst| {
+            if progress.is_over() {
                 finished = false;
                 return None;
             }
-            pace.count(1);
-            kahn.sort(&net, keys, &mut order);
+            progress.count(1);
+            sorter.sort(&network, keys, &mut order);
             slicer.load(&order);
             let limit = worst.min(NEVER).saturating_sub(1);
             let Some(slices) = slicer.best_within(limit) else { return Some(NOT_BETTER) };
             if run.outcome().value().is_none_or(|best| slices.value < best.0) {
-                // Where links are uneven a plan may turn out dearer, or not valid at all.
-                let _ = run.offer(plan_of(&net, &order, &slices));
+                // With uneven links or memory limits the plan may cost more, or be invalid.
+                let _ = run.offer(plan_of(&network, &order, &slices));
             }
             Some(slices.value)
         });
-        pace.stop(finished)
+        progress.stop(finished)
     }
 }

@@ -1,27 +1,27 @@
 //! `mla`, `mla-weighted`: a minimum linear arrangement, sliced optimally (Archer et al., appendix C.1).
 //!
-//! The order is chosen without a look at stages: it makes the sum, over all edges, of the distance between their ends
-//! small, each edge counting 1 or the time of its tensor. A biased random-key genetic algorithm of 100 individuals and
-//! 100 generations looks for it, as in the paper.
+//! The order minimises Σ over edges (u, v) of w_uv · (position of v − position of u), whatever the stages; w is 1, or the time
+//! of the tensor. It is found by BRKGA with 100 individuals and 100 generations, as in the paper.
 
 use crate::budget::StopReason;
 use crate::pipeline::tables::{PipelineTables, NOBODY};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Incumbent, offer_order};
+use crate::pipeline::budget_progress::BudgetProgress;
+use crate::pipeline::sliced_plan::offer_order;
 use crate::pipeline::random_keys::{BrkgaSettings, evolve};
-use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, StageNetwork};
+use crate::pipeline::slicing::slicer::Slicer;
+use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
-/// Arrangements that are looked at.
+/// Orders evaluated.
 const EVALUATIONS: u64 = 10_000;
 
-/// Every edge counts the same.
+/// Every edge has weight 1.
 pub(crate) struct LinearArrangement;
-/// An edge counts as much as its tensor's transfer takes.
+/// The weight of an edge is the time of its tensor.
 pub(crate) struct WeightedLinearArrangement;
 
 impl Planner for LinearArrangement {
@@ -38,7 +38,7 @@ impl Planner for LinearArrangement {
     }
 
     fn in_auto(&self) -> bool {
-        // It is there to be compared with.
+        // A baseline.
         false
     }
 
@@ -61,7 +61,7 @@ impl Planner for WeightedLinearArrangement {
     }
 
     fn in_auto(&self) -> bool {
-        // It is there to be compared with.
+        // A baseline.
         false
     }
 
@@ -71,23 +71,23 @@ impl Planner for WeightedLinearArrangement {
 }
 
 fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
-    let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
-    let net = StageNetwork::new(&dense);
-    let edges = edges(&net, weighted);
-    let mut pace = Incumbent::new(run.budget);
+    let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+    let network = StageNetwork::new(&tables);
+    let edges = edges(&network, weighted);
+    let mut progress = BudgetProgress::new(run.budget);
     let mut rng = Rng::new(run.budget.seed);
-    let (mut kahn, mut order) = (Kahn::default(), Vec::new());
-    let mut place = vec![0u32; net.len()];
-    let mut best = (u64::MAX, net.order.clone());
+    let (mut sorter, mut order) = (TopologicalSorter::default(), Vec::new());
+    let mut place = vec![0u32; network.len()];
+    let mut best = (u64::MAX, network.order.clone());
     let mut finished = true;
     let settings = BrkgaSettings::of_evaluations(EVALUATIONS);
-    evolve(net.len(), settings, Vec::new(), &mut rng, &mut |keys, _| {
-        if pace.is_over() {
+    evolve(network.len(), settings, Vec::new(), &mut rng, &mut |keys, _| {
+        if progress.is_over() {
             finished = false;
             return None;
         }
-        pace.count(1);
-        kahn.sort(&net, keys, &mut order);
+        progress.count(1);
+        sorter.sort(&network, keys, &mut order);
         for (at, &unit) in order.iter().enumerate() {
             place[unit as usize] = at as u32;
         }
@@ -101,22 +101,22 @@ fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
         }
         Some(sum)
     });
-    offer_order(run, &mut Slicer::new(&net), &net, &best.1);
-    pace.stop(finished)
+    offer_order(run, &mut Slicer::new(&network), &network, &best.1);
+    progress.stop(finished)
 }
 
-/// Pairs of units, and what each unit of distance between them costs.
-fn edges(net: &StageNetwork<'_>, weighted: bool) -> Vec<(u32, u32, u64)> {
+/// The edges with their weights.
+fn edges(network: &StageNetwork<'_>, weighted: bool) -> Vec<(u32, u32, u64)> {
     if !weighted {
-        let next = |unit: usize| net.successors.get(unit).iter().map(move |&to| (unit as u32, to, 1));
-        return (0..net.len()).flat_map(next).collect();
+        let next = |unit: usize| network.successors.get(unit).iter().map(move |&to| (unit as u32, to, 1));
+        return (0..network.len()).flat_map(next).collect();
     }
-    // Of several sorts of devices the least time counts; the arrangement knows no devices.
-    let time = |tensor: usize| (0..net.sorts).map(|sort| net.enter(tensor, sort)).min().unwrap_or(0);
-    let made = (0..net.tensor_count()).filter(|&tensor| net.maker[tensor] != NOBODY);
+    // The least time over the kinds of devices, since the order is chosen before the devices.
+    let time = |tensor: usize| (0..network.kinds).map(|kind| network.enter(tensor, kind)).min().unwrap_or(0);
+    let made = (0..network.tensor_count()).filter(|&tensor| network.producer[tensor] != NOBODY);
     made.flat_map(|tensor| {
-        let readers = net.readers.get(tensor).iter();
-        readers.map(move |&to| (net.maker[tensor], to, time(tensor)))
+        let readers = network.readers.get(tensor).iter();
+        readers.map(move |&to| (network.producer[tensor], to, time(tensor)))
     })
     .collect()
 }

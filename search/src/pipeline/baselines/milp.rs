@@ -1,7 +1,7 @@
-//! `milp`: the MTPP paper's exact mixed-integer program, solved by HiGHS from the best plan known.
+//! `milp`: the paper's exact mixed-integer program, solved by HiGHS from the best plan known (see [`mip`]).
 //!
-//! The program knows neither memory nor overflow nor unlike devices; its plans are checked like all others, and what it
-//! proves is kept as the bound of that name. The blocks take the devices in their order.
+//! The program knows neither memory nor overflow nor unlike devices; its plans are checked like all others, and its bound is
+//! kept as the bound `milp`. Blocks take the devices in their order.
 
 use crate::budget::StopReason;
 use divvy_core::ids::{DeviceId, OpId};
@@ -43,7 +43,7 @@ impl Planner for Milp {
                     stages.push(Stage::new(DeviceId::new(stages.len()), ops));
                 }
             }
-            // A plan that breaks a rule that the program does not know is not kept.
+            // Refused if it breaks a rule that the program does not know.
             let _ = run.offer(Plan::Pipeline(PipelinePlan { stages }));
         });
         match status {

@@ -1,15 +1,16 @@
 //! `random-N`: the best of N random orders, each sliced optimally (Archer et al., appendix C.1).
 //!
-//! Every unit gets a key drawn uniformly; of all that may come next, the one with the largest key does.
+//! Every unit gets a uniform random key; of the ready units the one with the largest key comes next.
 
 use crate::budget::StopReason;
 use crate::pipeline::tables::PipelineTables;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
-use crate::pipeline::incumbent::{Incumbent, offer_order};
-use crate::pipeline::slicing::Slicer;
-use crate::pipeline::stage_network::{Kahn, StageNetwork};
+use crate::pipeline::budget_progress::BudgetProgress;
+use crate::pipeline::sliced_plan::offer_order;
+use crate::pipeline::slicing::slicer::Slicer;
+use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -36,27 +37,27 @@ impl Planner for Random {
     }
 
     fn in_auto(&self) -> bool {
-        // It is there to be compared with.
+        // A baseline.
         false
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = StageNetwork::new(&dense);
-        let mut slicer = Slicer::new(&net);
+        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let network = StageNetwork::new(&tables);
+        let mut slicer = Slicer::new(&network);
         let mut rng = Rng::new(run.budget.seed);
-        let mut pace = Incumbent::new(run.budget);
-        let (mut kahn, mut order) = (Kahn::default(), Vec::new());
-        let mut keys = vec![0.0; net.len()];
+        let mut progress = BudgetProgress::new(run.budget);
+        let (mut sorter, mut order) = (TopologicalSorter::default(), Vec::new());
+        let mut keys = vec![0.0; network.len()];
         for _ in 0..run.number().unwrap_or(ORDERS) {
-            if pace.is_over() {
-                return pace.stop(false);
+            if progress.is_over() {
+                return progress.stop(false);
             }
             keys.fill_with(|| rng.unit());
-            kahn.sort(&net, &keys, &mut order);
-            offer_order(run, &mut slicer, &net, &order);
-            pace.count(1);
+            sorter.sort(&network, &keys, &mut order);
+            offer_order(run, &mut slicer, &network, &order);
+            progress.count(1);
         }
-        pace.stop(true)
+        progress.stop(true)
     }
 }

@@ -1,47 +1,50 @@
-//! Raises a bound between what is proved and what is reached.
+//! Bisection of the threshold between a proved lower bound and a value that is reached.
+//!
+//! Attempts just below the upper end come first, because one that succeeds proves the value optimal, and one that finds something
+//! better lowers the upper end; then the interval is halved.
 
 use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
 
-use crate::pipeline::bounds::branch_and_bound::SearchLimit;
+use crate::pipeline::bounds::branch_and_bound::TreeLimits;
 
-/// The share of the time left that one attempt may take.
+/// The share of the remaining time for an attempt when the interval is halved.
 const SHARE: f64 = 0.35;
-/// The share that the first may take, for most bounds.
+/// The share for an attempt just below the upper end, for most bounds.
 pub(crate) const FIRST_SHARE: f64 = 0.6;
-/// Attempts closer together than this part of the value are not worth their time.
+/// Once an attempt was undecided, bisection ends at an interval of the value divided by this.
 const FINEST: u64 = 20_000;
-/// So many times in a row the best reached is lowered before the interval is halved.
+/// The number of attempts just below the upper end.
 const MOST_IN_A_ROW: u32 = 3;
 
-/// What an attempt to prove that nothing takes a threshold or less came to.
-pub(crate) enum Attempt {
+/// The result of an attempt to prove that no plan takes a threshold or less.
+pub(crate) enum ThresholdResult {
     /// It is proved.
     Proved,
-    /// Something takes only so long.
+    /// A solution of the relaxation has this value.
     Reached(u64),
-    /// The effort was spent.
+    /// The limits were reached.
     Unknown,
 }
 
-/// Time and parts for one bound.
+/// The limits of all attempts of one bound.
 #[derive(Clone, Copy)]
 pub(crate) struct BisectionLimits<'a> {
     pub(crate) budget: &'a Budget,
     pub(crate) until: Instant,
-    pub(crate) parts: u64,
+    pub(crate) nodes: u64,
 }
 
 impl<'a> BisectionLimits<'a> {
-    /// A share of what is left of a budget.
+    /// A share of the remaining time of a budget, and its nodes for each attempt.
     pub(crate) fn of(budget: &'a Budget, share: f64) -> BisectionLimits<'a> {
         let left = (budget.start + budget.time).saturating_duration_since(Instant::now());
-        let parts = budget.nodes.unwrap_or(u64::MAX);
-        BisectionLimits { budget, until: Instant::now() + left.mul_f64(share), parts }
+        let nodes = budget.nodes.unwrap_or(u64::MAX);
+        BisectionLimits { budget, until: Instant::now() + left.mul_f64(share), nodes }
     }
 
-    /// No time is left once the run is cancelled.
+    /// The remaining time; none once the run is cancelled.
     pub(crate) fn left(&self) -> Duration {
         if self.budget.is_cancelled() {
             return Duration::ZERO;
@@ -49,20 +52,20 @@ impl<'a> BisectionLimits<'a> {
         self.until.saturating_duration_since(Instant::now())
     }
 
-    /// The effort of one of several attempts.
-    pub(crate) fn effort(&self, share: f64) -> SearchLimit<'a> {
-        SearchLimit { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), parts: self.parts }
+    /// The limits of an attempt with a share of the remaining time.
+    pub(crate) fn for_attempt(&self, share: f64) -> TreeLimits<'a> {
+        TreeLimits { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), nodes: self.nodes }
     }
 }
 
-/// Proves what it can between `low`, which is proved, and `high`, which is reached. First just below `high`, in up to
-/// `first_share` of the time, then by halving; `attempt` is given thresholds.
-pub(crate) fn ratchet(
+/// Raises a bound from `low`, which is proved, towards `high`, which is reached. `attempt` gets a threshold and its limits;
+/// attempts just below the upper end have the share `first_share` of the remaining time.
+pub(crate) fn bisect(
     mut low: u64,
     mut high: u64,
     limits: BisectionLimits<'_>,
     first_share: f64,
-    attempt: &mut dyn FnMut(u64, SearchLimit<'_>) -> Attempt,
+    attempt: &mut dyn FnMut(u64, TreeLimits<'_>) -> ThresholdResult,
 ) {
     let (mut is_unknown, mut streak) = (false, 0);
     while low < high && !limits.left().is_zero() {
@@ -71,10 +74,10 @@ pub(crate) fn ratchet(
         }
         let threshold = if streak < MOST_IN_A_ROW { high - 1 } else { low + (high - 1 - low) / 2 };
         let share = if streak < MOST_IN_A_ROW { first_share } else { SHARE };
-        match attempt(threshold, limits.effort(share)) {
-            Attempt::Proved => (low, streak) = (threshold + 1, MOST_IN_A_ROW),
-            Attempt::Reached(value) => (high, streak) = (value.min(threshold), streak + 1),
-            Attempt::Unknown => (high, is_unknown, streak) = (threshold, true, MOST_IN_A_ROW),
+        match attempt(threshold, limits.for_attempt(share)) {
+            ThresholdResult::Proved => (low, streak) = (threshold + 1, MOST_IN_A_ROW),
+            ThresholdResult::Reached(value) => (high, streak) = (value.min(threshold), streak + 1),
+            ThresholdResult::Unknown => (high, is_unknown, streak) = (threshold, true, MOST_IN_A_ROW),
         }
     }
 }

@@ -1,139 +1,150 @@
-//! Finds the trees that `core` verifies: branch and bound, with a minimum cut at every part.
+//! Branch and bound for convex sets and for two-way cuts, with a minimum cut at every node; its trees are evidence.
 //!
-//! At a part the multiplier that closes it is looked for between a set that costs too much and one that holds too little:
-//! both are lines in the multiplier, and where they meet is the next one to try. If the lines meet where nothing is
-//! closed, or the set is what is looked for but not convex, the part is divided.
+//! A *set* problem asks for a convex set whose cost is within a budget and whose price exceeds a limit; a *cut* problem asks
+//! for a down-set that is within one budget and whose complement is within another. At a node the Lagrangian relaxation, with a
+//! multiplier that trades cost for price (or one side for the other), is a minimum cut; a multiplier whose value proves that
+//! the node has no solution closes it. Multipliers are searched like the vertices of a piecewise linear function: one solution
+//! violates each constraint, both are lines in the multiplier, and their intersection is tried next. Units whose reduced cost
+//! exceeds the gap are fixed. If the lines meet where the node is not closed, or the solution is not convex, the node is
+//! branched on a unit: in or out.
+//!
+//! The branching rules and the check of trees are in `divvy_proof::pipeline::{branching_tree, convex_sets, two_way_cut}`.
 
 use std::time::Instant;
 
 use crate::budget::Budget;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::pipeline::branching_tree::{Branching, MOST_MULTIPLIER};
-use divvy_proof::pipeline::convex_sets::{BY_PRICE, Chosen, ONE, Sets};
-use divvy_proof::pipeline::two_way_cut::{Begun, TwoWayCut, WHOLE};
+use divvy_proof::pipeline::convex_sets::{BY_PRICE, COST_FACTOR, ConvexSets, SetBranch};
+use divvy_proof::pipeline::two_way_cut::{CutBranch, FACTOR_SUM, TwoWayCut};
 
-/// How long and how far to search.
+/// The limits of one tree.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SearchLimit<'a> {
+pub(crate) struct TreeLimits<'a> {
     pub(crate) budget: &'a Budget,
-    /// When to stop.
     pub(crate) until: Instant,
-    /// The most parts.
-    pub(crate) parts: u64,
+    /// The most nodes.
+    pub(crate) nodes: u64,
 }
 
-impl SearchLimit<'_> {
-    /// Whether it is time to stop.
+impl TreeLimits<'_> {
+    /// Whether the time is over or the run cancelled.
     pub(crate) fn is_spent(&self) -> bool {
         self.budget.is_cancelled() || Instant::now() >= self.until
     }
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Debug)]
 pub(crate) enum BranchResult {
-    /// There is nothing, and the tree shows it.
-    Nothing(Vec<u32>),
-    /// Some of what was looked for.
+    /// There is no solution; the tree proves it.
+    NoneExists(Vec<u32>),
+    /// Some solutions.
     Sets(Vec<Bits>),
-    /// The effort was spent.
+    /// The limits were reached.
     Unknown,
 }
 
-/// Multipliers tried at one part.
+/// The most multipliers tried at a node.
 const MOST_TRIES: usize = 12;
 
-/// What a part comes to.
-enum NodeVerdict {
+/// The result of a node.
+enum NodeOutcome {
+    /// It has no solution, by this multiplier.
     Closed(u32),
+    /// A solution.
     Set(Bits),
+    /// The unit to branch on.
     Branch(usize),
-    /// Units that are in or out, and the multiplier that closes the other side.
+    /// Units fixed in or out by reduced cost, each with the multiplier that closes the other branch.
     Fixed(Vec<(usize, bool, u32)>),
 }
 
-/// A part that is still to be looked at.
+/// A node to be processed, with the multiplier to start from.
 struct OpenNode<S> {
     state: S,
     multiplier: u32,
-    /// Whether the multiplier closes it.
+    /// Whether the multiplier is known to close it.
     is_closed: bool,
 }
 
-/// Looks for sets, up to so many.
-pub(crate) fn find_sets(sets: &mut Sets<'_>, most: usize, effort: SearchLimit<'_>) -> BranchResult {
-    let part = |multiplier: u32, is_closed: bool| move |state: Chosen| OpenNode { state, multiplier, is_closed };
+/// Searches for up to `most` solutions of a set problem.
+pub(crate) fn find_sets(sets: &mut ConvexSets<'_>, most: usize, limits: TreeLimits<'_>) -> BranchResult {
+    let open_node = |multiplier: u32, is_closed: bool| {
+        move |state: SetBranch| OpenNode { state, multiplier, is_closed }
+    };
     let mut tree = Vec::new();
-    let mut open: Vec<OpenNode<Chosen>> = sets.root().map(part(ONE as u32, false)).into_iter().collect();
-    let (mut parts, mut is_done, mut all_found) = (0, true, Vec::new());
-    'parts: while let Some(OpenNode { mut state, multiplier, is_closed }) = open.pop() {
+    let mut open: Vec<OpenNode<SetBranch>> = sets.root().map(open_node(COST_FACTOR as u32, false)).into_iter().collect();
+    let (mut nodes, mut is_done, mut all_found) = (0, true, Vec::new());
+    'nodes: while let Some(OpenNode { mut state, multiplier, is_closed }) = open.pop() {
         if is_closed {
             tree.push(multiplier << 1 | 1);
             continue;
         }
-        parts += 1;
-        if all_found.len() >= most || parts > effort.parts || (parts % 16 == 0 && effort.is_spent()) {
+        nodes += 1;
+        if all_found.len() >= most || nodes > limits.nodes || (nodes % 16 == 0 && limits.is_spent()) {
             is_done = false;
             break;
         }
         let mut last = multiplier;
-        let verdict = match judge_set(sets, &state, &mut last) {
-            NodeVerdict::Set(set) => {
-                // There may be more like it.
-                let unit = choose(sets, &state, Some(&set), Some(&state.inside));
+        let outcome = match evaluate_set_node(sets, &state, &mut last) {
+            NodeOutcome::Set(set) => {
+                // Branch on, for more solutions.
+                let unit = choose_set_unit(sets, &state, Some(&set), Some(&state.inside));
                 all_found.push(set);
-                unit.map_or(NodeVerdict::Closed(BY_PRICE), NodeVerdict::Branch)
+                unit.map_or(NodeOutcome::Closed(BY_PRICE), NodeOutcome::Branch)
             }
-            verdict => verdict,
+            outcome => outcome,
         };
-        match verdict {
-            NodeVerdict::Set(_) => {}
-            NodeVerdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
-            NodeVerdict::Branch(unit) => {
+        match outcome {
+            NodeOutcome::Set(_) => {}
+            NodeOutcome::Closed(multiplier) => tree.push(multiplier << 1 | 1),
+            NodeOutcome::Branch(unit) => {
                 tree.push((unit as u32) << 1);
-                open.extend(sets.decide(&state, unit, false).map(part(last, false)));
-                open.extend(sets.decide(&state, unit, true).map(part(last, false)));
+                open.extend(sets.decide(&state, unit, false).map(open_node(last, false)));
+                open.extend(sets.decide(&state, unit, true).map(open_node(last, false)));
             }
-            NodeVerdict::Fixed(fixed) => {
+            NodeOutcome::Fixed(fixed) => {
                 for (unit, inside, closing) in fixed {
                     if state.inside.has(unit) || state.outside.has(unit) {
                         if state.inside.has(unit) != inside {
                             tree.push(closing << 1 | 1);
-                            continue 'parts;
+                            continue 'nodes;
                         }
                         continue;
                     }
                     tree.push((unit as u32) << 1);
                     let lost = sets.decide(&state, unit, !inside);
                     if inside {
-                        open.extend(lost.map(part(closing, true)));
+                        open.extend(lost.map(open_node(closing, true)));
                     } else if lost.is_some() {
                         tree.push(closing << 1 | 1);
                     }
                     match sets.decide(&state, unit, inside) {
                         Some(left) => state = left,
-                        None => continue 'parts,
+                        None => continue 'nodes,
                     }
                 }
-                open.push(part(last, false)(state));
+                open.push(open_node(last, false)(state));
             }
         }
     }
     if !all_found.is_empty() {
         BranchResult::Sets(all_found)
     } else if is_done {
-        BranchResult::Nothing(tree)
+        BranchResult::NoneExists(tree)
     } else {
         BranchResult::Unknown
     }
 }
 
-fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> NodeVerdict {
-    // Lines in the multiplier: cost, price, set.
-    let mut dear: Option<(i64, i64, Bits)> = None;
+/// Searches for a multiplier that closes a node of a set problem.
+fn evaluate_set_node(sets: &mut ConvexSets<'_>, state: &SetBranch, last: &mut u32) -> NodeOutcome {
+    // The lines of a solution over budget and of one below the limit: cost, price, set.
+    let mut costly: Option<(i64, i64, Bits)> = None;
     let mut cheap: Option<(i64, i64, Bits)> = None;
     if sets.reachable(state) <= sets.limit {
-        return NodeVerdict::Closed(BY_PRICE);
+        return NodeOutcome::Closed(BY_PRICE);
     }
     let target = sets.limit as i64 + 1;
     let budget = sets.budget() as i64;
@@ -145,12 +156,12 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> NodeVerdict
         let found = sets.cheapest(state, multiplier);
         if sets.is_closed(found.value, multiplier) {
             *last = multiplier;
-            return NodeVerdict::Closed(multiplier);
+            return NodeOutcome::Closed(multiplier);
         }
         tried.push(multiplier);
         let most = sets.most(multiplier);
         for unit in state.inside.both(&state.outside, |i, o| !(i | o)).take_while(|&unit| unit < units) {
-            if found.value + sets.price_of_change(unit) > most {
+            if found.value + sets.reduced_cost(unit) > most {
                 fixed.push((unit, found.set.has(unit), multiplier));
             }
         }
@@ -158,23 +169,23 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> NodeVerdict
         let price = sets.price(&found.set) as i64;
         if cost <= budget && price >= target {
             if sets.is_convex(&found.set) {
-                return NodeVerdict::Set(found.set);
+                return NodeOutcome::Set(found.set);
             }
             *last = multiplier;
             if !fixed.is_empty() {
-                return NodeVerdict::Fixed(fixed);
+                return NodeOutcome::Fixed(fixed);
             }
-            return NodeVerdict::Branch(between(sets, &found.set, state));
+            return NodeOutcome::Branch(unit_between(sets, &found.set, state));
         }
         if cost > budget {
-            dear = Some((cost, price, found.set));
+            costly = Some((cost, price, found.set));
         } else {
             cheap = Some((cost, price, found.set));
         }
-        multiplier = match (&dear, &cheap) {
+        multiplier = match (&costly, &cheap) {
             (Some((c1, p1, _)), Some((c2, p2, _))) => {
-                let meet = ONE as f64 * (c1 - c2) as f64 / (p1 - p2) as f64;
-                let at = |m: f64| ONE as f64 * (c1 - budget) as f64 - m * (p1 - target) as f64;
+                let meet = COST_FACTOR as f64 * (c1 - c2) as f64 / (p1 - p2) as f64;
+                let at = |m: f64| COST_FACTOR as f64 * (c1 - budget) as f64 - m * (p1 - target) as f64;
                 if !meet.is_finite() {
                     break;
                 }
@@ -193,15 +204,15 @@ fn judge_set(sets: &mut Sets<'_>, state: &Chosen, last: &mut u32) -> NodeVerdict
         }
     }
     if !fixed.is_empty() {
-        return NodeVerdict::Fixed(fixed);
+        return NodeOutcome::Fixed(fixed);
     }
     let set = |line: &Option<(i64, i64, Bits)>| line.as_ref().map(|line| line.2.clone());
-    let unit = choose(sets, state, set(&dear).as_ref(), set(&cheap).as_ref());
-    NodeVerdict::Branch(unit.expect("with all units decided the cut is exact"))
+    let unit = choose_set_unit(sets, state, set(&costly).as_ref(), set(&cheap).as_ref());
+    NodeOutcome::Branch(unit.expect("with all units decided the cut is exact"))
 }
 
-/// A unit outside a set and between two of it.
-fn between(sets: &Sets<'_>, set: &Bits, state: &Chosen) -> usize {
+/// A unit to branch on that keeps a set from being convex: one outside it that lies between two of its units.
+fn unit_between(sets: &ConvexSets<'_>, set: &Bits, state: &SetBranch) -> usize {
     let relaxed = sets.relaxed();
     let units = relaxed.units();
     let (mut below, mut above) = (Bits::none(units), Bits::none(units));
@@ -212,7 +223,7 @@ fn between(sets: &Sets<'_>, set: &Bits, state: &Chosen) -> usize {
     below.intersect(&above);
     let gaps: Vec<usize> = below.both(set, |between, set| between & !set).collect();
     let open = gaps.iter().copied().filter(|&unit| !state.outside.has(unit));
-    // A unit that is out already divides the set: one of those before it is next.
+    // If that unit is out already, a unit of the set on one side of it.
     open.max_by_key(|&unit| sets.prices()[unit]).unwrap_or_else(|| {
         let parted = |unit: &usize| {
             let mut beyond = relaxed.before(*unit).clone();
@@ -224,12 +235,12 @@ fn between(sets: &Sets<'_>, set: &Bits, state: &Chosen) -> usize {
     })
 }
 
-/// The unit to divide a part by. Nothing is in yet: one near the end of the network. Then: of those on which the dear and
-/// the cheap set differ, the one that decides most others, whether it is in or out. None if all are decided.
-fn choose(sets: &Sets<'_>, state: &Chosen, dear: Option<&Bits>, cheap: Option<&Bits>) -> Option<usize> {
+/// The unit to branch on; none if all are decided. If no unit is in yet, one near the end of the network; otherwise, of those
+/// on which the two solutions differ, the one with the largest product of the prices that its two branches decide.
+fn choose_set_unit(sets: &ConvexSets<'_>, state: &SetBranch, costly: Option<&Bits>, cheap: Option<&Bits>) -> Option<usize> {
     let relaxed = sets.relaxed();
     let none = Bits::none(relaxed.units());
-    let (dear, cheap) = (dear.unwrap_or(&none), cheap.unwrap_or(&none));
+    let (costly, cheap) = (costly.unwrap_or(&none), cheap.unwrap_or(&none));
     let price = |unit: usize| sets.prices()[unit];
     let open = |unit: &usize| !state.inside.has(*unit) && !state.outside.has(*unit);
     let all_open = || (0..relaxed.units()).filter(open);
@@ -250,66 +261,67 @@ fn choose(sets: &Sets<'_>, state: &Chosen, dear: Option<&Bits>, cheap: Option<&B
     let chosen = if state.inside.is_empty() {
         all_open().filter(|&unit| price(unit) > 0).max_by_key(|&unit| relaxed.before(unit).count())
     } else {
-        dear.both(cheap, |d, c| d ^ c).filter(open).max_by_key(decides)
+        costly.both(cheap, |d, c| d ^ c).filter(open).max_by_key(decides)
     };
     chosen.or_else(|| all_open().max_by_key(|&unit| price(unit)))
 }
 
-/// Looks for a beginning.
-pub(crate) fn find_beginning(halves: &mut TwoWayCut<'_>, effort: SearchLimit<'_>) -> BranchResult {
+/// Searches for a solution of a cut problem.
+pub(crate) fn find_down_set(cut: &mut TwoWayCut<'_>, limits: TreeLimits<'_>) -> BranchResult {
     let mut tree = Vec::new();
-    let mut open: Vec<(Begun, u32)> = halves.root().map(|state| (state, WHOLE / 2)).into_iter().collect();
-    let mut parts = 0;
+    let mut open: Vec<(CutBranch, u32)> = cut.root().map(|state| (state, FACTOR_SUM / 2)).into_iter().collect();
+    let mut nodes = 0;
     while let Some((state, multiplier)) = open.pop() {
-        parts += 1;
-        if parts > effort.parts || (parts > 1 && effort.is_spent()) {
+        nodes += 1;
+        if nodes > limits.nodes || (nodes > 1 && limits.is_spent()) {
             return BranchResult::Unknown;
         }
         let mut last = multiplier;
-        match judge_beginning(halves, &state, &mut last, effort) {
-            NodeVerdict::Set(set) => return BranchResult::Sets(vec![set]),
-            NodeVerdict::Closed(multiplier) => tree.push(multiplier << 1 | 1),
-            NodeVerdict::Branch(unit) if unit < halves.units() => {
+        match evaluate_cut_node(cut, &state, &mut last, limits) {
+            NodeOutcome::Set(set) => return BranchResult::Sets(vec![set]),
+            NodeOutcome::Closed(multiplier) => tree.push(multiplier << 1 | 1),
+            NodeOutcome::Branch(unit) if unit < cut.units() => {
                 tree.push((unit as u32) << 1);
-                open.extend(halves.decide(&state, unit, false).map(|state| (state, last)));
-                open.extend(halves.decide(&state, unit, true).map(|state| (state, last)));
+                open.extend(cut.decide(&state, unit, false).map(|state| (state, last)));
+                open.extend(cut.decide(&state, unit, true).map(|state| (state, last)));
             }
-            NodeVerdict::Branch(_) | NodeVerdict::Fixed(_) => return BranchResult::Unknown,
+            NodeOutcome::Branch(_) | NodeOutcome::Fixed(_) => return BranchResult::Unknown,
         }
     }
-    BranchResult::Nothing(tree)
+    BranchResult::NoneExists(tree)
 }
 
-fn judge_beginning(halves: &mut TwoWayCut<'_>, state: &Begun, last: &mut u32, effort: SearchLimit<'_>) -> NodeVerdict {
-    // Lines in the multiplier: how much the beginning and the rest exceed their budgets.
+/// Searches for a multiplier that closes a node of a cut problem.
+fn evaluate_cut_node(cut: &mut TwoWayCut<'_>, state: &CutBranch, last: &mut u32, limits: TreeLimits<'_>) -> NodeOutcome {
+    // The lines of a solution whose down-set is too long and of one whose complement is: the excess of either side.
     let mut long: Option<([i64; 2], Bits)> = None;
     let mut short: Option<([i64; 2], Bits)> = None;
-    let mut multiplier = (*last).min(WHOLE);
+    let mut multiplier = (*last).min(FACTOR_SUM);
     let mut tried = Vec::new();
     for _ in 0..MOST_TRIES {
-        let found = halves.cheapest(state, multiplier);
-        if halves.is_closed(found.value, multiplier) {
+        let found = cut.cheapest(state, multiplier);
+        if cut.is_closed(found.value, multiplier) {
             *last = multiplier;
-            return NodeVerdict::Closed(multiplier);
+            return NodeOutcome::Closed(multiplier);
         }
         tried.push(multiplier);
-        if halves.is_one(&found.set) {
-            return NodeVerdict::Set(found.set);
+        if cut.is_solution(&found.set) {
+            return NodeOutcome::Set(found.set);
         }
-        let excess = halves.excess(&found.set);
+        let excess = cut.excess(&found.set);
         if excess[0] > excess[1] {
             long = Some((excess, found.set));
         } else {
             short = Some((excess, found.set));
         }
-        // One cut of a large network may take seconds.
-        if effort.is_spent() {
+        // A cut of a large network may take seconds.
+        if limits.is_spent() {
             break;
         }
-        // The rest counts `multiplier` times, the beginning the remaining times.
+        // The complement has the factor `multiplier`, the down-set the rest of FACTOR_SUM.
         multiplier = match (&long, &short) {
             (Some((a, _)), Some((b, _))) => {
-                let whole = f64::from(WHOLE);
+                let whole = f64::from(FACTOR_SUM);
                 // (whole − m)·a0 + m·a1 = (whole − m)·b0 + m·b1
                 let (d0, d1) = ((a[0] - b[0]) as f64, (a[1] - b[1]) as f64);
                 let meet = whole * d0 / (d0 - d1);
@@ -323,9 +335,9 @@ fn judge_beginning(halves: &mut TwoWayCut<'_>, state: &Begun, last: &mut u32, ef
                 }
                 meet.round() as u32
             }
-            // Make the longer one dearer.
+            // A larger factor for the side that is too long.
             (Some(_), None) => multiplier / 2,
-            _ => multiplier + (WHOLE - multiplier).div_ceil(2),
+            _ => multiplier + (FACTOR_SUM - multiplier).div_ceil(2),
         };
         if tried.contains(&multiplier) {
             break;
@@ -334,12 +346,12 @@ fn judge_beginning(halves: &mut TwoWayCut<'_>, state: &Begun, last: &mut u32, ef
     let none = Bits::none(0);
     let long = long.as_ref().map_or(&none, |line| &line.1);
     let short = short.as_ref().map_or(&none, |line| &line.1);
-    NodeVerdict::Branch(halves_choice(halves, state, long, short))
+    NodeOutcome::Branch(choose_cut_unit(cut, state, long, short))
 }
 
-/// The unit of most work on which the two differ; past the last unit where nothing is open.
-fn halves_choice(halves: &TwoWayCut<'_>, state: &Begun, long: &Bits, short: &Bits) -> usize {
-    let relaxed = halves.relaxed();
+/// The undecided unit of most work on which the two solutions differ; a number past all units if none is left.
+fn choose_cut_unit(cut: &TwoWayCut<'_>, state: &CutBranch, long: &Bits, short: &Bits) -> usize {
+    let relaxed = cut.relaxed();
     let open = |unit: &usize| !state.inside.has(*unit) && !state.outside.has(*unit);
     let work = |&unit: &usize| relaxed.least().work[unit];
     let differ = long.both(short, |a, b| a ^ b).filter(open).max_by_key(work);

@@ -1,15 +1,18 @@
-//! `column-generation`: prices of units such that no stage within a threshold can hold its share of them.
+//! `column-generation`: dual prices of units at which no stage within a threshold can hold its share.
 //!
-//! At a threshold T the fewest sets within T that cover the network, in parts if need be, are a linear program with a
-//! column for every set; its dual gives each unit a price such that no set holds more than 1, and all prices add up to
-//! that number. If they add up to more than k, no plan takes T or less. The dual is solved here, row by row: rows come
-//! from annealing first ([`crate::pipeline::bounds::pricing`]), from the exact search last ([`crate::pipeline::bounds::branch_and_bound`]), whose tree is the evidence.
-//! Prices are kept near what each unit costs in the best plan known, without which they jump about for too long. With
-//! unlike devices each kind has a most that its sets hold, and these, the best devices first, take the place of k.
+//! At a threshold T, the least (fractional) number of convex sets of cost at most T that cover all units is a linear program
+//! with one column for each set. Its dual,
 //!
-//! A low threshold leaves the search much room to prune, and every step up takes it so many times as long. Prices are
-//! looked for at a threshold where they add up to a little more than they must, then that is climbed to as
-//! fast as the time left allows.
+//! maximise Σ_u π_u subject to Σ_{u ∈ S} π_u ≤ 1 for every convex set S of cost at most T, π ≥ 0,
+//!
+//! refutes T if its value exceeds the number k of stages. The dual is solved by row generation: violated rows come from
+//! annealing first ([`SetAnnealer`]), and from the exact search last ([`find_sets`]), whose tree proves that there are none.
+//! Two stabilisations: each π_u stays in a box around the unit's share of the stage costs in the best plan, and pricing takes
+//! place at points between the current dual and the best so far (smoothing, Wentges 1997). With unlike devices every kind has a
+//! limit of its own in place of 1, and the sum of the limits of the best k devices takes the place of k.
+//!
+//! The exact search grows exponentially with T. So prices are optimised at a threshold where their sum exceeds k by a little,
+//! and then proved at thresholds that rise towards it as fast as the time allows ([`ThresholdSteps`]).
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -20,53 +23,52 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::evidence::{Evidence, StageGroup};
-use divvy_proof::pipeline::convex_sets::Sets;
+use divvy_proof::pipeline::convex_sets::ConvexSets;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::DeviceKind;
+use divvy_proof::pipeline::units::KindCosts;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use crate::bound::{Bound, When};
 use crate::pipeline::bounds::bisection::BisectionLimits;
-use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_sets};
-use crate::pipeline::bounds::only_pipeline;
-use crate::pipeline::bounds::pricing::Walker;
+use crate::pipeline::bounds::branch_and_bound::{BranchResult, TreeLimits, find_sets};
+use crate::pipeline::bounds::unreplicated_pipeline;
+use crate::pipeline::bounds::pricing::SetAnnealer;
 use crate::pipeline::bounds::threshold_steps::ThresholdSteps;
 use crate::run::Run;
 
-/// Past this many units prices take too long to settle.
+/// The most units: the linear program converges too slowly for more.
 const MOST_UNITS: usize = 1500;
-/// Prices stay between these parts of a unit's cost in the best plan.
+/// The box of a unit's price, relative to its cost in the best plan.
 const LEAST_PART: f64 = 0.2;
 const MOST_PART: f64 = 3.0;
-/// Walks of annealing after each solve, and the steps of each: for every unit, and at most.
+/// Runs of annealing after each solve, and the steps of each: per unit, and at most.
 const WALKS: usize = 12;
 const STEPS_PER_UNIT: usize = 30;
 const MOST_STEPS: usize = 4000;
-/// Rounds of annealing without anything new before the exact search.
+/// The most solves at a threshold before the exact search.
 const MOST_ROUNDS: usize = 400;
-/// Sets that the exact search finds at once, and rounds of annealing after it.
-const AT_ONCE: usize = 40;
+/// The sets that the exact search finds in one go, and the solves after it.
+const MOST_EXACT_SETS: usize = 40;
 const FEW_ROUNDS: usize = 3;
-/// Of what prices add up to beyond the stages, the part by which a set may pass its limit.
+/// The share of the relative excess of Σ π over k by which sets may violate their limit.
 const TOLERANCE: f64 = 0.4;
-/// The part of the time left in which prices are looked for at first, and again above what they proved.
-const SETTLING: f64 = 0.35;
-const SETTLING_AGAIN: f64 = 0.3;
-/// The most thresholds that prices are looked for at.
+/// The shares of the remaining time for the first prices, and for prices at higher thresholds.
+const PRICE_SHARE: f64 = 0.35;
+const NEXT_PRICE_SHARE: f64 = 0.3;
+/// The most thresholds at which prices are optimised in one go.
 const MOST_THRESHOLDS: usize = 12;
-/// Prices that add up to more than this part beyond the stages are worth another look at a higher threshold, and what
-/// they should add up to.
-const MUCH: f64 = 0.05;
-const AIM: f64 = 0.03;
-/// The first attempt is this part of the threshold that the prices are for.
+/// A relative excess of Σ π over k from which a higher threshold is tried, and the excess aimed at.
+const LARGE_EXCESS: f64 = 0.05;
+const TARGET_EXCESS: f64 = 0.03;
+/// The first threshold to prove, relative to the one that the prices are for.
 const FIRST_ATTEMPT: f64 = 0.985;
-/// How near to the best prices so far sets are looked for.
+/// The weight of the best prices so far in smoothing.
 const SMOOTHING: f64 = 0.6;
-/// Sets kept of one walk, and how near to their limit they are looked at.
-const KEPT: usize = 4;
-const NEARLY: f64 = 0.98;
-/// A set must pass its limit by this to be worth a row.
-const WORTH: f64 = 1e-5;
+/// The sets kept of one run of annealing, and the share of the limit from which sets are reported.
+const SETS_PER_WALK: usize = 4;
+const REPORTED_FROM: f64 = 0.98;
+/// The least violation of a new row.
+const VIOLATION: f64 = 1e-5;
 
 pub(crate) struct ColumnGeneration;
 
@@ -76,11 +78,11 @@ impl Bound for ColumnGeneration {
     }
 
     fn about(&self) -> &'static str {
-        "prices of ops of which no stage can hold its share, by column generation"
+        "dual prices at which no stage can hold its share of the ops, by column generation"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        only_pipeline(problem)
+        unreplicated_pipeline(problem)
     }
 
     fn runs(&self) -> When {
@@ -98,60 +100,60 @@ impl Bound for ColumnGeneration {
         let limits = BisectionLimits::of(run.budget, 0.95);
         let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
-        // Without a plan, what may be reached is a guess.
+        // Without a plan the upper end is a guess.
         let guess = relaxed.picoseconds(work).min(low + low / 4 + 1);
         let high = run.outcome().value().map_or(guess, |value| value.0);
         if high <= low {
             return;
         }
-        let mut generator = Generator::new(run, &relaxed);
-        let mut climb = ThresholdSteps::new(low);
-        let mut effort = limits.effort(SETTLING);
-        while let Some((at, mut master)) = generator.settle_highest(climb.proved(), high, effort) {
-            // Prices that are good at one threshold are good below it too, with room to spare.
-            climb.reach_for(at);
-            while let Some(threshold) = climb.next(FIRST_ATTEMPT, limits.left().as_secs_f64()) {
+        let mut columns = ColumnGenerator::new(run, &relaxed);
+        let mut steps = ThresholdSteps::new(low);
+        let mut tree_limits = limits.for_attempt(PRICE_SHARE);
+        while let Some((at, mut master)) = columns.highest_prices(steps.proved(), high, tree_limits) {
+            // Prices for one threshold also refute those below it, with a larger excess.
+            steps.set_highest(at);
+            while let Some(threshold) = steps.next(FIRST_ATTEMPT, limits.left().as_secs_f64()) {
                 if limits.left().is_zero() || run.is_solved() {
                     return;
                 }
                 let start = Instant::now();
-                let proof = generator.attempt(&mut master, at, threshold, limits.effort(climb.share()));
+                let proof = columns.attempt(&mut master, at, threshold, limits.for_attempt(steps.share()));
                 match proof {
                     Some((prices, groups)) => {
                         let threshold_ps = Time(threshold);
                         run.prove(self.name(), Evidence::SetCover { merged, threshold_ps, prices, groups });
-                        climb.succeed(threshold, start.elapsed().as_secs_f64());
+                        steps.succeed(threshold, start.elapsed().as_secs_f64());
                     }
-                    None => climb.fail(threshold, start.elapsed().as_secs_f64()),
+                    None => steps.fail(threshold, start.elapsed().as_secs_f64()),
                 }
             }
-            // Prices that have proved all they can are looked for again, higher.
-            if climb.proved() <= at || climb.proved() >= high {
+            // If they proved all that was asked, prices are optimised again at a higher threshold.
+            if steps.proved() <= at || steps.proved() >= high {
                 return;
             }
-            effort = limits.effort(SETTLING_AGAIN);
+            tree_limits = limits.for_attempt(NEXT_PRICE_SHARE);
         }
     }
 }
 
-/// Prices and why no set holds too much of them.
+/// Integer prices, and the trees that prove that no set exceeds its limit.
 type Proof = (Vec<u64>, Vec<StageGroup>);
 
-/// Sets found so far.
-struct Generator<'a> {
+/// The rows generated so far, for all thresholds.
+struct ColumnGenerator<'a> {
     relaxed: &'a PipelineRelaxation,
-    kinds: Vec<&'a DeviceKind>,
-    /// What each unit costs in the best plan.
-    usual: Vec<f64>,
-    /// Kind, set, cost.
+    kinds: Vec<&'a KindCosts>,
+    /// By unit, its share of the stage costs in the best plan.
+    unit_costs: Vec<f64>,
+    /// Kind, set and cost of each row.
     pool: Vec<(usize, Bits, u64)>,
     known: HashSet<(usize, Bits)>,
     rng: Rng,
 }
 
-impl<'a> Generator<'a> {
-    fn new(run: &Run<'_>, relaxed: &'a PipelineRelaxation) -> Generator<'a> {
-        let kinds: Vec<&DeviceKind> =
+impl<'a> ColumnGenerator<'a> {
+    fn new(run: &Run<'_>, relaxed: &'a PipelineRelaxation) -> ColumnGenerator<'a> {
+        let kinds: Vec<&KindCosts> =
             if relaxed.kinds().is_empty() { vec![relaxed.least()] } else { relaxed.kinds().iter().collect() };
         let stages: Vec<Bits> = match &run.outcome().best {
             Some((Plan::Pipeline(plan), _)) => (plan.stages.iter())
@@ -163,22 +165,23 @@ impl<'a> Generator<'a> {
                 .collect(),
             _ => even_stages(relaxed),
         };
-        let usual = usual(relaxed, &stages);
+        let unit_costs = unit_costs(relaxed, &stages);
         let rng = Rng::new(run.budget.seed);
-        let mut generator = Generator { relaxed, kinds, usual, pool: Vec::new(), known: HashSet::new(), rng };
-        for kind in 0..generator.kinds.len() {
+        let mut columns = ColumnGenerator { relaxed, kinds, unit_costs, pool: Vec::new(), known: HashSet::new(), rng };
+        for kind in 0..columns.kinds.len() {
             for stage in &stages {
-                generator.add(kind, stage.clone());
+                columns.add(kind, stage.clone());
             }
             for unit in 0..relaxed.units() {
                 let mut set = Bits::none(relaxed.units());
                 set.add(unit);
-                generator.add(kind, set);
+                columns.add(kind, set);
             }
         }
-        generator
+        columns
     }
 
+    /// Adds a set to the pool; its index if it is new.
     fn add(&mut self, kind: usize, set: Bits) -> Option<usize> {
         let cost = self.relaxed.cost(self.kinds[kind], &set)?;
         self.known.insert((kind, set.clone())).then(|| {
@@ -187,136 +190,135 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// The highest threshold at which prices settle that prove something, as far as annealing can tell.
-    fn settle_highest(&mut self, low: u64, high: u64, effort: SearchLimit<'_>) -> Option<(u64, Master)> {
+    /// Prices for a high threshold at which, as far as annealing can tell, Σ π exceeds k.
+    fn highest_prices(&mut self, low: u64, high: u64, tree_limits: TreeLimits<'_>) -> Option<(u64, DualMaster)> {
         let mut threshold = low + (high - low) / 2;
         let mut step = 0.3;
         let stages = f64::from(self.relaxed.stages());
-        let mut best: Option<(u64, Master)> = None;
+        let mut best: Option<(u64, DualMaster)> = None;
         for _ in 0..MOST_THRESHOLDS {
             let budget = self.relaxed.budget(1, threshold);
-            let mut master = Master::new(self, budget).ok()?;
-            match self.settle(&mut master, MOST_ROUNDS, effort) {
-                Settled::Prices(prices) => {
+            let mut master = DualMaster::new(self, budget).ok()?;
+            match self.find_prices(&mut master, MOST_ROUNDS, tree_limits) {
+                PriceSearch::Converged(prices) => {
                     let over = prices.total() / stages - 1.0;
                     best = Some((threshold, master));
-                    let higher = (threshold as f64 * (1.0 + 0.7 * (over - AIM))) as u64;
+                    let higher = (threshold as f64 * (1.0 + 0.7 * (over - TARGET_EXCESS))) as u64;
                     let higher = higher.min(high.saturating_sub(1));
-                    if over < MUCH || higher <= threshold {
+                    if over < LARGE_EXCESS || higher <= threshold {
                         return best;
                     }
                     (threshold, step) = (higher, 0.1);
                 }
-                Settled::Low => {
-                    let known = best.as_ref().map_or(low, |(settled, _)| *settled);
+                PriceSearch::TooLow => {
+                    let known = best.as_ref().map_or(low, |(converged, _)| *converged);
                     threshold -= ((threshold - known) as f64 * step) as u64;
                     if threshold - known <= threshold / 500 {
                         return best;
                     }
                 }
-                // Not quite settled; the exact search will tell.
-                Settled::Spent(_) => return best.or(Some((threshold, master))),
+                // Not converged; the exact search decides.
+                PriceSearch::Spent(_) => return best.or(Some((threshold, master))),
             }
         }
         best
     }
 
-    /// Tries to prove that no plan takes a threshold or less, with prices of a higher threshold.
-    fn attempt(&mut self, master: &mut Master, at: u64, threshold: u64, effort: SearchLimit<'_>) -> Option<Proof> {
+    /// Tries to refute a threshold with prices for the threshold `at`, which is higher.
+    fn attempt(&mut self, master: &mut DualMaster, at: u64, threshold: u64, tree_limits: TreeLimits<'_>) -> Option<Proof> {
         let (scale, budget) = (self.relaxed.budget(1, at), self.relaxed.budget(1, threshold));
         loop {
-            let (Settled::Prices(prices) | Settled::Spent(prices)) = self.settle(master, FEW_ROUNDS, effort)
+            let (PriceSearch::Converged(prices) | PriceSearch::Spent(prices)) = self.find_prices(master, FEW_ROUNDS, tree_limits)
             else {
                 return None;
             };
-            if effort.is_spent() {
+            if tree_limits.is_spent() {
                 return None;
             }
             let whole: Vec<u64> = prices.units.iter().map(|&price| (price * scale as f64) as u64).collect();
             let groups = groups(self.relaxed, &self.kinds, &prices, &whole, scale)?;
-            match self.close(&whole, groups, budget, effort) {
-                Closed::Proved(groups) => return Some((whole, groups)),
-                Closed::Sets(kind, sets) => {
+            match self.price_exactly(&whole, groups, budget, tree_limits) {
+                ExactPricing::Proved(groups) => return Some((whole, groups)),
+                ExactPricing::Sets(kind, sets) => {
                     let new: Vec<usize> = sets.into_iter().filter_map(|set| self.add(kind, set)).collect();
                     master.add_rows(&self.pool, new).ok()?;
                 }
-                Closed::Unknown => return None,
+                ExactPricing::Unknown => return None,
             }
         }
     }
 
-    /// Prices that annealing finds no more sets against. Sets are looked for at prices between the present ones and the
-    /// best so far, which jump about less.
-    fn settle(&mut self, master: &mut Master, rounds_left: usize, effort: SearchLimit<'_>) -> Settled {
+    /// Generates rows by annealing until no violated ones are found, with smoothing at first.
+    fn find_prices(&mut self, master: &mut DualMaster, rounds_left: usize, tree_limits: TreeLimits<'_>) -> PriceSearch {
         let stages = f64::from(self.relaxed.stages());
         let (mut center, mut best_ratio): (Option<UnitPrices>, f64) = (None, 0.0);
         let mut smooth = true;
         for round in 1..=rounds_left {
-            let Some(prices) = master.solve() else { return Settled::Low };
+            let Some(prices) = master.solve() else { return PriceSearch::TooLow };
             if prices.total() <= stages * (1.0 + 1e-7) {
-                return Settled::Low;
+                return PriceSearch::TooLow;
             }
-            if effort.is_spent() || round == rounds_left {
-                return Settled::Spent(prices);
+            if tree_limits.is_spent() || round == rounds_left {
+                return PriceSearch::Spent(prices);
             }
-            let between = match &center {
-                Some(center) if smooth => prices.between(center),
+            let smoothed = match &center {
+                Some(center) if smooth => prices.smoothed(center),
                 _ => prices.clone(),
             };
-            let (new, fullest) = self.walk(&between, master.budget);
-            let ratio = between.total() / fullest.max(1.0);
+            let (new, fullest) = self.price_by_annealing(&smoothed, master.budget);
+            let ratio = smoothed.total() / fullest.max(1.0);
             if ratio > best_ratio {
-                (best_ratio, center) = (ratio, Some(between));
+                (best_ratio, center) = (ratio, Some(smoothed));
             }
-            // Sets that hold a little more than their limit do no harm where prices add up to more than needed.
+            // Small violations do no harm if Σ π exceeds what is needed.
             let spare = 1.0 + TOLERANCE * (prices.total() / stages - 1.0);
             if !smooth && fullest <= spare {
-                return Settled::Prices(prices);
+                return PriceSearch::Converged(prices);
             }
             smooth &= fullest > spare;
-            let worth = |(kind, set): &(usize, Bits)| prices.of(set) > prices.limits[*kind] + WORTH;
-            let new: Vec<(usize, Bits)> = new.into_iter().filter(worth).collect();
+            let is_violated = |(kind, set): &(usize, Bits)| prices.of(set) > prices.limits[*kind] + VIOLATION;
+            let new: Vec<(usize, Bits)> = new.into_iter().filter(is_violated).collect();
             let added: Vec<usize> = new.into_iter().filter_map(|(kind, set)| self.add(kind, set)).collect();
             if added.is_empty() {
                 if !smooth || center.is_none() {
-                    return Settled::Prices(prices);
+                    return PriceSearch::Converged(prices);
                 }
                 smooth = false;
                 continue;
             }
             smooth |= fullest > spare;
             if master.add_rows(&self.pool, added).is_err() {
-                return Settled::Low;
+                return PriceSearch::TooLow;
             }
         }
-        Settled::Low
+        PriceSearch::TooLow
     }
 
-    /// Sets that annealing finds, and how full the fullest is of its limit.
-    fn walk(&mut self, prices: &UnitPrices, budget: u64) -> (Vec<(usize, Bits)>, f64) {
+    /// Heuristic pricing: sets that annealing finds, and the largest ratio of a set's price to its limit.
+    fn price_by_annealing(&mut self, prices: &UnitPrices, budget: u64) -> (Vec<(usize, Bits)>, f64) {
         let mut new: Vec<(usize, Bits)> = Vec::new();
         let mut fullest = 0.0f64;
         for kind in 0..self.kinds.len() {
-            // The fullest sets known are where to look for fuller ones.
+            // Starts are the sets of the pool with the highest prices.
             let fitting = self.pool.iter().filter(|(k, _, cost)| *k == kind && *cost <= budget);
             let mut starts: Vec<(f64, &Bits)> = fitting.map(|(_, set, _)| (prices.of(set), set)).collect();
             starts.sort_by(|a, b| b.0.total_cmp(&a.0));
             starts.truncate(4 * WALKS);
             let starts: Vec<Bits> = starts.into_iter().map(|(_, set)| set.clone()).collect();
-            let mut walker = Walker::new(self.relaxed, self.kinds[kind], &prices.units, budget);
+            let mut annealer = SetAnnealer::new(self.relaxed, self.kinds[kind], &prices.units, budget);
             let limit = prices.limits[kind].max(1e-9);
             let steps = (STEPS_PER_UNIT * self.relaxed.units()).min(MOST_STEPS) as u32;
             for _ in 0..WALKS {
                 if starts.is_empty() || self.rng.below(4) == 0 {
-                    walker.restart(&Bits::none(self.relaxed.units()));
+                    annealer.restart(&Bits::none(self.relaxed.units()));
                 } else {
-                    walker.restart(self.rng.pick(&starts));
+                    annealer.restart(self.rng.pick(&starts));
                 }
-                let mut last: [Option<Bits>; KEPT] = [const { None }; KEPT];
-                let mut heard = 0;
-                walker.walk(steps, limit * NEARLY, &mut self.rng, &mut |set, price| {
-                    last[heard % KEPT] = Some(set.clone());
-                    heard += 1;
+                let mut last: [Option<Bits>; SETS_PER_WALK] = [const { None }; SETS_PER_WALK];
+                let mut reported = 0;
+                annealer.anneal(steps, limit * REPORTED_FROM, &mut self.rng, &mut |set, price| {
+                    last[reported % SETS_PER_WALK] = Some(set.clone());
+                    reported += 1;
                     fullest = fullest.max(price / limit);
                 });
                 new.extend(last.into_iter().flatten().map(|set| (kind, set)));
@@ -325,37 +327,40 @@ impl<'a> Generator<'a> {
         (new, fullest)
     }
 
-    /// Proves that no set passes its limit, or finds some that do.
-    fn close(&self, prices: &[u64], mut groups: Vec<StageGroup>, budget: u64, effort: SearchLimit<'_>) -> Closed {
+    /// Exact pricing: proves that no set exceeds its limit, or finds some that do.
+    fn price_exactly(&self, prices: &[u64], mut groups: Vec<StageGroup>, budget: u64, tree_limits: TreeLimits<'_>) -> ExactPricing {
         for (kind, group) in groups.iter_mut().enumerate() {
-            let mut sets = Sets::new(self.relaxed, self.kinds[kind], budget, prices, group.limit);
-            match find_sets(&mut sets, AT_ONCE, effort) {
-                BranchResult::Nothing(tree) => group.tree = tree,
-                BranchResult::Sets(sets) => return Closed::Sets(kind, sets),
-                BranchResult::Unknown => return Closed::Unknown,
+            let mut sets = ConvexSets::new(self.relaxed, self.kinds[kind], budget, prices, group.limit);
+            match find_sets(&mut sets, MOST_EXACT_SETS, tree_limits) {
+                BranchResult::NoneExists(tree) => group.tree = tree,
+                BranchResult::Sets(sets) => return ExactPricing::Sets(kind, sets),
+                BranchResult::Unknown => return ExactPricing::Unknown,
             }
         }
-        Closed::Proved(groups)
+        ExactPricing::Proved(groups)
     }
 }
 
-/// What came of looking for prices at a threshold.
-enum Settled {
-    /// Annealing finds no set against these.
-    Prices(UnitPrices),
-    /// The sets known cover the network within the threshold, in parts.
-    Low,
-    /// The effort was spent on these.
+/// The result of optimising prices at a threshold.
+enum PriceSearch {
+    /// Annealing finds no violated row.
+    Converged(UnitPrices),
+    /// Σ π does not exceed the number of stages.
+    TooLow,
+    /// The limits were reached at these prices.
     Spent(UnitPrices),
 }
 
-enum Closed {
+/// The result of exact pricing.
+enum ExactPricing {
+    /// No set exceeds its limit; the trees prove it.
     Proved(Vec<StageGroup>),
+    /// Sets of a kind that do.
     Sets(usize, Vec<Bits>),
     Unknown,
 }
 
-/// The units in their order, in stages of like work.
+/// The units in their order, in stages of about equal work.
 fn even_stages(relaxed: &PipelineRelaxation) -> Vec<Bits> {
     let stages = u128::from(relaxed.stages());
     let work = |unit: usize| u128::from(relaxed.least().work[unit].unwrap_or(0));
@@ -369,10 +374,10 @@ fn even_stages(relaxed: &PipelineRelaxation) -> Vec<Bits> {
     sets
 }
 
-/// What each unit costs in a plan: its work, and its part of the tensors that it shares with others of its stage.
-fn usual(relaxed: &PipelineRelaxation, stages: &[Bits]) -> Vec<f64> {
+/// By unit, its share of the stage costs: its work, and an equal share of each tensor it has in common with others of its stage.
+fn unit_costs(relaxed: &PipelineRelaxation, stages: &[Bits]) -> Vec<f64> {
     let least = relaxed.least();
-    let mut usual: Vec<f64> = least.work.iter().map(|work| work.unwrap_or(0) as f64).collect();
+    let mut costs: Vec<f64> = least.work.iter().map(|work| work.unwrap_or(0) as f64).collect();
     for stage in stages {
         for (t, tensor) in relaxed.tensors().iter().enumerate() {
             let ends = || tensor.consumers.iter().copied().chain([tensor.producer]);
@@ -381,17 +386,17 @@ fn usual(relaxed: &PipelineRelaxation, stages: &[Bits]) -> Vec<f64> {
                 continue;
             }
             let time = if stage.has(tensor.producer as usize) { least.out[t] } else { least.into[t] };
-            inside.iter().for_each(|&unit| usual[unit as usize] += time as f64 / inside.len() as f64);
+            inside.iter().for_each(|&unit| costs[unit as usize] += time as f64 / inside.len() as f64);
         }
     }
-    usual
+    costs
 }
 
 /// A solution of the dual.
 #[derive(Clone)]
 struct UnitPrices {
     units: Vec<f64>,
-    /// For each kind, the most that a set known holds.
+    /// By kind, the limit of its sets.
     limits: Vec<f64>,
 }
 
@@ -400,12 +405,13 @@ impl UnitPrices {
         self.units.iter().sum()
     }
 
+    /// The price of a set.
     fn of(&self, set: &Bits) -> f64 {
         set.iter().map(|unit| self.units[unit]).sum()
     }
 
-    /// Nearer to others.
-    fn between(&self, other: &UnitPrices) -> UnitPrices {
+    /// A convex combination with other prices.
+    fn smoothed(&self, other: &UnitPrices) -> UnitPrices {
         let mix = |a: &[f64], b: &[f64]| {
             a.iter().zip(b).map(|(a, b)| (1.0 - SMOOTHING) * a + SMOOTHING * b).collect()
         };
@@ -413,10 +419,10 @@ impl UnitPrices {
     }
 }
 
-/// Whole limits that together stay below all prices; none if they cannot.
+/// Integer limits whose sum over the best devices stays below Σ π; none if Σ π is 0.
 fn groups(
     relaxed: &PipelineRelaxation,
-    kinds: &[&DeviceKind],
+    kinds: &[&KindCosts],
     prices: &UnitPrices,
     whole: &[u64],
     budget: u64,
@@ -427,8 +433,8 @@ fn groups(
     if kinds.len() == 1 {
         return (total > 0).then(|| vec![group(relaxed.stages(), (total - 1) / stages)]);
     }
-    let spare = prices.total() / f64::from(relaxed.stages());
-    let limit = |kind: usize| (prices.limits[kind] * spare * (1.0 - 1e-9) * budget as f64) as u64;
+    let excess = prices.total() / f64::from(relaxed.stages());
+    let limit = |kind: usize| (prices.limits[kind] * excess * (1.0 - 1e-9) * budget as f64) as u64;
     let groups = kinds.iter().enumerate().map(|(i, kind)| {
         let limit = limit(i).saturating_sub(whole.len() as u64);
         group(kind.devices, limit)
@@ -436,40 +442,42 @@ fn groups(
     Some(groups.collect())
 }
 
-/// The dual with the rows found so far.
-struct Master {
+/// The dual of the restricted master program, at one threshold.
+struct DualMaster {
     solver: Solver,
     units: Vec<Column>,
+    /// By kind.
     limits: Vec<Column>,
+    /// The cost of a set at the threshold, in the relaxation's unit.
     budget: u64,
 }
 
-impl Master {
-    fn new(generator: &Generator<'_>, budget: u64) -> Result<Master, divvy_solver::SolverError> {
+impl DualMaster {
+    fn new(columns: &ColumnGenerator<'_>, budget: u64) -> Result<DualMaster, divvy_solver::SolverError> {
         let mut program = Program::new();
         let scale = 1.0 / budget.max(1) as f64;
-        let units: Vec<Column> = (generator.usual.iter())
-            .map(|&usual| program.column(LEAST_PART * usual * scale, (MOST_PART * usual + 1.0) * scale, -1.0))
+        let units: Vec<Column> = (columns.unit_costs.iter())
+            .map(|&unit_costs| program.column(LEAST_PART * unit_costs * scale, (MOST_PART * unit_costs + 1.0) * scale, -1.0))
             .collect();
         let limits: Vec<Column> =
-            generator.kinds.iter().map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect();
-        // The limits of the best devices, as many as stages, add up to no more than the stages.
-        let stages = f64::from(generator.relaxed.stages());
+            columns.kinds.iter().map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect();
+        // The sum of the k largest limits is at most k, as the linear program of that sum.
+        let stages = f64::from(columns.relaxed.stages());
         let all = program.column(0.0, f64::INFINITY, 0.0);
         let mut sum = vec![(all, stages)];
-        for (kind, &limit) in generator.kinds.iter().zip(&limits) {
+        for (kind, &limit) in columns.kinds.iter().zip(&limits) {
             let more = program.column(0.0, f64::INFINITY, 0.0);
             program.at_least(0.0, &[(all, 1.0), (more, 1.0), (limit, -1.0)]);
             sum.push((more, f64::from(kind.devices)));
         }
         program.at_most(&sum, stages);
         let solver = Solver::new(&program, &Options::default())?;
-        let mut master = Master { solver, units, limits, budget };
-        master.add_rows(&generator.pool, 0..generator.pool.len())?;
+        let mut master = DualMaster { solver, units, limits, budget };
+        master.add_rows(&columns.pool, 0..columns.pool.len())?;
         Ok(master)
     }
 
-    /// Rows for those of some sets that fit the budget.
+    /// Adds the rows of those sets whose cost is within the budget.
     fn add_rows(
         &mut self,
         pool: &[(usize, Bits, u64)],

@@ -1,19 +1,18 @@
-//! The MTPP paper's mixed-integer programs, solved by HiGHS: `bottleneck`, `bottleneck-guess` and `milp`.
+//! `bottleneck`, `bottleneck-guess` and `milp`: the mixed-integer programs of the MTPP paper, on HiGHS.
 //!
-//! Blocks are numbered along the data. Columns: y(v, b) is 1 if unit v is in block b or before it; what a tensor costs in
-//! a block is 1 if it enters or leaves the block. Rows, with x(v, b) = y(v, b) − y(v, b − 1), as in the paper's (6)–(12):
-//! y rises with b and falls along edges; a tensor enters if its producer is before the block and a consumer in it, and
-//! leaves if its producer is in the block and a consumer behind it; the bottleneck is at least the cost of each block.
+//! Blocks are numbered along the data flow. Binary y(v, b) says that unit v is in block b or an earlier one; x(v, b) = y(v, b)
+//! − y(v, b − 1). Each tensor has a column for each block, 1 if it enters or leaves the block. Rows, as in the paper's
+//! (6)–(12): y does not fall with b, nor rise along edges; a tensor enters block b if its producer is before b and a consumer
+//! is in b, and leaves if its producer is in b and a consumer behind b; the objective is at least the cost of each block.
 //!
-//! * `milp` has as many blocks as stages: it is the problem (on identical devices without overflow).
-//! * `bottleneck` has three: a stage with at least an even share of the work (or the largest unit), all stages before
-//!   and all behind it. The cost of the middle block is minimised.
-//! * `bottleneck-guess` says which of the stages that is, for each in turn: then the first block is j − 1 stages and the
-//!   last k − j, which together cost at most so many times the bottleneck. The least over all j is the bound.
+//! * `milp`: as many blocks as stages; exact on identical devices without overflow.
+//! * `bottleneck`: three blocks: a stage with at least an even share of the work (or the largest unit), all stages before it,
+//!   and all behind it. Minimises the cost of the middle block.
+//! * `bottleneck-guess`: as `bottleneck` for each position j of that stage: the first block stands for j − 1 stages and the
+//!   last for k − j, and costs at most so many times the objective. The least over all j is the bound.
 //!
-//! HiGHS works in floating point: see [`BlockProgram::safe`] for what is taken off its bounds, which are attested by it. Until it
-//! has solved its first linear program, and if it never does, what every one of the programs implies stands: the simple
-//! bound (lemma 3.3).
+//! HiGHS works in floating point; [`BlockProgram::safe`] is what is subtracted from its bounds, which are attested. Until it
+//! has solved its first linear program, the bound is what each of the programs implies: the simple bound (lemma 3.3).
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -24,18 +23,18 @@ use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::DeviceKind;
+use divvy_proof::pipeline::units::KindCosts;
 use divvy_solver::{Column, Event, Options, Program, Status, solve_watched};
 
 use crate::bound::{Bound, When};
-use crate::pipeline::bounds::only_pipeline;
+use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
-/// Programs with more factors than this are refused.
+/// The most non-zero coefficients of a program.
 const MOST_FACTORS: usize = 4_000_000;
-/// What a bound may be too high by, relative to itself.
+/// The relative error of a bound by rounding.
 const TOLERANCE: f64 = 1e-6;
-/// How far HiGHS lets a reduced cost be on the wrong side of zero.
+/// The dual feasibility tolerance of HiGHS.
 const DUAL_TOLERANCE: f64 = 1e-7;
 
 pub(crate) struct Bottleneck;
@@ -92,7 +91,7 @@ impl Bound for BottleneckGuess {
         let stages = relaxed.stages();
         prove_simple(run, self.name());
         let end = run.budget.start + run.budget.time;
-        // Wherever the stage is, it costs no less than one whose place is left open.
+        // The program without a position is a relaxation of all of them.
         let any = BlockProgram::three(&relaxed);
         let mut floor = 0.0f64;
         let quarter = Instant::now() + end.saturating_duration_since(Instant::now()) / 4;
@@ -101,36 +100,36 @@ impl Bound for BottleneckGuess {
             attest(run, self.name(), &relaxed, floor);
             false
         });
-        // The guess with the least bound decides, so it is the one to go on with, each time for longer.
+        // The least bound decides, so its program is solved next, for twice as long each time.
         let share = end.saturating_duration_since(Instant::now()) / stages;
-        let mut guesses: Vec<Guess> =
-            (1..=stages).map(|place| Guess { place, bound: floor, time: share, solved: false }).collect();
+        let mut guesses: Vec<PositionGuess> =
+            (1..=stages).map(|position| PositionGuess { position, bound: floor, time: share, solved: false }).collect();
         while let Some(next) = guesses.iter_mut().min_by(|a, b| a.bound.total_cmp(&b.bound)) {
             if next.solved || run.budget.is_spent() || run.is_solved() {
                 break;
             }
-            next.go_on(&relaxed, run, end);
+            next.solve_longer(&relaxed, run, end);
             let least = guesses.iter().map(|guess| guess.bound).fold(f64::INFINITY, f64::min);
             attest(run, self.name(), &relaxed, least);
         }
     }
 }
 
-/// The stage of at least an even share of the work is at this place of the pipeline.
-struct Guess {
-    place: u32,
+/// The program in which the stage with an even share of the work is at a given position.
+struct PositionGuess {
+    position: u32,
     bound: f64,
-    /// How long the next attempt may take.
+    /// The time limit of the next attempt.
     time: Duration,
     solved: bool,
 }
 
-impl Guess {
-    /// Solves the guess's program from the start, for longer than the time before.
-    fn go_on(&mut self, relaxed: &PipelineRelaxation, run: &mut Run<'_>, end: Instant) {
+impl PositionGuess {
+    /// Solves the program from scratch within the time limit, and doubles that.
+    fn solve_longer(&mut self, relaxed: &PipelineRelaxation, run: &mut Run<'_>, end: Instant) {
         let mut blocks = BlockProgram::new(relaxed, 3);
         blocks.demand_work(1);
-        for (block, count) in [(0, self.place - 1), (1, 1), (2, relaxed.stages() - self.place)] {
+        for (block, count) in [(0, self.position - 1), (1, 1), (2, relaxed.stages() - self.position)] {
             let cost = blocks.cost_of(block);
             if count == 0 {
                 blocks.leave_empty(block);
@@ -173,7 +172,7 @@ impl Bound for Milp {
     }
 }
 
-/// Claims, under the name of a bound, what its program implies before it is solved: an even share, or the largest op.
+/// Proves the simple bound under the name of a bound whose program implies it.
 fn prove_simple(run: &mut Run<'_>, name: &str) {
     if let Some(op) = run.problem.graph.ops().max_by_key(|&op| run.problem.shortest_time(op)) {
         run.prove(name, Evidence::Op { op });
@@ -181,7 +180,7 @@ fn prove_simple(run: &mut Run<'_>, name: &str) {
     run.prove(name, Evidence::Area { weights: vec![1; run.problem.hardware.device_count()] });
 }
 
-/// Why the exact program is not for a problem.
+/// Whether the exact program is small enough; else why not.
 pub(crate) fn supports_exact(problem: &Problem) -> Result<(), String> {
     let stages = match problem.objective {
         Objective::Pipeline { stages } => stages,
@@ -190,19 +189,19 @@ pub(crate) fn supports_exact(problem: &Problem) -> Result<(), String> {
     supports(problem, stages as usize)
 }
 
-/// Claims a bound of the exact program.
+/// Attests a bound of the exact program.
 pub(crate) fn attest_exact(run: &mut Run<'_>, relaxed: &PipelineRelaxation, bound: f64) {
     attest(run, "milp", relaxed, bound);
 }
 
-/// Is told the block of each op in a solution.
-type Seen<'a> = dyn FnMut(&mut Run<'_>, &dyn Fn(OpId) -> usize) + 'a;
+/// A callback for solutions, with the block of each op.
+type SolutionObserver<'a> = dyn FnMut(&mut Run<'_>, &dyn Fn(OpId) -> usize) + 'a;
 
-/// Solves the exact program from the best plan known; `hear` is told of bounds, `see` of the block of each unit.
+/// Solves the exact program, starting from the best plan known.
 pub(crate) fn exact(
     run: &mut Run<'_>,
-    hear: &mut dyn FnMut(&mut Run<'_>, &PipelineRelaxation, f64),
-    see: &mut Seen<'_>,
+    on_bound: &mut dyn FnMut(&mut Run<'_>, &PipelineRelaxation, f64),
+    on_solution: &mut SolutionObserver<'_>,
 ) -> Option<Status> {
     let relaxed = PipelineRelaxation::new(run.problem).ok()?;
     let stages = relaxed.stages() as usize;
@@ -230,17 +229,17 @@ pub(crate) fn exact(
         end,
         start.as_deref(),
         &mut |run, bound| {
-            hear(run, relaxed, blocks.safe(bound));
+            on_bound(run, relaxed, blocks.safe(bound));
             false
         },
         &mut |run, values| {
             let block_of = blocks.block_of(values);
-            see(run, &|op| block_of[relaxed.unit_of(op)]);
+            on_solution(run, &|op| block_of[relaxed.unit_of(op)]);
         },
     )
 }
 
-/// The stages of a plan so that data flow forward.
+/// The stages of a plan in a topological order; none if their graph is cyclic.
 fn order_of_stages(problem: &Problem, stages: &[Stage]) -> Option<Vec<usize>> {
     let mut stage_of = vec![0; problem.graph.op_count()];
     for (i, stage) in stages.iter().enumerate() {
@@ -260,7 +259,7 @@ fn order_of_stages(problem: &Problem, stages: &[Stage]) -> Option<Vec<usize>> {
 }
 
 fn supports(problem: &Problem, blocks: usize) -> Result<(), String> {
-    only_pipeline(problem)?;
+    unreplicated_pipeline(problem)?;
     let graph = &problem.graph;
     let ends: usize = graph.tensors().map(|tensor| graph.consumers(tensor).len()).sum();
     let factors = blocks.saturating_mul(12 * ends + 4 * graph.op_count());
@@ -270,7 +269,7 @@ fn supports(problem: &Problem, blocks: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Claims a bound in the relaxation's unit.
+/// Attests a bound, given in the relaxation's unit.
 fn attest(run: &mut Run<'_>, name: &str, relaxed: &PipelineRelaxation, bound: f64) {
     if bound.is_finite() && bound > 0.0 {
         let value = Time(relaxed.picoseconds(bound as u64));
@@ -283,19 +282,19 @@ fn solve(
     run: &mut Run<'_>,
     until: Instant,
     start: Option<&[f64]>,
-    hear: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
+    on_bound: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
 ) -> Option<Status> {
-    solve_seen(program, run, until, start, hear, &mut |_, _| {})
+    solve_seen(program, run, until, start, on_bound, &mut |_, _| {})
 }
 
-/// Runs HiGHS; `hear` is told of bounds and ends it by true, `see` of solutions.
+/// Runs HiGHS until `until`; `on_bound` may end it by returning true.
 fn solve_seen(
     program: &Program,
     run: &mut Run<'_>,
     until: Instant,
     start: Option<&[f64]>,
-    hear: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
-    see: &mut dyn FnMut(&mut Run<'_>, &[f64]),
+    on_bound: &mut dyn FnMut(&mut Run<'_>, f64) -> bool,
+    on_solution: &mut dyn FnMut(&mut Run<'_>, &[f64]),
 ) -> Option<Status> {
     let time = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
     let options = Options {
@@ -307,9 +306,9 @@ fn solve_seen(
     };
     let solved = solve_watched(program, &options, start, &mut |event| {
         let stop = match event {
-            Event::Bound(bound) => hear(run, bound),
+            Event::Bound(bound) => on_bound(run, bound),
             Event::Solution(_, values) => {
-                see(run, &values);
+                on_solution(run, &values);
                 false
             }
             Event::Waiting => false,
@@ -322,36 +321,37 @@ fn solve_seen(
     });
     let solved = solved.ok()?;
     if solved.bound.is_finite() {
-        hear(run, solved.bound);
+        on_bound(run, solved.bound);
     }
     if let Some((_, values)) = &solved.best {
-        see(run, values);
+        on_solution(run, values);
     }
     Some(solved.status)
 }
 
-/// A program of some blocks.
+/// A program of some number of blocks.
 struct BlockProgram<'a> {
     relaxed: &'a PipelineRelaxation,
-    kind: &'a DeviceKind,
+    kind: &'a KindCosts,
     program: Program,
     bottleneck: Column,
-    /// y of each unit for every block but the last, where it is 1.
+    /// By unit: y for every block but the last, where it is 1.
     done: Vec<Vec<Column>>,
-    /// For each block, the tensors that it may pay for and their columns; the second of a tensor is for entering.
+    /// By block: the tensors with their columns; if a tensor has two, the second is for entering.
     cut: Vec<Vec<(usize, Column)>>,
+    /// The relaxation's time units for each unit of cost in the program.
     scale: f64,
 }
 
-/// A sum of columns and a number.
+/// An affine expression in columns.
 #[derive(Clone, Default)]
-struct Sum {
+struct LinearExpression {
     terms: Vec<(Column, f64)>,
     constant: f64,
 }
 
-impl Sum {
-    fn add(&mut self, other: &Sum, factor: f64) {
+impl LinearExpression {
+    fn add(&mut self, other: &LinearExpression, factor: f64) {
         self.terms.extend(other.terms.iter().map(|&(column, f)| (column, f * factor)));
         self.constant += factor * other.constant;
     }
@@ -377,13 +377,13 @@ impl<'a> BlockProgram<'a> {
                 }
             }
         }
-        // Costs are of the order of a hundred, where HiGHS's tolerances are at their best.
+        // Costs of the order of a hundred suit HiGHS's absolute tolerances.
         let scale = (work.max(1) as f64 / relaxed.stages().max(1) as f64 / 100.0).max(1e-9);
         let cut = vec![Vec::new(); count];
         BlockProgram { relaxed, kind, program, bottleneck, done, cut, scale }
     }
 
-    /// A stage of at least an even share of the work, all before and all behind it; its cost is the bottleneck.
+    /// The program `bottleneck`.
     fn three(relaxed: &'a PipelineRelaxation) -> BlockProgram<'a> {
         let mut blocks = BlockProgram::new(relaxed, 3);
         blocks.demand_work(1);
@@ -392,43 +392,43 @@ impl<'a> BlockProgram<'a> {
         blocks
     }
 
-    /// A bound of HiGHS in the relaxation's unit, on the safe side.
+    /// A bound of HiGHS in the relaxation's unit, less what it may be too high by.
     ///
-    /// Every true solution satisfies the rows but for rounding, so a bound can be too high only where the duals behind it
-    /// are a little infeasible: by at most their tolerance times the range of each column. All columns but the bottleneck
-    /// range over [0, 1] in a best solution; the bottleneck's share, and the rounding of sums, are relative to the bound.
+    /// Exact solutions satisfy the rows but for rounding, so a bound is too high only if the duals behind it are slightly
+    /// infeasible: by at most the tolerance times the range of each column. All columns but the bottleneck range over [0, 1]
+    /// in an optimal solution; the error from the bottleneck, and the rounding of sums, are relative to the bound.
     fn safe(&self, bound: f64) -> f64 {
         let columns = self.program.column_count() as f64;
         (bound - bound.abs() * TOLERANCE - columns * DUAL_TOLERANCE) * self.scale - 1.0
     }
 
-    /// y of a unit.
-    fn by(&self, unit: usize, block: usize) -> Sum {
+    /// y(v, b).
+    fn by(&self, unit: usize, block: usize) -> LinearExpression {
         match self.done[unit].get(block) {
-            Some(&column) => Sum { terms: vec![(column, 1.0)], constant: 0.0 },
-            None => Sum { terms: Vec::new(), constant: 1.0 },
+            Some(&column) => LinearExpression { terms: vec![(column, 1.0)], constant: 0.0 },
+            None => LinearExpression { terms: Vec::new(), constant: 1.0 },
         }
     }
 
-    /// y of the block before.
-    fn earlier(&self, unit: usize, block: usize) -> Sum {
-        if block == 0 { Sum::default() } else { self.by(unit, block - 1) }
+    /// y(v, b − 1).
+    fn earlier(&self, unit: usize, block: usize) -> LinearExpression {
+        if block == 0 { LinearExpression::default() } else { self.by(unit, block - 1) }
     }
 
-    /// x of a unit.
-    fn here(&self, unit: usize, block: usize) -> Sum {
+    /// x(v, b).
+    fn here(&self, unit: usize, block: usize) -> LinearExpression {
         let mut sum = self.by(unit, block);
         sum.add(&self.earlier(unit, block), -1.0);
         sum
     }
 
-    fn at_least(&mut self, lower: f64, sum: &Sum) {
+    fn at_least(&mut self, lower: f64, sum: &LinearExpression) {
         self.program.at_least(lower - sum.constant, &sum.terms);
     }
 
-    /// The cost of a block; adds the columns and rows for its tensors.
-    fn cost_of(&mut self, block: usize) -> Sum {
-        let mut cost = Sum::default();
+    /// The cost of a block; adds the columns and rows of its tensors.
+    fn cost_of(&mut self, block: usize) -> LinearExpression {
+        let mut cost = LinearExpression::default();
         for unit in 0..self.relaxed.units() {
             let work = self.kind.work[unit].unwrap_or(0) as f64 / self.scale;
             cost.add(&self.here(unit, block), work);
@@ -439,7 +439,7 @@ impl<'a> BlockProgram<'a> {
             let leaving = self.program.column(0.0, f64::INFINITY, 0.0);
             cost.terms.push((leaving, out as f64 / self.scale));
             self.cut[block].push((t, leaving));
-            // One column for both ways where they cost the same, as in the paper.
+            // One column for both directions if they cost the same, as in the paper.
             let entering = if out == into {
                 leaving
             } else {
@@ -450,12 +450,12 @@ impl<'a> BlockProgram<'a> {
             };
             for &consumer in &tensor.consumers {
                 // entering − y(u, b − 1) − x(v, b) ≥ −1
-                let mut row = Sum { terms: vec![(entering, 1.0)], constant: 0.0 };
+                let mut row = LinearExpression { terms: vec![(entering, 1.0)], constant: 0.0 };
                 row.add(&self.earlier(producer, block), -1.0);
                 row.add(&self.here(consumer as usize, block), -1.0);
                 self.at_least(-1.0, &row);
                 // leaving − x(u, b) + y(v, b) ≥ 0
-                let mut row = Sum { terms: vec![(leaving, 1.0)], constant: 0.0 };
+                let mut row = LinearExpression { terms: vec![(leaving, 1.0)], constant: 0.0 };
                 row.add(&self.here(producer, block), -1.0);
                 row.add(&self.by(consumer as usize, block), 1.0);
                 self.at_least(0.0, &row);
@@ -464,19 +464,19 @@ impl<'a> BlockProgram<'a> {
         cost
     }
 
-    /// The bottleneck, so many times, is at least a cost.
-    fn bottleneck_covers(&mut self, cost: &Sum, times: f64) {
-        let mut row = Sum { terms: vec![(self.bottleneck, times)], constant: 0.0 };
+    /// `times` · bottleneck ≥ cost.
+    fn bottleneck_covers(&mut self, cost: &LinearExpression, times: f64) {
+        let mut row = LinearExpression { terms: vec![(self.bottleneck, times)], constant: 0.0 };
         row.add(cost, -1.0);
         self.at_least(0.0, &row);
     }
 
-    /// The block has an even share of the work, or the largest unit's.
+    /// The work of a block is at least an even share, and at least the largest unit's.
     fn demand_work(&mut self, block: usize) {
         let times = || self.kind.work.iter().flatten().copied();
         let even = times().sum::<u64>() as f64 / f64::from(self.relaxed.stages());
         let least = even.max(times().max().unwrap_or(0) as f64);
-        let mut row = Sum::default();
+        let mut row = LinearExpression::default();
         for unit in 0..self.relaxed.units() {
             let work = self.kind.work[unit].unwrap_or(0) as f64 / self.scale;
             row.add(&self.here(unit, block), work);
@@ -484,7 +484,7 @@ impl<'a> BlockProgram<'a> {
         self.at_least(least / self.scale, &row);
     }
 
-    /// Nothing is in the first, or the last, block.
+    /// No unit is in the first, or in the last, block.
     fn leave_empty(&mut self, block: usize) {
         for unit in 0..self.relaxed.units() {
             let columns = &self.done[unit];
@@ -494,7 +494,7 @@ impl<'a> BlockProgram<'a> {
         }
     }
 
-    /// The columns' values for units in blocks.
+    /// The values of all columns for a given block of each unit.
     fn values(&self, block_of: &[usize]) -> Vec<f64> {
         let mut values = vec![0.0; self.program.column_count()];
         for (unit, columns) in self.done.iter().enumerate() {

@@ -1,4 +1,14 @@
-//! TODO-DOC search/src/pipeline/bounds/mod.rs
+//! Lower bounds, the cheapest first, and what they share.
+//!
+//! * `simple.rs`: largest op and even share
+//! * `node_cut.rs`: the cheapest stage around each op, by minimum cuts
+//! * `two_way_cut.rs`: the stages in two groups
+//! * `down_sets.rs`: dynamic programming over all down-sets
+//! * `column_generation.rs`, `pricing.rs`: dual prices of ops, by column generation
+//! * `mip.rs`: the paper's programs on HiGHS
+//! * `branch_and_bound.rs`: exact searches with minimum cuts, whose trees are evidence
+//! * `bisection.rs`, `threshold_steps.rs`: which threshold to try next
+//! * `supports.rs`: the objective check
 
 pub(crate) mod bisection;
 pub(crate) mod branch_and_bound;
@@ -8,18 +18,8 @@ pub(crate) mod mip;
 pub(crate) mod node_cut;
 pub(crate) mod pricing;
 pub(crate) mod simple;
+mod supports;
 pub(crate) mod threshold_steps;
 pub(crate) mod two_way_cut;
 
-use divvy_core::problem::{Objective, Problem};
-
-/// For bounds that know stages only.
-pub(crate) fn only_pipeline(problem: &Problem) -> Result<(), String> {
-    match problem.objective {
-        Objective::Pipeline { .. } if problem.constraints.replicate => {
-            Err("it does not hold where devices may share a stage".to_owned())
-        }
-        Objective::Pipeline { .. } => Ok(()),
-        _ => Err("it is about pipeline stages".to_owned()),
-    }
-}
+pub(crate) use supports::unreplicated_pipeline;

@@ -1,22 +1,23 @@
-//! `node-cut`: every op is in some stage; what is the cheapest that one can be?
+//! `node-cut`: max over units v of the least cost of a convex set that contains v.
 //!
-//! For each unit the cheapest convex set that contains it, by minimum cuts and branching. The dearest of these is a
-//! bound, and it decides where many stages share few large ops. The evidence is a price of 1 on that unit alone.
+//! Every op is in some stage, and stages are convex. The least cost is found by minimum cuts and branching ([`find_sets`]), at
+//! thresholds from the value downwards for the units whose own cost exceeds what is proved, the largest first. The evidence is
+//! a price of 1 on that unit alone. It is tight where the number of stages is large compared with that of large ops.
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::evidence::{Evidence, StageGroup};
-use divvy_proof::pipeline::convex_sets::Sets;
+use divvy_proof::pipeline::convex_sets::ConvexSets;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
 use crate::bound::Bound;
-use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, BisectionLimits, ratchet};
-use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_sets};
-use crate::pipeline::bounds::only_pipeline;
+use crate::pipeline::bounds::bisection::{ThresholdResult, FIRST_SHARE, BisectionLimits, bisect};
+use crate::pipeline::bounds::branch_and_bound::{TreeLimits, BranchResult, find_sets};
+use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
-/// Parts of one look at one unit; most are decided at once.
+/// Nodes of the first attempt at a unit, which decides most of them.
 const QUICK: u64 = 300;
 
 pub(crate) struct NodeCut;
@@ -31,7 +32,7 @@ impl Bound for NodeCut {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        only_pipeline(problem)
+        unreplicated_pipeline(problem)
     }
 
     fn bound(&self, run: &mut Run<'_>) {
@@ -56,7 +57,7 @@ impl Bound for NodeCut {
     }
 }
 
-/// Proves what it can of the sets around one unit.
+/// Raises the bound by the sets around one unit, if they allow it.
 fn raise(
     run: &mut Run<'_>,
     name: &'static str,
@@ -69,21 +70,21 @@ fn raise(
     let high = run.outcome().value().map_or(alone, |value| value.0.min(alone));
     let mut prices = vec![0; relaxed.units()];
     prices[unit] = 1;
-    let look = |threshold: u64, effort: SearchLimit<'_>| {
+    let attempt = |threshold: u64, tree_limits: TreeLimits<'_>| {
         let budget = relaxed.budget(1, threshold);
-        let mut sets = Sets::new(relaxed, relaxed.least(), budget, &prices, 0);
-        let found = find_sets(&mut sets, 1, effort);
+        let mut sets = ConvexSets::new(relaxed, relaxed.least(), budget, &prices, 0);
+        let found = find_sets(&mut sets, 1, tree_limits);
         let cost = |set: &Bits| relaxed.picoseconds(sets.cost(set).expect("all of it can run"));
         let least = if let BranchResult::Sets(sets) = &found { sets.iter().map(cost).min() } else { None };
         (found, least.unwrap_or(0))
     };
-    let quick = SearchLimit { parts: QUICK.min(limits.parts), ..limits.effort(0.1) };
-    // Most units are in some stage that is cheaper than what is proved already.
-    if high <= low || !matches!(look(low, quick).0, BranchResult::Nothing(_)) {
+    let quick = TreeLimits { nodes: QUICK.min(limits.nodes), ..limits.for_attempt(0.1) };
+    // For most units there is a set that costs no more than the bound proved already.
+    if high <= low || !matches!(attempt(low, quick).0, BranchResult::NoneExists(_)) {
         return;
     }
-    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort| match look(threshold, effort) {
-        (BranchResult::Nothing(tree), _) => {
+    bisect(low, high, limits, FIRST_SHARE, &mut |threshold, tree_limits| match attempt(threshold, tree_limits) {
+        (BranchResult::NoneExists(tree), _) => {
             let group = StageGroup { stages: 1, count: relaxed.stages(), limit: 0, tree };
             let evidence = Evidence::SetCover {
                 merged: true,
@@ -92,9 +93,9 @@ fn raise(
                 groups: vec![group],
             };
             run.prove(name, evidence);
-            Attempt::Proved
+            ThresholdResult::Proved
         }
-        (BranchResult::Sets(_), cost) => Attempt::Reached(cost),
-        (BranchResult::Unknown, _) => Attempt::Unknown,
+        (BranchResult::Sets(_), cost) => ThresholdResult::Reached(cost),
+        (BranchResult::Unknown, _) => ThresholdResult::Unknown,
     });
 }

@@ -1,37 +1,40 @@
-//! Convex sets within a budget that hold much of given prices, found by annealing.
+//! Heuristic pricing: convex sets within a budget whose prices add up to much, by simulated annealing.
 //!
-//! A set grows by a unit and all between it and the set, and shrinks by a unit that nothing in the set precedes, or that
-//! precedes nothing in it; so it stays convex. Costs change by the tensors of the units that come and go.
+//! The objective is price − 2 · relative excess over the budget. A unit joins together with all units between it and the set; a
+//! unit leaves if none of its ancestors or none of its descendants is in the set. So the set stays convex. The cost changes by
+//! the work and the tensors of the units that come and go, in O(tensors of the units + members · units / 64).
 
 use divvy_core::rng::Rng;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::DeviceKind;
+use divvy_proof::pipeline::units::KindCosts;
 
-/// A set on the move.
-pub(crate) struct Walker<'a> {
+/// The current set.
+pub(crate) struct SetAnnealer<'a> {
     relaxed: &'a PipelineRelaxation,
-    kind: &'a DeviceKind,
+    kind: &'a KindCosts,
     prices: &'a [f64],
     budget: f64,
     set: Bits,
+    /// Buffers for descendants and ancestors of the set.
     below: Bits,
     above: Bits,
     members: Vec<u32>,
+    /// By unit, its position in `members`, or [`ABSENT`].
     position: Vec<u32>,
-    /// Of each tensor, how many of its producer and consumers are in the set.
+    /// By tensor, how many of its producer and consumers are in the set.
     count: Vec<u32>,
     cost: f64,
     price: f64,
 }
 
 const ABSENT: u32 = u32::MAX;
-/// The most units that join at once.
+/// The most units that join in one move.
 const MOST_JOINING: usize = 6;
 
-impl<'a> Walker<'a> {
-    pub(crate) fn new(relaxed: &'a PipelineRelaxation, kind: &'a DeviceKind, prices: &'a [f64], budget: u64) -> Walker<'a> {
-        Walker {
+impl<'a> SetAnnealer<'a> {
+    pub(crate) fn new(relaxed: &'a PipelineRelaxation, kind: &'a KindCosts, prices: &'a [f64], budget: u64) -> SetAnnealer<'a> {
+        SetAnnealer {
             relaxed,
             kind,
             prices,
@@ -47,7 +50,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Starts again from a set.
+    /// Restarts from a set.
     pub(crate) fn restart(&mut self, set: &Bits) {
         for unit in std::mem::take(&mut self.members) {
             self.position[unit as usize] = ABSENT;
@@ -60,7 +63,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// What tensor `t` costs with so many of its ends in the set.
+    /// The cost of tensor `t` with so many of its ends in the set.
     fn carried(&self, t: usize, count: u32, has_producer: bool) -> f64 {
         let all = self.relaxed.tensors()[t].consumers.len() as u32 + 1;
         match count {
@@ -71,6 +74,7 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// Adds a unit to the set, or removes it.
     fn toggle(&mut self, unit: usize) {
         let joins = self.position[unit] == ABSENT;
         let sign = if joins { 1.0 } else { -1.0 };
@@ -104,12 +108,12 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// How much too dear, as a part of the budget.
+    /// The relative excess over the budget.
     fn excess(&self) -> f64 {
         ((self.cost - self.budget) / self.budget).max(0.0)
     }
 
-    /// Units near the set: a neighbour of a random member, or any.
+    /// A random unit: mostly a neighbour of a member.
     fn candidate(&self, rng: &mut Rng) -> usize {
         if self.members.is_empty() || rng.below(8) == 0 {
             return rng.below(self.relaxed.units());
@@ -128,7 +132,7 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// Whether a unit can join, with what lies between; that is left in `moved`.
+    /// Collects in `moved` a unit that is to join, and all units between it and the set. Whether they may join.
     fn join(&mut self, unit: usize, moved: &mut Vec<usize>) -> bool {
         self.below.clear();
         self.above.clear();
@@ -149,9 +153,14 @@ impl<'a> Walker<'a> {
         moved.iter().all(|&unit| self.kind.work[unit].is_some())
     }
 
-    /// Anneals for so many steps; tells `hear` of sets within the budget whose prices add up to more than any before
-    /// of this walk and than `least`.
-    pub(crate) fn walk(&mut self, steps: u32, least: f64, rng: &mut Rng, hear: &mut dyn FnMut(&Bits, f64)) {
+    /// Anneals for so many steps; reports sets within the budget whose price exceeds `least` and all earlier ones of this call.
+    pub(crate) fn anneal(
+        &mut self,
+        steps: u32,
+        least: f64,
+        rng: &mut Rng,
+        report: &mut dyn FnMut(&Bits, f64),
+    ) {
         let mut best = least;
         let mut moved = Vec::new();
         for step in 0..steps {
@@ -169,13 +178,13 @@ impl<'a> Walker<'a> {
                     self.toggle(unit);
                 }
             }
-            // Make room by a unit at the rim.
+            // A unit leaves: the one drawn, or a random one to make up for those that joined.
             if moved.is_empty() || (self.excess() > 0.0 && rng.below(3) > 0) {
                 for _ in 0..4 {
                     let unit = if moved.is_empty() { unit } else { *rng.pick(&self.members) as usize };
-                    let rim = !self.relaxed.before(unit).meets(&self.set)
+                    let may_leave = !self.relaxed.before(unit).meets(&self.set)
                         || !self.relaxed.after(unit).meets(&self.set);
-                    if rim && !moved.contains(&unit) {
+                    if may_leave && !moved.contains(&unit) {
                         self.toggle(unit);
                         moved.push(unit);
                         break;
@@ -189,7 +198,7 @@ impl<'a> Walker<'a> {
             if change >= 0.0 || rng.unit() < (change / heat).exp() {
                 if self.price > best + 1e-9 && self.cost <= self.budget {
                     best = self.price;
-                    hear(&self.set, self.price);
+                    report(&self.set, self.price);
                 }
             } else {
                 for &unit in moved.iter().rev() {

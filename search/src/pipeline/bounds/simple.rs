@@ -1,10 +1,10 @@
-//! `simple`: the largest op, or an even share of all work (MTPP, lemma 3.3).
+//! `simple`: max(largest op, total work / k) on the fastest devices (MTPP, lemma 3.3). O(ops).
 
 use divvy_core::problem::Problem;
 use divvy_proof::evidence::Evidence;
 
 use crate::bound::Bound;
-use crate::pipeline::bounds::only_pipeline;
+use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
 pub(crate) struct Simple;
@@ -19,7 +19,7 @@ impl Bound for Simple {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        only_pipeline(problem)
+        unreplicated_pipeline(problem)
     }
 
     fn bound(&self, run: &mut Run<'_>) {

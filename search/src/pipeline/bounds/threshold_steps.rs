@@ -1,28 +1,33 @@
-//! Which threshold to try to prove next, where each step up takes so many times as long.
+//! Which threshold to try to prove next, if the effort grows exponentially with the threshold.
+//!
+//! The time of a threshold T is modelled as t(T) = t(T₀) · (T / T₀)^g. The exponent g is estimated from successes and failures;
+//! the next threshold is the one expected to take a fixed share of the remaining time.
 
-/// A threshold higher by a part x takes exp(x times this) as long, until it is known better; and the limits of that.
+/// The first estimate of g, and its range.
 const GROWTH: f64 = 140.0;
 const LEAST_GROWTH: f64 = 60.0;
 const MOST_GROWTH: f64 = 500.0;
-/// The part of the time left that an attempt should take.
+/// The share of the remaining time that an attempt is expected to take.
 const SHARE: f64 = 0.4;
-/// The most of it that one may take, before anything is proved and then.
+/// The share that an attempt may take, before the first success and afterwards.
 const MOST_AT_FIRST: f64 = 0.25;
 const MOST: f64 = 0.6;
-/// How much longer than it was given an attempt in vain is taken to need.
+/// A failed attempt counts as if it needed this many times the time it was given.
 const LONGER: f64 = 4.0;
-/// Steps of less than this part are not worth their time.
+/// The least relative step.
 const FINEST: f64 = 3e-4;
 
-/// A climb from what is proved.
+/// The thresholds proved and failed so far.
 pub(crate) struct ThresholdSteps {
-    /// All below this is proved.
+    /// All thresholds below this are proved.
     proved: u64,
-    /// Nothing from here on is to be tried; whether that was tried in vain.
+    /// Thresholds from here on are not tried.
     ceiling: u64,
+    /// Whether an attempt at the ceiling failed.
     is_failed: bool,
-    /// The last threshold that was proved, and the seconds it took.
+    /// The last threshold proved, and its time in seconds.
     last: Option<(u64, f64)>,
+    /// The estimate of g.
     growth: f64,
 }
 
@@ -31,17 +36,17 @@ impl ThresholdSteps {
         ThresholdSteps { proved, ceiling: proved, is_failed: false, last: None, growth: GROWTH }
     }
 
-    /// All below this is proved.
+    /// All thresholds below this are proved.
     pub(crate) fn proved(&self) -> u64 {
         self.proved
     }
 
-    /// Thresholds up to this may be tried from now on.
-    pub(crate) fn reach_for(&mut self, highest: u64) {
+    /// Thresholds up to `highest` are tried from now on.
+    pub(crate) fn set_highest(&mut self, highest: u64) {
         (self.ceiling, self.is_failed) = (highest + 1, false);
     }
 
-    /// A threshold was proved in so many seconds.
+    /// Records a threshold proved.
     pub(crate) fn succeed(&mut self, threshold: u64, seconds: f64) {
         let seconds = seconds.max(1e-3);
         if let Some(growth) = self.growth_to(threshold, seconds) {
@@ -51,27 +56,27 @@ impl ThresholdSteps {
         self.proved = self.proved.max(threshold + 1);
     }
 
-    /// A threshold was not proved in so many seconds.
+    /// Records a threshold not proved within a time.
     pub(crate) fn fail(&mut self, threshold: u64, seconds: f64) {
         (self.ceiling, self.is_failed) = (threshold, true);
-        // It would have taken longer still.
+        // A lower bound on the time it needs.
         if let Some(growth) = self.growth_to(threshold, LONGER * seconds) {
             self.growth = self.growth.max(growth).min(MOST_GROWTH);
         }
     }
 
+    /// g from the last threshold proved to another.
     fn growth_to(&self, threshold: u64, seconds: f64) -> Option<f64> {
         let (before, took) = self.last.filter(|&(before, _)| before < threshold)?;
         Some((seconds / took).ln() / (threshold as f64 / before as f64).ln())
     }
 
-    /// The most of the time left that the next attempt may take.
+    /// The share of the remaining time that the next attempt may take.
     pub(crate) fn share(&self) -> f64 {
         if self.last.is_none() { MOST_AT_FIRST } else { MOST }
     }
 
-    /// The next threshold with so many seconds left: at first a part of the ceiling. None if there is nothing to
-    /// gain.
+    /// The next threshold with so many seconds left; at first this part of the ceiling. None if no step is worth it.
     pub(crate) fn next(&self, first_part: f64, left: f64) -> Option<u64> {
         let room = self.ceiling.checked_sub(self.proved).filter(|&room| room > 0)?;
         let wanted = match self.last {
@@ -83,7 +88,7 @@ impl ThresholdSteps {
         let step = (wanted - self.proved as f64).max(0.0) as u64;
         let step = if self.is_failed { step.min(room / 2) } else { step.min(room - 1) };
         let is_worth = step as f64 >= FINEST * self.proved as f64;
-        // Before the first success any step is.
+        // Before the first success, and up to a ceiling that has not failed, any step is.
         (is_worth || self.last.is_none() || (!self.is_failed && step == room - 1)).then(|| self.proved + step)
     }
 }
@@ -92,33 +97,33 @@ impl ThresholdSteps {
 mod tests {
     use super::*;
 
-    /// Climbs where a threshold takes a second, twice as long every so many steps, and returns what was proved.
-    fn climb(doubles_every: f64, mut left: f64) -> u64 {
-        let mut climb = ThresholdSteps::new(900_000);
-        climb.reach_for(999_999);
+    /// What is proved if a threshold takes 10 ms at 900 000, and twice as long every so many steps.
+    fn proved_within(doubles_every: f64, mut left: f64) -> u64 {
+        let mut steps = ThresholdSteps::new(900_000);
+        steps.set_highest(999_999);
         for _ in 0..100 {
-            let Some(threshold) = climb.next(0.95, left) else { break };
-            assert!((climb.proved()..1_000_000).contains(&threshold));
+            let Some(threshold) = steps.next(0.95, left) else { break };
+            assert!((steps.proved()..1_000_000).contains(&threshold));
             let seconds = 0.01 * ((threshold as f64 - 900_000.0) / doubles_every).exp2();
-            let may_take = left * climb.share();
+            let may_take = left * steps.share();
             let took = seconds.min(may_take);
             left -= took;
             if seconds <= may_take {
-                climb.succeed(threshold, seconds);
+                steps.succeed(threshold, seconds);
             } else {
-                climb.fail(threshold, took);
+                steps.fail(threshold, took);
             }
         }
-        climb.proved()
+        steps.proved()
     }
 
     #[test]
-    fn it_climbs_nearly_as_high_as_the_time_allows() {
+    fn it_proves_nearly_as_much_as_the_time_allows() {
         for (doubles_every, seconds) in [(2_000.0, 5.0), (5_000.0, 20.0), (10_000.0, 20.0)] {
             let highest = 900_000.0 + doubles_every * f64::log2(seconds / 0.01);
-            let reached = climb(doubles_every, seconds) as f64;
+            let reached = proved_within(doubles_every, seconds) as f64;
             assert!(reached > highest - 5.0 * doubles_every, "{reached} of {highest}");
         }
-        assert_eq!(climb(100_000.0, 20.0), 1_000_000);
+        assert_eq!(proved_within(100_000.0, 20.0), 1_000_000);
     }
 }

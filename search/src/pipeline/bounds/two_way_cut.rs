@@ -1,8 +1,8 @@
-//! `two-stage` and `hierarchy`: the network divided between the first stages and the others.
+//! `two-stage` and `hierarchy`: the stages in two groups, the network cut into a down-set and its complement.
 //!
-//! For two stages this is the whole problem (on identical devices without overflow), and branch and bound over beginnings
-//! of the network solves it. For more stages the first j together take j times as long as one, and the others likewise;
-//! what two groups cannot do, k stages cannot. Even groups come first: they are OPT_k ≥ (2/k)·OPT_2.
+//! If k stages take at most T each, the ops of the first j form a down-set of cost at most j·T, and the others cost at most (k
+//! − j)·T. If branch and bound over down-sets ([`find_down_set`]) finds no such cut, T is refuted; with j = k / 2 that is OPT_k
+//! ≥ (2/k)·OPT_2. For two stages on identical devices without overflow it is the problem itself.
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -11,12 +11,12 @@ use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 use divvy_proof::pipeline::two_way_cut::TwoWayCut;
 
 use crate::bound::{Bound, When};
-use crate::pipeline::bounds::bisection::{Attempt, FIRST_SHARE, BisectionLimits, ratchet};
-use crate::pipeline::bounds::branch_and_bound::{SearchLimit, BranchResult, find_beginning};
-use crate::pipeline::bounds::only_pipeline;
+use crate::pipeline::bounds::bisection::{ThresholdResult, FIRST_SHARE, BisectionLimits, bisect};
+use crate::pipeline::bounds::branch_and_bound::{TreeLimits, BranchResult, find_down_set};
+use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
-/// Past this many units a cut takes too long to take many.
+/// The most units for which cuts are fast enough.
 const MOST_UNITS: usize = 200_000;
 
 pub(crate) struct TwoStage;
@@ -27,11 +27,11 @@ impl Bound for TwoStage {
     }
 
     fn about(&self) -> &'static str {
-        "two stages solved by branch and bound over beginnings of the network"
+        "two stages, by branch and bound over down-sets"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        only_pipeline(problem)?;
+        unreplicated_pipeline(problem)?;
         match problem.objective {
             Objective::Pipeline { stages: 2 } => Ok(()),
             _ => Err("it is for two stages; hierarchy makes use of it for more".to_owned()),
@@ -57,11 +57,11 @@ impl Bound for Hierarchy {
     }
 
     fn about(&self) -> &'static str {
-        "the stages in two groups, each as long as its stages together"
+        "the stages in two groups, by branch and bound over down-sets"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        only_pipeline(problem)?;
+        unreplicated_pipeline(problem)?;
         match problem.objective {
             Objective::Pipeline { stages: 0..=2 } => Err("there are no stages to group".to_owned()),
             _ => Ok(()),
@@ -75,7 +75,7 @@ impl Bound for Hierarchy {
     fn bound(&self, run: &mut Run<'_>) {
         let Ok(relaxed) = PipelineRelaxation::merged(run.problem) else { return };
         let stages = relaxed.stages();
-        // From the middle outward, and only a few: what is short on one side is close to an even share of the work.
+        // From the middle outward, and only a few: groups of few stages give little more than an even share of the work.
         let half = stages / 2;
         let mut firsts = vec![half];
         firsts.extend(
@@ -88,16 +88,16 @@ impl Bound for Hierarchy {
             if run.is_solved() || all.left().is_zero() {
                 return;
             }
-            let share = BisectionLimits { until: all.effort(0.5).until, ..all };
+            let share = BisectionLimits { until: all.for_attempt(0.5).until, ..all };
             raise(run, self.name(), &relaxed, first, share);
         }
     }
 }
 
-/// Groupings tried.
+/// The most values of j tried.
 const MOST_GROUPINGS: usize = 6;
 
-/// Proves what it can with so many stages in the first group.
+/// Raises the bound with `first` stages in the first group.
 fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &PipelineRelaxation, first: u32, limits: BisectionLimits<'_>) {
     if relaxed.units() > MOST_UNITS {
         return;
@@ -109,25 +109,25 @@ fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &PipelineRelaxation, fi
     };
     let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
     let best = run.outcome().value().map(|value| value.0);
-    // All in one group is a way to divide.
+    // All ops in one group is a valid cut.
     let work: u64 = relaxed.least().work.iter().flatten().sum();
     let high = reached([work, 0]).min(reached([0, work])).min(best.unwrap_or(u64::MAX));
-    ratchet(low, high, limits, FIRST_SHARE, &mut |threshold, effort: SearchLimit<'_>| {
+    bisect(low, high, limits, FIRST_SHARE, &mut |threshold, tree_limits: TreeLimits<'_>| {
         let budgets = groups.map(|stages| relaxed.budget(stages, threshold));
-        let mut halves = TwoWayCut::new(relaxed, budgets);
-        match find_beginning(&mut halves, effort) {
-            BranchResult::Nothing(tree) => {
+        let mut cut = TwoWayCut::new(relaxed, budgets);
+        match find_down_set(&mut cut, tree_limits) {
+            BranchResult::NoneExists(tree) => {
                 run.prove(
                     name,
                     Evidence::TwoWayCut { merged: true, threshold_ps: Time(threshold), first, tree },
                 );
-                Attempt::Proved
+                ThresholdResult::Proved
             }
             BranchResult::Sets(sets) => {
-                let each = sets.iter().map(|set| reached(halves.costs(set)));
-                each.min().map_or(Attempt::Unknown, Attempt::Reached)
+                let each = sets.iter().map(|set| reached(cut.costs(set)));
+                each.min().map_or(ThresholdResult::Unknown, ThresholdResult::Reached)
             }
-            BranchResult::Unknown => Attempt::Unknown,
+            BranchResult::Unknown => ThresholdResult::Unknown,
         }
     });
 }

@@ -1,5 +1,9 @@
-//! `annealing`: the search that `auto` relies on. Units are united where that loses nothing, orders sliced, and stages
-//! annealed in rounds on as many threads as there are.
+//! `annealing`: simulated annealing on stage numbers, in rounds, on as many threads as the budget allows. The best planner of
+//! `pipeline`.
+//!
+//! The network is kernelised first: ops that share a stage in some optimal plan are contracted. Each thread runs a worker
+//! ([`work`]) with a seed of its own; they share the best value, unless nodes are limited, so that results do not depend on
+//! timing.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
@@ -11,7 +15,7 @@ use divvy_core::problem::Problem;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
 use crate::pipeline::annealing_rounds::{SharedIncumbent, work};
-use crate::pipeline::incumbent::Incumbent;
+use crate::pipeline::budget_progress::BudgetProgress;
 use crate::pipeline::stage_network::StageNetwork;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -32,49 +36,53 @@ impl Planner for Annealing {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(dense) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
-        let net = united(run.problem, &dense);
-        let pace = Incumbent::new(run.budget);
-        search(run, &net, &pace);
-        pace.stop(run.is_solved())
+        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let network = kernelised(run.problem, &tables);
+        let progress = BudgetProgress::new(run.budget);
+        search(run, &network, &progress);
+        progress.stop(run.is_solved())
     }
 }
 
-/// The network, with ops united that share a stage in some best plan; as it is where that is not known.
-fn united<'a>(problem: &Problem, dense: &'a PipelineTables) -> StageNetwork<'a> {
-    let is_exact = dense.is_plain() && dense.input_at().is_none() && dense.output_at().is_none();
+/// The kernelised network; the plain one where kernelisation is not exact.
+fn kernelised<'a>(problem: &Problem, tables: &'a PipelineTables) -> StageNetwork<'a> {
+    let is_exact = tables.is_plain() && tables.input_at().is_none() && tables.output_at().is_none();
     match PipelineRelaxation::merged(problem) {
         Ok(relaxed) if is_exact => {
             let unit_of: Vec<u32> = problem.graph.ops().map(|op| relaxed.unit_of(op) as u32).collect();
-            StageNetwork::united(dense, &unit_of)
+            StageNetwork::with_units(tables, &unit_of)
         }
-        _ => StageNetwork::new(dense),
+        _ => StageNetwork::new(tables),
     }
 }
 
-/// Runs workers until the budget is spent.
-fn search(run: &mut Run<'_>, net: &StageNetwork<'_>, pace: &Incumbent) {
+/// Runs the workers until the budget is spent.
+fn search(run: &mut Run<'_>, network: &StageNetwork<'_>, progress: &BudgetProgress) {
     let threads = u64::from(run.budget.threads.max(1));
     let best = run.outcome().value().map_or(NEVER, |value| value.0);
     let (problem, seed) = (run.problem, run.budget.seed);
     let floor = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-    let shared = || SharedIncumbent { problem, net, best: AtomicU64::new(best), floor };
+    let shared = || SharedIncumbent { problem, network, best: AtomicU64::new(best), floor };
     if threads == 1 {
-        work(&shared(), seed, pace.clone(), &mut |plan| offer(run, plan));
+        work(&shared(), seed, progress.clone(), &mut |plan| offer(run, plan));
         return;
     }
     let together = shared();
-    // With a limit of nodes nobody hears of the others, so that the result does not depend on who is faster.
+    // With a limit of nodes workers do not share the best value, so that the result does not depend on their speed.
     let alone = run.budget.nodes.is_some();
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for worker in 0..threads {
-            let (sender, pace, together) = (sender.clone(), pace.clone(), &together);
+            let (sender, progress, together) = (sender.clone(), progress.clone(), &together);
             scope.spawn(move || {
                 let seed = seed.wrapping_add(worker.wrapping_mul(0x9e37_79b9));
-                // Nobody listens once the search is over.
-                let tell = &mut |plan| drop(sender.send(plan));
-                if alone { work(&shared(), seed, pace, tell) } else { work(together, seed, pace, tell) }
+                // The receiver is gone once the search is over.
+                let report = &mut |plan| drop(sender.send(plan));
+                if alone {
+                    work(&shared(), seed, progress, report);
+                } else {
+                    work(together, seed, progress, report);
+                }
             });
         }
         drop(sender);

@@ -1,77 +1,78 @@
-//! Slicing on identical devices, with work and transfers alone, and as few looks at each stage as possible.
+//! The optimal slices of an order on identical devices, with work and transfers alone.
 //!
-//! `slicing.rs` says what d(l) is: the cost of a stage from l to r is the sum of d from l to r. Places are kept in blocks,
-//! each with the sum of its d, bounds on the sums of d from its places to its end, and the fewest stages before any of its
-//! places. As r moves on, a block is passed over without a look inside where no stage from it costs at most T, or where
-//! none would need fewer stages than are known to do. Blocks are gone through from the farthest that the work allows,
-//! because the farthest that will do is nearly always the best.
+//! d(l) is as in [`super::slicer`]: the cost of the stage [l, r] is the sum of d from l to r. Positions are grouped in blocks,
+//! each with the sum of its d, bounds on the suffix sums within it, and the fewest stages before any of its positions. In a
+//! decision at T a block is skipped if no stage that starts in it costs at most T, or if none would need fewer stages than
+//! known. Blocks are visited from the lowest position that the work allows, because the longest feasible stage is nearly always
+//! the best.
 //!
-//! The best T is bracketed by decisions, from the value of the order before; then the costs of all stages within the
-//! bracket are written down, and decisions halve that list. So the value is exact, and the slices do not depend on which
-//! orders came before.
+//! The best T is bracketed by decisions, starting from the value of the order before. Then all stage costs within the bracket
+//! are listed, and decisions at medians halve the list. The value is exact, and the slices do not depend on earlier orders.
+//! Counts of decisions on either side of the bracket bound those in between, so that a decision starts at the first position
+//! where they differ.
 //!
-//! Complexity of one decision: events (edges), plus ops times the blocks in a stage of work T.
+//! One decision takes O(edges + units × blocks in a stage of work T).
 
 use crate::pipeline::slicing::slices::{Slice, Slices};
 
-/// Places in a block, as powers of two: where stages are short, and where they are long.
+/// Binary logarithms of the block size, for short stages and for long ones.
 const SHORT: usize = 3;
 const LONG: usize = 4;
 /// No number of stages.
 const NONE: u32 = u32::MAX;
-/// How narrow the bracket is, relative to the value, before its costs are written down.
+/// The bracket is narrowed to the value divided by this before its costs are listed.
 const BRACKET: u64 = 64;
-/// How far a bracket is widened at first, relative to the value.
+/// The first step of bracketing is the value divided by this.
 const STEP: u64 = 48;
 
-/// Stages that start at a place or before cost less once they reach another.
+/// A change of d as the end of stages advances: those that start at `at` or before cost `by` less.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Event {
+pub(crate) struct CostDrop {
     pub(crate) at: u32,
-    /// How much less.
     pub(crate) by: i64,
 }
 
-/// What slicing needs to know of an order.
+/// An order as slicing sees it.
 #[derive(Default)]
-pub(crate) struct Places {
-    /// Where the events of each place start.
-    pub(crate) event_starts: Vec<u32>,
-    pub(crate) events: Vec<Event>,
-    /// What a stage of this place alone costs.
-    pub(crate) fresh: Vec<i64>,
-    /// The work before each place, and all of it.
+pub(crate) struct OrderCosts {
+    /// By position, where its drops start.
+    pub(crate) drop_starts: Vec<u32>,
+    pub(crate) drops: Vec<CostDrop>,
+    /// By position, the cost of a stage of it alone.
+    pub(crate) alone: Vec<i64>,
+    /// By position, the work before it; last, all work.
     pub(crate) work_before: Vec<u64>,
 }
 
-impl Places {
-    /// Whether the stages of an even slicing fit few blocks.
+impl OrderCosts {
+    /// Whether stages of equal length fit few blocks.
     fn stages_are_short(&self, stages: u32) -> bool {
-        self.fresh.len() <= 24 * stages as usize
+        self.alone.len() <= 24 * stages as usize
     }
 
-    /// The events of a place; of each, one for every sort of device.
+    /// The drops when the end reaches a position; each for all kinds of devices in a row.
     #[inline]
-    pub(crate) fn events(&self, end: usize) -> &[Event] {
-        &self.events[self.event_starts[end] as usize..self.event_starts[end + 1] as usize]
+    pub(crate) fn drops(&self, end: usize) -> &[CostDrop] {
+        &self.drops[self.drop_starts[end] as usize..self.drop_starts[end + 1] as usize]
     }
 }
 
-/// Some places in a row.
+/// A block of consecutive positions.
 #[derive(Clone, Copy)]
 struct Block {
-    /// The sum of `change`, and bounds on the sums from each place to the end.
+    /// The sum of d.
     sum: i64,
+    /// Bounds on the sums of d from a position to the end of the block.
     least: i64,
     most: i64,
-    /// The fewest stages before any of its places.
+    /// The fewest stages before any of its positions.
     fewest: u32,
 }
 
-/// What stages to one place cost, by the places they start from.
+/// The costs of the stages that end at one position.
 #[derive(Default)]
 struct SliceCosts {
-    /// What a stage costs more for starting here rather than at the next place.
+    /// By position: d.
     change: Vec<i64>,
     blocks: Vec<Block>,
 }
@@ -81,7 +82,7 @@ impl SliceCosts {
         let blocks = (count >> SHIFT) + 1;
         self.blocks.clear();
         self.blocks.resize(blocks, Block { sum: 0, least: 0, most: 0, fewest: NONE });
-        // Whole blocks, for the places that do not exist change nothing.
+        // Padded to whole blocks with zeros.
         self.change.clear();
         self.change.resize(blocks << SHIFT, 0);
     }
@@ -91,19 +92,19 @@ impl SliceCosts {
         self.blocks.clone_from(&other.blocks);
     }
 
-    /// From stages that end before `end` to those that end there.
+    /// Updates d from the stages that end before `end` to those that end there.
     #[inline(always)]
-    fn advance<const SHIFT: usize>(&mut self, places: &Places, end: usize) {
-        for &Event { at, by } in places.events(end) {
+    fn advance<const SHIFT: usize>(&mut self, order: &OrderCosts, end: usize) {
+        for &CostDrop { at, by } in order.drops(end) {
             self.change[at as usize] -= by;
             let block = &mut self.blocks[at as usize >> SHIFT];
             block.sum -= by;
-            // No sum falls by more, and none rises.
+            // No suffix sum falls by more, and none rises.
             block.least -= by;
         }
-        self.change[end] = places.fresh[end];
+        self.change[end] = order.alone[end];
         let block = &mut self.blocks[end >> SHIFT];
-        block.sum += places.fresh[end];
+        block.sum += order.alone[end];
         if (end + 1).is_multiple_of(1 << SHIFT) {
             (block.least, block.most) = (i64::MAX, i64::MIN);
             let mut sum = 0;
@@ -116,45 +117,46 @@ impl SliceCosts {
     }
 }
 
-/// The tables of decisions.
+/// The buffers of decisions.
 #[derive(Default)]
-pub(crate) struct Sweep {
+pub(crate) struct IdenticalSlicer {
     tables: SliceCosts,
-    /// The fewest stages that the places before each one take.
+    /// By position, the fewest stages for the units before it.
     fewest: Vec<u32>,
-    /// The fewest stages for a larger limit and for a smaller one, between which the next must lie.
+    /// The same at a larger limit and at a smaller one: bounds for all limits in between.
     at_least: Vec<u32>,
     at_most: Vec<u32>,
-    /// The first place whose stages depend on the limit still, and the tables there.
+    /// The first position at which these bounds differ, and the tables there.
     open_from: usize,
     opening: SliceCosts,
+    /// The stage costs in the bracket.
     costs: Vec<i64>,
-    /// The value of the order before.
-    before: Option<u64>,
+    /// The value of the last order.
+    last_value: Option<u64>,
 }
 
-impl Sweep {
+impl IdenticalSlicer {
     /// Whether the order can be sliced into at most `stages` stages that cost at most `limit`.
-    pub(crate) fn can_keep(&mut self, places: &Places, stages: u32, limit: u64) -> bool {
-        if places.stages_are_short(stages) {
-            self.decide::<SHORT, false>(places, stages, limit)
+    pub(crate) fn is_feasible(&mut self, order: &OrderCosts, stages: u32, limit: u64) -> bool {
+        if order.stages_are_short(stages) {
+            self.decide::<SHORT, false>(order, stages, limit)
         } else {
-            self.decide::<LONG, false>(places, stages, limit)
+            self.decide::<LONG, false>(order, stages, limit)
         }
     }
 
-    /// As [`Sweep::can_keep`]. `BOUNDED`: limits on either side have been decided, and their counts are at hand.
+    /// As [`IdenticalSlicer::is_feasible`]. If `BOUNDED`, `at_least` and `at_most` hold the counts of limits on either side.
     fn decide<const SHIFT: usize, const BOUNDED: bool>(
         &mut self,
-        places: &Places,
+        order: &OrderCosts,
         stages: u32,
         limit: u64,
     ) -> bool {
         let bound = limit.min(i64::MAX as u64) as i64;
-        let count = places.fresh.len();
+        let count = order.alone.len();
         let first = if BOUNDED { self.open_from } else { 0 };
         let mut last_start = self.begin::<SHIFT>(count, first, stages);
-        let work_before = &places.work_before[..=count];
+        let work_before = &order.work_before[..=count];
         let mut lowest = 0;
         for end in first..count {
             let reach = work_before[end + 1];
@@ -164,7 +166,7 @@ impl Sweep {
             if lowest > last_start {
                 return false;
             }
-            self.tables.advance::<SHIFT>(places, end);
+            self.tables.advance::<SHIFT>(order, end);
             let (mut fewest, mut enough) = (stages, 0);
             if BOUNDED {
                 fewest = fewest.min(self.at_most[end + 1].saturating_sub(1));
@@ -208,7 +210,7 @@ impl Sweep {
         self.fewest[count] <= stages
     }
 
-    /// Brings the tables to where stages depend on the limit. Of all places there that a stage may start at, the last.
+    /// Sets the tables to the first position that depends on the limit. The last position before it at which a stage may start.
     fn begin<const SHIFT: usize>(&mut self, count: usize, first: usize, stages: u32) -> usize {
         self.fewest.clear();
         if first == 0 {
@@ -219,60 +221,60 @@ impl Sweep {
             self.fewest.extend_from_slice(&self.at_least[..=first]);
         }
         let mut last_start = 0;
-        for (place, &fewest) in self.fewest.iter().enumerate() {
-            let of_block = &mut self.tables.blocks[place >> SHIFT];
+        for (position, &fewest) in self.fewest.iter().enumerate() {
+            let of_block = &mut self.tables.blocks[position >> SHIFT];
             of_block.fewest = of_block.fewest.min(fewest);
             if fewest < stages {
-                last_start = place;
+                last_start = position;
             }
         }
         self.fewest.resize(self.tables.change.len() + 1, NONE);
         last_start
     }
 
-    /// Decides with what is known from other limits, and notes what it found for those to come.
-    fn decide_next<const SHIFT: usize>(&mut self, places: &Places, stages: u32, limit: u64) -> bool {
-        let kept = self.decide::<SHIFT, true>(places, stages, limit);
-        self.note(kept);
-        while self.open_from < places.fresh.len()
+    /// A decision between the bounds, which it tightens.
+    fn decide_next<const SHIFT: usize>(&mut self, order: &OrderCosts, stages: u32, limit: u64) -> bool {
+        let feasible = self.decide::<SHIFT, true>(order, stages, limit);
+        self.keep_bound(feasible);
+        while self.open_from < order.alone.len()
             && self.at_least[self.open_from + 1] == self.at_most[self.open_from + 1]
         {
-            self.opening.advance::<SHIFT>(places, self.open_from);
+            self.opening.advance::<SHIFT>(order, self.open_from);
             self.open_from += 1;
         }
-        kept
+        feasible
     }
 
-    /// Notes what the last decision found, as one side of those to come.
-    fn note(&mut self, kept: bool) {
-        std::mem::swap(&mut self.fewest, if kept { &mut self.at_least } else { &mut self.at_most });
+    /// Keeps the counts of the last decision as a bound for the next.
+    fn keep_bound(&mut self, feasible: bool) {
+        std::mem::swap(&mut self.fewest, if feasible { &mut self.at_least } else { &mut self.at_most });
     }
 
-    /// The costs above `low` and at most `high` that may be the best value, which lies there.
+    /// Lists the stage costs in (`low`, `high`] that may be the best value, which lies there.
     ///
-    /// Let T be the best value, and let some beginning be the shortest that takes fewer stages with T than with T - 1.
-    /// Its last stage costs T, since what comes before that takes as many with either. So only beginnings count that take
-    /// fewer stages with `high` than with `low`, and stages that may be the reason.
-    fn write_costs<const SHIFT: usize>(&mut self, places: &Places, stages: u32, low: u64, high: u64) {
+    /// Let T be the best value, and consider the shortest prefix that takes fewer stages at T than at T − 1. Its last stage
+    /// costs T, since the prefix before that takes as many at either. So only the ends of prefixes that take fewer stages at
+    /// `high` than at `low` count, and only stages that can be their last.
+    fn list_costs<const SHIFT: usize>(&mut self, order: &OrderCosts, stages: u32, low: u64, high: u64) {
         let (low, high) = (low.min(i64::MAX as u64) as i64, high.min(i64::MAX as u64) as i64);
-        let count = places.fresh.len();
+        let count = order.alone.len();
         let mut costs = std::mem::take(&mut self.costs);
         costs.clear();
         let (with_high, with_low) = (&self.at_least, &self.at_most);
         let tables = &mut self.tables;
         tables.copy_from(&self.opening);
-        let all = places.work_before[count];
+        let all = order.work_before[count];
         let mut lowest = 0;
         for end in self.open_from..count {
-            tables.advance::<SHIFT>(places, end);
+            tables.advance::<SHIFT>(order, end);
             if with_high[end + 1] < with_low[end + 1] {
                 let block = end >> SHIFT;
-                let reach = places.work_before[end + 1];
-                while reach - places.work_before[lowest] > high as u64 {
+                let reach = order.work_before[end + 1];
+                while reach - order.work_before[lowest] > high as u64 {
                     lowest += 1;
                 }
                 let after = (all - reach).div_ceil((high as u64).max(1)).min(u64::from(NONE)) as u32;
-                // More stages than this before the last leave too few for the rest, or are no fewer than with `low`.
+                // With this many stages before, too few are left for the rest, or there are no fewer than at `low`.
                 let too_many = (stages.saturating_sub(after)).min(with_low[end + 1] - 1);
                 let mut rest = 0i64;
                 for at in (lowest >> SHIFT..=block).rev() {
@@ -293,47 +295,47 @@ impl Sweep {
         self.costs = costs;
     }
 
-    /// The best slices of value at most `limit`, given that none have a value below `least`.
+    /// The optimal slices, if their value is at most `limit`; `least` is a lower bound on it.
     pub(crate) fn best_within(
         &mut self,
-        places: &Places,
+        order: &OrderCosts,
         stages: u32,
         least: u64,
         limit: u64,
     ) -> Option<Slices> {
-        let value = if places.stages_are_short(stages) {
-            self.best_value::<SHORT>(places, stages, least, limit)
+        let value = if order.stages_are_short(stages) {
+            self.best_value::<SHORT>(order, stages, least, limit)
         } else {
-            self.best_value::<LONG>(places, stages, least, limit)
+            self.best_value::<LONG>(order, stages, least, limit)
         }?;
-        self.before = Some(value);
-        Some(self.read_back(places, value))
+        self.last_value = Some(value);
+        Some(self.read_back(order, value))
     }
 
-    /// The value of [`Sweep::best_within`]; the counts for it are noted.
+    /// The value of [`IdenticalSlicer::best_within`]; its counts are in `at_least`.
     fn best_value<const SHIFT: usize>(
         &mut self,
-        places: &Places,
+        order: &OrderCosts,
         stages: u32,
         least: u64,
         limit: u64,
     ) -> Option<u64> {
-        // Nothing lies below a value of 0, which is the one that no cost need be found for.
-        if least == 0 && self.decide::<SHIFT, false>(places, stages, 0) {
-            self.note(true);
+        // A value of 0 has no infeasible limit below it.
+        if least == 0 && self.decide::<SHIFT, false>(order, stages, 0) {
+            self.keep_bound(true);
             return Some(0);
         }
-        let (low, high) = self.bracket::<SHIFT>(places, stages, least.max(1), limit)?;
-        // The value is one of the costs in (low, high], and `high` can be kept.
-        self.write_costs::<SHIFT>(places, stages, low, high);
+        let (low, high) = self.bracket::<SHIFT>(order, stages, least.max(1), limit)?;
+        // The value is one of the costs in (low, high], and `high` is feasible.
+        self.list_costs::<SHIFT>(order, stages, low, high);
         let mut costs = std::mem::take(&mut self.costs);
         let mut open = &mut costs[..];
         let mut value = high;
         while !open.is_empty() {
             let middle = open.len() / 2;
             let (below, &mut pivot, above) = open.select_nth_unstable(middle);
-            let kept = self.decide_next::<SHIFT>(places, stages, pivot as u64);
-            if kept {
+            let feasible = self.decide_next::<SHIFT>(order, stages, pivot as u64);
+            if feasible {
                 value = pivot as u64;
                 open = below;
             } else {
@@ -344,10 +346,10 @@ impl Sweep {
         Some(value)
     }
 
-    /// A value that cannot be kept (or is just below `least`) and one that can, close together.
+    /// An infeasible limit (or the one just below `least`) and a feasible one, close together.
     fn bracket<const SHIFT: usize>(
         &mut self,
-        places: &Places,
+        order: &OrderCosts,
         stages: u32,
         least: u64,
         limit: u64,
@@ -356,8 +358,8 @@ impl Sweep {
         if limit <= low {
             return None;
         }
-        // Before the first decision nothing is known of either side.
-        let count = places.fresh.len();
+        // Trivial bounds before the first decision.
+        let count = order.alone.len();
         self.at_least.clear();
         self.at_least.push(0);
         self.at_least.resize(count + 1, 1);
@@ -366,12 +368,12 @@ impl Sweep {
         self.open_from = 0;
         self.opening.clear::<SHIFT>(count);
         let mut high = None;
-        let mut guess = self.before.unwrap_or_else(|| least.saturating_add(least / 2));
+        let mut guess = self.last_value.unwrap_or_else(|| least.saturating_add(least / 2));
         let mut step = (guess / STEP).max(1);
         loop {
             guess = guess.clamp(low + 1, limit.min(high.unwrap_or(limit)));
-            let kept = self.decide_next::<SHIFT>(places, stages, guess);
-            if kept {
+            let feasible = self.decide_next::<SHIFT>(order, stages, guess);
+            if feasible {
                 high = Some(guess);
             } else if guess == limit {
                 return None;
@@ -380,7 +382,7 @@ impl Sweep {
             }
             match high {
                 Some(high) if high - low <= high / BRACKET + 1 => return Some((low, high)),
-                // While one end is not known the steps grow.
+                // Until both ends are known, the steps grow.
                 Some(high) if low + 1 > least => guess = low + (high - low) / 2,
                 Some(high) => guess = high.saturating_sub(step),
                 None => guess = low.saturating_add(step),
@@ -389,26 +391,26 @@ impl Sweep {
         }
     }
 
-    /// The slices whose counts were noted last: each stage, from the last to the first, starts as early as it can.
-    fn read_back(&mut self, places: &Places, value: u64) -> Slices {
+    /// The slices of the counts in `at_least`: each stage, from the last to the first, starts as early as possible.
+    fn read_back(&mut self, order: &OrderCosts, value: u64) -> Slices {
         let bound = value.min(i64::MAX as u64) as i64;
-        let count = places.fresh.len();
+        let count = order.alone.len();
         let change = &mut self.tables.change[..count];
         for end in 0..count {
-            for event in places.events(end) {
-                change[event.at as usize] -= event.by;
+            for drop in order.drops(end) {
+                change[drop.at as usize] -= drop.by;
             }
-            change[end] = places.fresh[end];
+            change[end] = order.alone[end];
         }
         let mut slices = Slices { value, slices: Vec::new() };
         let mut stop = count;
         for end in (0..count).rev() {
             if end + 1 == stop {
                 let before = self.at_least[stop] - 1;
-                let reach = places.work_before[stop];
+                let reach = order.work_before[stop];
                 let mut cost = 0;
                 for first in (0..stop).rev() {
-                    if reach - places.work_before[first] > value {
+                    if reach - order.work_before[first] > value {
                         break;
                     }
                     cost += change[first];
@@ -416,10 +418,10 @@ impl Sweep {
                         stop = first;
                     }
                 }
-                slices.slices.push(Slice { start: stop as u32, end: end as u32 + 1, sort: 0, replicas: 1 });
+                slices.slices.push(Slice { start: stop as u32, end: end as u32 + 1, kind: 0, replicas: 1 });
             }
-            for event in places.events(end) {
-                change[event.at as usize] += event.by;
+            for drop in order.drops(end) {
+                change[drop.at as usize] += drop.by;
             }
         }
         slices.slices.reverse();

@@ -1,15 +1,15 @@
-//! TODO-DOC search/src/pipeline/slicing/slices.rs
+//! Slices of an order: the stages, and the largest load of a device.
 
 /// One stage of a sliced order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The place of its first unit.
+    /// The position of its first unit.
     pub start: u32,
-    /// The place after its last unit.
+    /// The position after its last unit.
     pub end: u32,
-    /// The sort of its devices.
-    pub sort: u32,
-    /// How many devices share its requests.
+    /// The kind of its devices.
+    pub kind: u32,
+    /// The number of devices that share its requests.
     pub replicas: u32,
 }
 

@@ -1,16 +1,15 @@
 //! `branch-and-bound`: Algorithm 1 of "DNN Partitioning for Inference Throughput Acceleration at the Edge" (IEEE Access
 //! 2023).
 //!
-//! Lists of devices for the first layers wait in a queue, first in, first out. Each child of a list is dropped if its
-//! transmission cannot be within the best period; else it is queued while it has fewer than S splits, and padded with
-//! its last device it is a placement that may be the best. A list with S splits has that one completion, so nothing is
-//! lost by not queueing it. Without a limit all lists are queued.
+//! Breadth-first branch and bound over lists of devices for the first layers. Each child of a list is pruned if its transmission
+//! exceeds the best period; otherwise it is queued if it has fewer than S splits, and its completion with the last device
+//! (*padding*) is offered. A list with S splits has no other completion, so it need not be queued.
 //!
-//! The paper takes the transmission of the *padded* list for a bound. That holds where every tensor is read by the next
-//! layer alone; a tensor that skips layers may be padded over a link that it need not take, and the optimum is lost
-//! ([`padding_refusal`]). In its place stand the transfers that are already decided, and the work that is left, which no
-//! completion escapes. The paper starts from everything on the first device; here the best single device does as well.
-//! At most Σ_k C(L−1, k)·N·(N−1)^k placements (its equation 8).
+//! The paper prunes by the transmission of the padded list. That is a bound only if every tensor is read by the next layer
+//! alone; a tensor that skips layers may be padded over a link that other completions avoid, and the optimum is lost
+//! ([`padding_refusal`]). Here the bound is the transfers already decided, and the water-filling bound for the rest; the
+//! paper's is an option. The paper starts from all layers on the first device; here the incumbent is the best plan known. At
+//! most Σ_k C(L−1, k)·N·(N−1)^k placements for L layers and N devices (its equation 8).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
@@ -22,14 +21,14 @@ use crate::stream::partial_placement::PartialPlacement;
 use crate::stream::tables::StreamTables;
 use crate::stream::water_filling::WaterFilling;
 
-/// Lists kept at once; a breadth-first queue without a limit of splits would take all memory.
+/// The most lists, for the sake of memory.
 const MOST_LISTS: usize = 1 << 26;
 
 pub(crate) struct BranchAndBound;
 
-/// A list: another with a device appended.
+/// A list of devices: another one with a device appended.
 #[derive(Clone, Copy)]
-struct List {
+struct PrefixList {
     shorter: u32,
     device: u8,
 }
@@ -44,7 +43,7 @@ impl Planner for BranchAndBound {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        StreamTables::support(problem)
+        StreamTables::supports(problem)
     }
 
     fn in_auto(&self) -> bool {
@@ -57,12 +56,12 @@ impl Planner for BranchAndBound {
     }
 }
 
-/// Goes through the lists; `paper`: with the paper's bound.
+/// The search; with the paper's bound if `paper`.
 fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
     let tables = StreamTables::new(run.problem);
-    let rest = WaterFilling::new(&tables);
+    let water = WaterFilling::new(&tables);
     let Some(empty) = PartialPlacement::empty(&tables) else { return StopReason::Finished };
-    let mut lists: Vec<List> = vec![List { shorter: u32::MAX, device: 0 }];
+    let mut lists: Vec<PrefixList> = vec![PrefixList { shorter: u32::MAX, device: 0 }];
     let mut next = 0;
     while let Some(&list) = lists.get(next) {
         let over = run.budget.nodes.is_some_and(|most| next as u64 >= most);
@@ -73,7 +72,7 @@ fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
             return StopReason::OutOfBudget;
         }
         run.count(1);
-        let Some(partial) = follow(&tables, &empty, &lists, list) else { return StopReason::Finished };
+        let Some(partial) = placement_of(&tables, &empty, &lists, list) else { return StopReason::Finished };
         let devices = if partial.placed < tables.ops { tables.devices } else { 0 };
         for device in 0..devices {
             let mut child = partial.clone();
@@ -81,11 +80,11 @@ fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
                 continue;
             }
             let best = run.outcome().value().map_or(u64::MAX, |best| best.0);
-            if !may_be_better(&tables, &rest, &child, device, best, paper) {
+            if !may_be_better(&tables, &water, &child, device, best, paper) {
                 continue;
             }
             if child.splits < tables.max_splits {
-                lists.push(List { shorter: next as u32, device: device as u8 });
+                lists.push(PrefixList { shorter: next as u32, device: device as u8 });
             }
             offer_padded(run, &tables, &child, device);
         }
@@ -97,10 +96,10 @@ fn search(run: &mut Run<'_>, paper: bool) -> StopReason {
     StopReason::Finished
 }
 
-/// Whether a list may still lead to a better placement.
+/// Whether the bound of a list is below the best value.
 fn may_be_better(
     tables: &StreamTables,
-    rest: &WaterFilling,
+    water: &WaterFilling,
     child: &PartialPlacement,
     device: usize,
     best: u64,
@@ -109,11 +108,11 @@ fn may_be_better(
     if paper {
         return child.padded(tables, device).is_none_or(|padded| padded.busiest_link(tables) <= best);
     }
-    best > 0 && child.busiest_link(tables) < best && rest.fits(tables, child, best - 1)
+    best > 0 && child.busiest_link(tables) < best && water.fits(tables, child, best - 1)
 }
 
-/// The placement that a list stands for.
-fn follow(tables: &StreamTables, empty: &PartialPlacement, lists: &[List], mut list: List) -> Option<PartialPlacement> {
+/// The partial placement of a list.
+fn placement_of(tables: &StreamTables, empty: &PartialPlacement, lists: &[PrefixList], mut list: PrefixList) -> Option<PartialPlacement> {
     let mut devices = Vec::new();
     while list.shorter != u32::MAX {
         devices.push(list.device);
@@ -123,7 +122,7 @@ fn follow(tables: &StreamTables, empty: &PartialPlacement, lists: &[List], mut l
     devices.iter().rev().all(|&device| partial.place(tables, usize::from(device))).then_some(partial)
 }
 
-/// Why the transmission of the padded list is no bound here, if it is none.
+/// Why the transmission of the padded list is not a lower bound for a problem, if it is not.
 pub(crate) fn padding_refusal(problem: &Problem) -> Result<(), String> {
     let graph = &problem.graph;
     if problem.constraints.output_at.is_some() {

@@ -1,8 +1,7 @@
 //! `single-split`: the first ops on one device, the others on another (after Neurosurgeon, Kang et al., ASPLOS 2017).
 //!
-//! Every split of the canonical order and every ordered pair of devices is tried, and every device alone. Neurosurgeon
-//! splits between a phone and a cloud for latency or energy; here the value is the period. O(ops × devices²) placements,
-//! each followed op by op.
+//! Every split of the canonical order is tried with every ordered pair of devices, and every device alone. Neurosurgeon splits
+//! between a phone and a cloud for latency or energy; here the objective is the period. O(ops² × devices²).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
@@ -24,7 +23,7 @@ impl Planner for SingleSplit {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        StreamTables::support(problem)
+        StreamTables::supports(problem)
     }
 
     fn in_auto(&self) -> bool {
@@ -53,7 +52,7 @@ impl Planner for SingleSplit {
     }
 }
 
-/// Offers a prefix with all the rest on one device, if that is a plan and the best so far.
+/// Offers the completion of a prefix with all other ops on one device, if it is valid and the best so far.
 pub(crate) fn offer_padded(run: &mut Run<'_>, tables: &StreamTables, prefix: &PartialPlacement, device: usize) {
     let Some(whole) = prefix.padded(tables, device).filter(|whole| whole.is_plan(tables)) else { return };
     let value = whole.value(tables);

@@ -1,8 +1,8 @@
-//! `colocation`: what cannot be apart within a period is one, and is then too much for the devices.
+//! `colocation`: ops that must share a device within a threshold are merged, and then exceed what the devices can take.
 //!
-//! The evidence is a list of pairs, each of which `core` finds inseparable once more, and weights for the devices. The
-//! largest threshold that can be refuted is searched: just below the best plan first, which is a proof of optimality,
-//! then by halving. O(rounds × tensors × minimum cut).
+//! See [`ColocatedUnits`] for the argument. The evidence is the list of pairs, each of which the check derives again, and
+//! device weights. The largest threshold that can be refuted is searched: just below the best plan first, which would prove it
+//! optimal, then by bisection. O(thresholds × rounds × edges × minimum cut).
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -13,7 +13,7 @@ use crate::stream::colocation::ColocatedUnits;
 use crate::stream::device_prices::prices;
 use crate::stream::tables::StreamTables;
 
-/// Thresholds that are tried, and the share of the bound below which more is not worth the time.
+/// The most thresholds tried, and the relative width of the interval at which bisection ends.
 const MOST_TRIES: u32 = 32;
 const FINE: u64 = 10_000;
 
@@ -25,7 +25,7 @@ impl Bound for Colocation {
     }
 
     fn about(&self) -> &'static str {
-        "ops that links cannot keep apart, as one, on all devices"
+        "ops that must share a device because of links, merged, against the capacity of the devices"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -46,7 +46,7 @@ impl Bound for Colocation {
             return;
         }
         let mut next = open.map_or(2 * refuted + 1, |open| open - 1);
-        let prices = StreamTables::support(run.problem).map(|()| prices(&StreamTables::new(run.problem), run.budget));
+        let prices = StreamTables::supports(run.problem).map(|()| prices(&StreamTables::new(run.problem), run.budget));
         let prices = prices.unwrap_or_else(|_| vec![1; run.problem.hardware.device_count()]);
         for _ in 0..MOST_TRIES {
             if run.budget.is_spent() {
@@ -67,7 +67,7 @@ impl Bound for Colocation {
 }
 
 impl Colocation {
-    /// Proves, if it can, that no plan is within a threshold.
+    /// Tries to prove that no plan is within a threshold.
     fn refute(&self, run: &mut Run<'_>, threshold: Time, prices: &[u64]) -> bool {
         let (problem, budget) = (run.problem, run.budget);
         let united = ColocatedUnits::new(problem, threshold, &mut || budget.is_spent());

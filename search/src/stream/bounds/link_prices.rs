@@ -1,7 +1,9 @@
-//! `link-prices`: what devices must be sent for what they take is more than the medium carries that they share.
+//! `link-prices`: a Lagrangian bound for problems in which all transfers share one link.
 //!
-//! The evidence is a price for each op, at which `core` finds the best share of each device once more. Prices are moved
-//! and the threshold raised as long as that refutes it. O(steps × devices × ops × what is told apart in between).
+//! Multipliers of "each op on exactly one device" give a lower bound on the bytes that all devices receive; a threshold is
+//! refuted if that exceeds what the link carries (see [`LagrangianSplit`]). The evidence is a price for each op, with which the
+//! check solves the knapsack of each device again. Subgradient ascent, with the threshold raised after each refutation, until
+//! it stalls. O(steps × devices × ops × knapsack states).
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
@@ -12,8 +14,9 @@ use crate::stream::device_prices::prices;
 use crate::stream::lagrangian::LagrangianSplit;
 use crate::stream::tables::StreamTables;
 
-/// The most steps in one go, and the most goes in a row that lead to nothing.
+/// The most steps of one ascent.
 const STEPS: u64 = 500;
+/// The number of ascents without a refutation after which it ends.
 const MOST_IN_VAIN: u32 = 2;
 
 pub(crate) struct LinkPrices;
@@ -24,11 +27,11 @@ impl Bound for LinkPrices {
     }
 
     fn about(&self) -> &'static str {
-        "what devices must be sent for the ops they take, over the medium that all share"
+        "a Lagrangian bound on the bytes that devices must receive, over the link that all share"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        StreamTables::support(problem)?;
+        StreamTables::supports(problem)?;
         let tables = StreamTables::new(problem);
         let even = vec![1; tables.devices];
         LagrangianSplit::new(problem, &tables, &even).map(|_| ()).ok_or_else(|| {
@@ -44,15 +47,15 @@ impl Bound for LinkPrices {
         let (problem, budget) = (run.problem, run.budget);
         let tables = StreamTables::new(problem);
         let weights = prices(&tables, budget);
-        let Some(mut carving) = LagrangianSplit::new(problem, &tables, &weights) else { return };
+        let Some(mut lagrangian) = LagrangianSplit::new(problem, &tables, &weights) else { return };
         let mut in_vain = 0;
         while in_vain < MOST_IN_VAIN && !budget.is_spent() && !run.is_solved() {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
             let most = run.outcome().value().map_or(Time::LONGEST_INPUT.0, |value| value.0.saturating_sub(1));
-            let climbed = carving.climb(low, most, STEPS, &mut || budget.is_spent());
-            run.count(climbed.steps);
-            in_vain = if climbed.evidence.is_some() { 0 } else { in_vain + 1 };
-            climbed.evidence.into_iter().for_each(|evidence| run.prove(self.name(), evidence));
+            let ascent = lagrangian.raise_threshold(low, most, STEPS, &mut || budget.is_spent());
+            run.count(ascent.steps);
+            in_vain = if ascent.evidence.is_some() { 0 } else { in_vain + 1 };
+            ascent.evidence.into_iter().for_each(|evidence| run.prove(self.name(), evidence));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `transfers`: bytes between ops that may run nowhere else cross the links between, for every request.
+//! `transfers`: the load of a link from tensors whose producer and readers are forced onto given devices. O(links × tensors).
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_proof::evidence::Evidence;
@@ -14,7 +14,7 @@ impl Bound for PinnedTransfers {
     }
 
     fn about(&self) -> &'static str {
-        "the bytes that must cross one link"
+        "the bytes that pins force over one link"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

@@ -1,42 +1,45 @@
-//! Clauses, each watched by two of its literals (Moskewicz et al. 2001), and which of those learnt are kept.
+//! The clause database: two watched literals for each clause (Moskewicz et al. 2001), and deletion by the number of decision
+//! levels (literal block distance, Audemard and Simon 2009).
 
-use crate::stream::conflict_search::{Literal, negated};
+use crate::stream::conflict_search::literal::{Literal, negated};
 
-/// Clauses that are kept at least before any are forgotten, and how many more each time.
-const ROOM: usize = 4000;
-const MORE_ROOM: usize = 500;
+/// The number of learnt clauses from which half of them are deleted, and its growth after each deletion.
+const FIRST_LIMIT: usize = 4000;
+const LIMIT_GROWTH: usize = 500;
 
 struct Clause {
     literals: Vec<Literal>,
-    /// In how many levels its literals were when it was learnt: the fewer, the more useful. 0: it lasts.
+    /// The number of decision levels among its literals when it was learnt; 0 if it is never deleted.
     levels: u32,
 }
 
-/// All clauses.
+/// The clauses.
 pub(crate) struct Clauses {
     all: Vec<Clause>,
-    /// By literal, the clauses that look at it.
+    /// By literal, the clauses that watch it.
     watching: Vec<Vec<u32>>,
-    room: usize,
+    /// The number of learnt clauses from which some are deleted.
+    limit: usize,
+    /// The number of clauses that are never deleted.
     lasting: usize,
 }
 
 impl Clauses {
     pub(crate) fn new(literals: usize) -> Clauses {
-        Clauses { all: Vec::new(), watching: vec![Vec::new(); literals], room: ROOM, lasting: 0 }
+        Clauses { all: Vec::new(), watching: vec![Vec::new(); literals], limit: FIRST_LIMIT, lasting: 0 }
     }
 
     pub(crate) fn literals(&self, number: u32) -> &[Literal] {
         &self.all[number as usize].literals
     }
 
-    /// Adds a clause of at least two literals that is never forgotten.
+    /// Adds a clause of at least two literals that is never deleted.
     pub(crate) fn add_lasting(&mut self, literals: Vec<Literal>) {
         self.lasting += 1;
         self.add(Clause { literals, levels: 0 });
     }
 
-    /// Adds a clause of at least two literals whose first follows from it, and whose second was false last.
+    /// Adds a learnt clause of at least two literals: the first is asserted by it, the second is the one falsified last.
     pub(crate) fn add_learnt(&mut self, literals: Vec<Literal>, levels: u32) -> u32 {
         self.add(Clause { literals, levels: levels.max(1) })
     }
@@ -50,17 +53,17 @@ impl Clauses {
         number
     }
 
-    /// What follows once a literal is false: literals with the clauses that say so. Literals of a clause that is broken, if
-    /// one is.
-    pub(crate) fn follow(
+    /// Unit propagation once a literal is false: adds the implied literals, with their clauses. A falsified clause, if there is
+    /// one.
+    pub(crate) fn propagate(
         &mut self,
         falsified: Literal,
         holds: &[bool],
-        follows: &mut Vec<(Literal, u32)>,
+        implied: &mut Vec<(Literal, u32)>,
     ) -> Option<u32> {
         let mut watching = std::mem::take(&mut self.watching[falsified]);
         let mut kept = 0;
-        let mut broken = None;
+        let mut conflict = None;
         let mut i = 0;
         while i < watching.len() {
             let number = watching[i];
@@ -84,10 +87,10 @@ impl Clauses {
             watching[kept] = number;
             kept += 1;
             if holds[negated(first)] {
-                broken = Some(number);
+                conflict = Some(number);
                 break;
             }
-            follows.push((first, number));
+            implied.push((first, number));
         }
         while i < watching.len() {
             watching[kept] = watching[i];
@@ -96,16 +99,16 @@ impl Clauses {
         }
         watching.truncate(kept);
         self.watching[falsified] = watching;
-        broken
+        conflict
     }
 
-    /// Forgets half of the clauses learnt, those of most levels, once there are many. Nothing but what holds before any
-    /// decision may be on the trail; its reasons no longer matter.
+    /// Deletes the half of the learnt clauses with most levels, if there are many. Only literals of decision level 0 may be on
+    /// the trail: their reasons are not needed any more.
     pub(crate) fn forget(&mut self) {
-        if self.all.len() - self.lasting < self.room {
+        if self.all.len() - self.lasting < self.limit {
             return;
         }
-        self.room += MORE_ROOM;
+        self.limit += LIMIT_GROWTH;
         let mut levels: Vec<u32> = self.all.iter().map(|clause| clause.levels).filter(|&l| l > 0).collect();
         levels.sort_unstable();
         let most = levels[levels.len() / 2].max(2);

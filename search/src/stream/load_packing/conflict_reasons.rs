@@ -1,61 +1,65 @@
-//! Which decisions something follows from, as few as can be told.
+//! Explanations of deductions: small sets of decisions that they follow from.
 
-use crate::stream::load_packing::PackingSearch;
-use crate::stream::load_packing::decision_sets::Levels;
-use crate::stream::load_packing::relaxation::Work;
+use crate::stream::load_packing::decision_sets::DecisionSet;
+use crate::stream::load_packing::relaxation::RelaxationInput;
+use crate::stream::load_packing::search::PackingSearch;
 
 impl PackingSearch<'_> {
-    /// Why the units on a device load it by more than `room`; small ones that are not needed for that are left out.
-    pub(crate) fn why_full(&self, device: usize, room: f64, but: Option<usize>) -> Levels {
+    /// Why the units on a device, one of them apart, take more than `capacity`. The shortest ones are left out as long as the
+    /// others are enough.
+    pub(super) fn explain_overload(&self, device: usize, capacity: f64, except: Option<usize>) -> DecisionSet {
         let time = |unit: usize| self.packing.times(unit)[device];
-        let mut excess = self.loads[device] - room;
-        let mut on: Vec<usize> = (0..self.allowed.len())
-            .filter(|&unit| Some(unit) != but && self.allowed[unit] == 1 << device)
+        let mut excess = self.loads[device] - capacity;
+        let mut units: Vec<usize> = (0..self.domains.len())
+            .filter(|&unit| Some(unit) != except && self.domains[unit] == 1 << device)
             .collect();
-        on.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
-        on.into_iter().fold(Levels::default(), |levels, unit| {
-            let own = self.why_kept(unit, |_| true);
+        units.sort_by(|&a, &b| time(a).total_cmp(&time(b)));
+        units.into_iter().fold(DecisionSet::default(), |decisions, unit| {
+            let own = self.explain_exclusion(unit, |_| true);
             if time(unit) < excess && !own.is_empty() {
                 excess -= time(unit);
-                levels
+                decisions
             } else {
-                levels.and(&own)
+                decisions.union(&own)
             }
         })
     }
 
-    /// Why a unit is kept from some of the devices that it is kept from.
-    pub(crate) fn why_kept(&self, unit: usize, from: impl Fn(usize) -> bool) -> Levels {
-        let kept = self.packing.possible[unit] & !self.allowed[unit];
+    /// Why a unit is excluded from those of its devices that satisfy a condition.
+    fn explain_exclusion(&self, unit: usize, from: impl Fn(usize) -> bool) -> DecisionSet {
+        let excluded = self.packing.devices_of[unit] & !self.domains[unit];
         let devices = self.packing.devices;
-        let from = (0..devices).filter(|&device| kept >> device & 1 == 1 && from(device));
-        from.fold(Levels::default(), |levels, device| levels.and(&self.reasons[unit * devices + device]))
+        let from = (0..devices).filter(|&device| excluded >> device & 1 == 1 && from(device));
+        let reasons = from.map(|device| &self.reasons[unit * devices + device]);
+        reasons.fold(DecisionSet::default(), |decisions, reason| decisions.union(reason))
     }
 
-    /// Why placements cost so much that the bound is beyond the limit by `excess`; what costs least is left out as far as
-    /// that is enough. `but` may be anywhere.
-    pub(crate) fn why_dear(&self, prices: &[f64], mut excess: f64, but: Option<usize>) -> Levels {
+    /// Why the cheapest placement at some prices, with one unit free, costs so much that the bound exceeds the limit by `excess`.
+    /// The units whose cost rose least are left out as long as the others are enough.
+    pub(super) fn explain_bound(&self, prices: &[f64], mut excess: f64, except: Option<usize>) -> DecisionSet {
         let packing = self.packing;
+        let input = self.relaxation_input();
+        let unrestricted = RelaxationInput { domains: &packing.devices_of, ..input };
         let mut dearer: Vec<(f64, usize, f64)> = Vec::new();
-        for unit in (0..self.allowed.len()).filter(|&unit| Some(unit) != but) {
-            if self.allowed[unit] == packing.possible[unit] {
+        for unit in (0..self.domains.len()).filter(|&unit| Some(unit) != except) {
+            if self.domains[unit] == packing.devices_of[unit] {
                 continue;
             }
-            let cost = self.work().cheapest(unit, prices).1;
-            let anywhere = Work { allowed: &packing.possible, ..self.work() }.cheapest(unit, prices).1;
-            if cost > anywhere {
-                dearer.push((cost - anywhere, unit, cost));
+            let cost = input.cheapest(unit, prices).1;
+            let least = unrestricted.cheapest(unit, prices).1;
+            if cost > least {
+                dearer.push((cost - least, unit, cost));
             }
         }
         dearer.sort_by(|a, b| a.0.total_cmp(&b.0));
-        dearer.into_iter().fold(Levels::default(), |levels, (more, unit, cost)| {
+        dearer.into_iter().fold(DecisionSet::default(), |decisions, (rise, unit, cost)| {
             let times = packing.times(unit);
-            let own = self.why_kept(unit, |device| prices[device] * times[device] < cost);
-            if more < excess && !own.is_empty() {
-                excess -= more;
-                levels
+            let own = self.explain_exclusion(unit, |device| prices[device] * times[device] < cost);
+            if rise < excess && !own.is_empty() {
+                excess -= rise;
+                decisions
             } else {
-                levels.and(&own)
+                decisions.union(&own)
             }
         })
     }

@@ -1,24 +1,27 @@
-//! Sets of decisions that something follows from.
+//! Sets of branching decisions, named by their depths in the search tree.
+//!
+//! A set is a mask of fixed size. All decisions at `DEEPEST` or below share the last bit, which makes explanations weaker there,
+//! but not wrong.
 
 const WORDS: usize = 8;
-/// Decisions from this depth on are told apart no more.
 const DEEPEST: usize = WORDS * 64 - 1;
 
-/// A set of depths at which decisions were made.
+/// A set of depths.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Levels([u64; WORDS]);
+pub(crate) struct DecisionSet([u64; WORDS]);
 
-impl Levels {
-    pub(crate) fn only(level: usize) -> Levels {
-        let mut levels = Levels::default();
+impl DecisionSet {
+    pub(crate) fn singleton(level: usize) -> DecisionSet {
+        let mut set = DecisionSet::default();
         let level = level.min(DEEPEST);
-        levels.0[level / 64] |= 1 << (level % 64);
-        levels
+        set.0[level / 64] |= 1 << (level % 64);
+        set
     }
 
-    /// All above a depth, which is not among them.
-    pub(crate) fn above(level: usize) -> Levels {
-        (0..level.min(DEEPEST + 1)).fold(Levels::default(), |levels, level| levels.and(&Levels::only(level)))
+    /// All depths less than `level`.
+    pub(crate) fn before(level: usize) -> DecisionSet {
+        let depths = 0..level.min(DEEPEST + 1);
+        depths.fold(DecisionSet::default(), |set, depth| set.union(&DecisionSet::singleton(depth)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -26,24 +29,24 @@ impl Levels {
     }
 
     #[must_use]
-    pub(crate) fn and(&self, other: &Levels) -> Levels {
-        Levels(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    pub(crate) fn union(&self, other: &DecisionSet) -> DecisionSet {
+        DecisionSet(std::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
-    /// Whether a depth is among them.
+    /// Whether a depth is in the set; true for all of the deepest ones if one is.
     pub(crate) fn contains(&self, level: usize) -> bool {
         let level = level.min(DEEPEST);
         self.0[level / 64] >> (level % 64) & 1 == 1
     }
 
-    /// Without a depth; those that are not told apart stay until the first of them is left out.
+    /// The set without a depth; the bit that the deepest ones share goes with the first of them.
     #[must_use]
-    pub(crate) fn without(&self, level: usize) -> Levels {
-        let mut levels = *self;
+    pub(crate) fn without(&self, level: usize) -> DecisionSet {
+        let mut set = *self;
         if level <= DEEPEST {
-            levels.0[level / 64] &= !(1 << (level % 64));
+            set.0[level / 64] &= !(1 << (level % 64));
         }
-        levels
+        set
     }
 }
 
@@ -53,10 +56,10 @@ mod tests {
 
     #[test]
     fn deep_levels_stay_until_the_first_of_them_goes() {
-        let deep = Levels::only(DEEPEST + 7);
+        let deep = DecisionSet::singleton(DEEPEST + 7);
         assert!(deep.contains(DEEPEST) && deep.without(DEEPEST + 7).contains(DEEPEST + 3));
         assert!(deep.without(DEEPEST).is_empty());
-        let above = Levels::above(3).and(&Levels::only(9));
+        let above = DecisionSet::before(3).union(&DecisionSet::singleton(9));
         assert!(above.contains(0) && above.contains(2) && !above.contains(3) && above.contains(9));
         assert!(!above.without(2).contains(2));
     }

@@ -1,8 +1,9 @@
-//! `dominance`: sweeps over the canonical order, each wider than the last, until one is wide enough to be a proof.
+//! `dominance`: sweeps over the canonical order ([`DominanceSweep`]), each four times as wide as the last, until one drops
+//! nothing for lack of width and so proves the best plan optimal.
 //!
-//! Ops that no links can keep apart in a better plan are one, and where that alone proves the best plan optimal nothing is
-//! swept. Between sweeps the best plan is annealed, for about as long: the better the plan, the more a sweep can drop. See the sweep
-//! for what it keeps. What it proves is attested, and compared with brute force in the tests.
+//! From the second sweep on, ops that must share a device in every better plan are merged ([`ColocatedUnits`]); if that alone
+//! refutes better plans, the proof is verified. Between sweeps the best plan is annealed for about as long, since a better plan
+//! lets a sweep drop more. The bounds of sweeps are attested, and compared with brute force in the tests.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
@@ -18,12 +19,12 @@ use crate::stream::dominance_sweep::DominanceSweep;
 use crate::stream::tables::StreamTables;
 use crate::stream::water_filling::WaterFilling;
 
-/// The first width, and what it is multiplied by after each sweep.
+/// The first width, and its factor after each sweep.
 const FIRST_WIDTH: usize = 64;
 const WIDER: usize = 4;
-/// Placements kept at once; more would take more memory than they are worth.
+/// The width of the last sweep, for the sake of memory.
 const MOST_WIDTH: usize = 1 << 20;
-/// Moves of annealing for each placement that a sweep looked at.
+/// Moves of annealing for each placement that a sweep generated.
 const MOVES_PER_NODE: u64 = 1;
 
 pub(crate) struct Dominance;
@@ -34,11 +35,11 @@ impl Planner for Dominance {
     }
 
     fn about(&self) -> &'static str {
-        "sweeps over the order that keep what no other placement beats; optimal if wide enough"
+        "beam search over the order with dominance, wider and wider; optimal if wide enough"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        StreamTables::support(problem)
+        StreamTables::supports(problem)
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
@@ -51,47 +52,47 @@ impl Planner for Dominance {
             let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
             let budget = run.budget;
             let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
-            // Plans are too far from the best before the first sweep for anything to follow from them.
+            // Before the first sweep the best plan is too weak for pairs to be forced.
             let is_first = width == FIRST_WIDTH;
-            let inseparable = if limit <= Time::LONGEST_INPUT.0 && limit > 0 && !is_first {
+            let colocated = if limit <= Time::LONGEST_INPUT.0 && limit > 0 && !is_first {
                 ColocatedUnits::new(run.problem, Time(limit - 1), &mut || budget.is_spent())
             } else {
                 None
             };
-            if let Some(evidence) = inseparable.as_ref().and_then(|united| united.proof(&prices)) {
+            if let Some(evidence) = colocated.as_ref().and_then(|colocated| colocated.proof(&prices)) {
                 run.prove("colocation", evidence);
                 continue;
             }
-            let united = StreamTables::new(run.problem);
-            let united = match inseparable {
-                Some(inseparable) => united.united(&inseparable.clusters),
-                None => united,
+            let merged = StreamTables::new(run.problem);
+            let merged = match colocated {
+                Some(colocated) => merged.with_clusters(&colocated.clusters),
+                None => merged,
             };
-            let rest = WaterFilling::new(&united);
-            let mut sweeps = DominanceSweep::new(&united, &rest, nodes);
-            let swept = sweeps.sweep(limit, width, &mut is_over);
-            let looked_at = sweeps.nodes - nodes;
-            run.count(looked_at);
+            let water = WaterFilling::new(&merged);
+            let mut sweeps = DominanceSweep::new(&merged, &water, nodes);
+            let result = sweeps.sweep(limit, width, &mut is_over);
+            let generated = sweeps.nodes - nodes;
+            run.count(generated);
             nodes = sweeps.nodes;
-            let Some(swept) = swept else {
+            let Some(result) = result else {
                 return if run.budget.is_cancelled() {
                     StopReason::Cancelled
                 } else {
                     StopReason::OutOfBudget
                 };
             };
-            if let Some((_, device_of)) = swept.best {
+            if let Some((_, device_of)) = result.best {
                 let offered = run.offer(tables.plan(&device_of));
                 debug_assert!(offered.is_ok(), "it was placed by the rules");
             }
             if let Some(best) = run.outcome().value() {
-                let bound = swept.bound.map_or(best, |bound| best.min(Time(bound)));
+                let bound = result.bound.map_or(best, |bound| best.min(Time(bound)));
                 run.attest(self.name(), bound, "divvy dominance search".to_owned());
             }
-            if swept.bound.is_none() {
+            if result.bound.is_none() {
                 return StopReason::Finished;
             }
-            improve(run, &tables, MOVES_PER_NODE * looked_at, &mut rng);
+            anneal_best(run, &tables, MOVES_PER_NODE * generated, &mut rng);
             if width >= MOST_WIDTH {
                 return StopReason::OutOfBudget;
             }
@@ -102,7 +103,7 @@ impl Planner for Dominance {
 }
 
 /// Anneals the best plan.
-fn improve(run: &mut Run<'_>, tables: &StreamTables, moves: u64, rng: &mut Rng) {
+fn anneal_best(run: &mut Run<'_>, tables: &StreamTables, moves: u64, rng: &mut Rng) {
     let start = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
     let Some(start) = start else { return };
     let moves = run.budget.nodes.map_or(moves, |most| moves.min(most));

@@ -1,0 +1,94 @@
+//! All that was measured of a model, and the files for planning with it.
+
+use std::path::Path;
+
+use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
+use divvy_core::problem::{Problem, ProblemSpec};
+use divvy_core::units::Time;
+use divvy_io::{detect, file, problem_file};
+
+use crate::error::DeployError;
+use crate::profile::checkpoint::Checkpoint;
+use crate::profile::class_times::ClassTimes;
+use crate::profile::contention::Contention;
+use crate::profile::cut_costs::CutCosts;
+use crate::profile::measured_hardware::measured_hardware;
+use crate::profile::transfer_times::Transfer;
+
+/// All that was measured of a model.
+pub struct ModelProfile {
+    /// Op times, for each class and batch size.
+    pub classes: Vec<ClassTimes>,
+    /// For classes on which the model was cut, what that costs.
+    pub cuts: Vec<CutCosts>,
+    /// Between every two devices.
+    pub transfers: Vec<Transfer>,
+    /// For classes of several devices, what they do to each other.
+    pub contention: Vec<Contention>,
+    problem: Problem,
+    /// What was kept of this while it was measured.
+    checkpoint: Option<Checkpoint>,
+}
+
+impl ModelProfile {
+    /// A profile with nothing but the times of ops.
+    pub(super) fn of_ops(problem: Problem, classes: Vec<ClassTimes>) -> ModelProfile {
+        let (cuts, transfers, contention) = Default::default();
+        ModelProfile { classes, cuts, transfers, contention, problem, checkpoint: None }
+    }
+
+    /// The same with what else was measured; the checkpoint goes when the profile is written.
+    pub(super) fn with(
+        self,
+        cuts: Vec<CutCosts>,
+        transfers: Vec<Transfer>,
+        contention: Vec<Contention>,
+        checkpoint: Checkpoint,
+    ) -> ModelProfile {
+        ModelProfile { cuts, transfers, contention, checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// Writes the times of ops, for planning with them. The checkpoint is not needed any more.
+    pub fn write(&self, path: &Path) -> Result<(), DeployError> {
+        file::write(path, &format!("{}\n", problem_file::write(&self.spec())))?;
+        if let Some(checkpoint) = &self.checkpoint {
+            checkpoint.remove();
+        }
+        Ok(())
+    }
+
+    /// Writes the hardware with its links, cuts and contention as measured.
+    pub fn write_hardware(&self, path: &Path) -> Result<(), DeployError> {
+        let spec = measured_hardware(&self.problem, &self.transfers, &self.cuts, &self.contention);
+        Ok(file::write(path, &detect::to_toml(&spec))?)
+    }
+
+    /// The times as a problem without hardware and objective.
+    fn spec(&self) -> ProblemSpec {
+        let mut profile = Profile::default();
+        let mut sorted: Vec<&ClassTimes> = self.classes.iter().collect();
+        sorted.sort_by_key(|times| (&times.class, times.batch));
+        let mut fused: Vec<&Vec<usize>> = Vec::new();
+        for ClassTimes { class, batch, ops, whole, fused: groups, .. } in sorted {
+            let time = |us: f64| Time((us * 1e6).round() as u64);
+            let costs =
+                ops.iter().map(|&us| Some(Cost { time: time(us), origin: Origin::Measured })).collect();
+            profile.whole_model.push((class.clone(), *batch, time(*whole)));
+            if profile.classes.last().is_none_or(|last| last.class != *class) {
+                profile.classes.push(ClassCosts { class: class.clone(), ..ClassCosts::default() });
+            }
+            if let Some(last) = profile.classes.last_mut() {
+                last.batch_sizes.push(*batch);
+                last.costs.push(costs);
+            }
+            fused.extend(groups.iter().filter(|group| !fused.contains(group)).collect::<Vec<_>>());
+        }
+        let graph = self.problem.graph.spec().clone();
+        let name = |&op: &usize| graph.ops[op].name.clone();
+        let colocate = fused.iter().map(|group| group.iter().map(name).collect()).collect();
+        let mut spec =
+            ProblemSpec { graph, profile, hardware: None, objective: None, constraints: Default::default() };
+        spec.constraints.colocate = colocate;
+        spec
+    }
+}

@@ -1,0 +1,26 @@
+//! A plan's program: loaded, run, and compared with what the plan promised.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `options` | what a run is asked to do |
+//! | `loaded_plan` | holds the pieces in memory and runs items through them |
+//! | `result_check` | compares what comes out with the whole model's results |
+//! | `machine_speed` | how fast the machine is now, against when the plan's op times were profiled |
+//! | `finished_run` | what a run leaves, and files of it |
+//! | `prediction` | what pieces are expected to take, with what cuts cost the devices themselves |
+//! | `comparison` | prediction against measurement |
+//! | `trace` | when each op ran, as a trace file |
+
+pub(crate) mod comparison;
+pub(crate) mod finished_run;
+pub(crate) mod loaded_plan;
+pub(crate) mod machine_speed;
+pub(crate) mod options;
+pub(crate) mod prediction;
+pub(crate) mod result_check;
+pub(crate) mod trace;
+
+pub use comparison::{Comparison, Pair};
+pub use finished_run::FinishedRun;
+pub use loaded_plan::LoadedPlan;
+pub use options::RunOptions;

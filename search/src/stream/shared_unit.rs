@@ -1,0 +1,9 @@
+//! A unit that two devices repartition between them.
+
+/// The unit, with its time on each of the two.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedUnit {
+    pub(crate) unit: usize,
+    pub(crate) on_first: u64,
+    pub(crate) on_second: u64,
+}
