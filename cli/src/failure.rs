@@ -3,9 +3,9 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use divvy::deploy::DeployError;
 use divvy::core::did_you_mean::closest;
 use divvy::core::input_error::{Code, InputError, InputErrors};
+use divvy::deploy::DeployError;
 use divvy::search::Refused;
 
 /// A command that could not do its work.

@@ -3,11 +3,11 @@
 //! Data go to standard output, talk to standard error. Exit code 0: done; 1: the input's or the user's fault, or a
 //! failed check; 2: a bug of ours.
 
-pub(crate) mod output;
 mod analysis;
 mod args;
 mod commands;
 mod failure;
+pub(crate) mod output;
 mod progress;
 mod show;
 mod view;
@@ -83,4 +83,3 @@ fn written(result: std::io::Result<()>) -> bool {
         _ => true,
     }
 }
-

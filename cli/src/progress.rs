@@ -7,8 +7,8 @@ use std::time::Duration;
 use divvy::search::Outcome;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::show;
 use crate::output::tell;
+use crate::show;
 
 /// A line on standard error that tells how far a run is.
 pub(crate) struct Progress {

@@ -12,8 +12,8 @@ use divvy::proof::evidence::Evidence;
 use divvy::search::{Baseline, Outcome, Solved, Status};
 use serde_json::{Map, Value, json};
 
+use crate::view::percent::{percent, percent_at_most};
 use crate::view::{self, Screen};
-use crate::view::percent::{percent_at_most, percent};
 
 /// The JSON object that `plan` and `bound` print.
 pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Value {

@@ -111,8 +111,7 @@ const WITH_RUNTIME: [&str; 1] = ["running.md"];
 fn run(name: &str) {
     let library = divvy::exec::backends::library::find();
     if let (Err(absent), true) = (&library, WITH_RUNTIME.contains(&name)) {
-        eprintln!("skipped: {absent}");
-        return;
+        return divvy_testing::skipped::skip(&format!("docs/guide/{name}"), absent);
     }
     let page = std::fs::read_to_string(root().join("docs/guide").join(name)).expect("the page is there");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);

@@ -1,5 +1,5 @@
 //! `divvy profile` and `divvy run` through the command. ONNX Runtime is needed for nearly all of it: where its library is
-//! absent the tests say so and pass; `./check` installs it.
+//! absent the tests are skipped; `./check` installs it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,12 +13,13 @@ use divvy::exec::backends::onnxruntime::OnnxRuntime;
 use divvy::exec::compare::difference as difference_of;
 use divvy::exec::cores::Cores;
 use divvy::exec::tensor::{Data, HostTensor};
+use divvy::io::onnx::op_rewrites::rewrite_ops;
 use divvy::io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Graph, Model, Node, OperatorSet, Shape, TensorType, Type,
     TypeValue, ValueInfo,
 };
-use divvy::io::onnx::op_rewrites::rewrite_ops;
 use divvy::io::plan_file::{Claim, PlanFile};
+use divvy_testing::skipped::skip;
 use prost::Message;
 use serde_json::Value;
 
@@ -76,13 +77,13 @@ fn model() -> String {
     format!("{}/../models/mobilenet_v2.onnx", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with a plan for MobileNet; none, with the reason printed, where there is no ONNX Runtime.
-fn planned(name: &str, objective: &str) -> Option<PathBuf> {
+/// A folder with a plan for MobileNet; none where there is no ONNX Runtime, and the test is skipped.
+fn planned(test: &str, objective: &str) -> Option<PathBuf> {
     if let Err(absent) = library::find() {
-        eprintln!("skipped: {absent}; {}", library::FIX);
+        skip(test, format!("{absent}; {}", library::FIX));
         return None;
     }
-    let folder = scratch(name);
+    let folder = scratch(test);
     std::fs::write(folder.join("pair.toml"), HARDWARE).expect("it can be written");
     let (small, googlenet) = (model(), model().replace("mobilenet_v2", "googlenet"));
     let mut question = vec!["plan"];
@@ -119,7 +120,10 @@ fn run_json(folder: &Path, more: &[&str]) -> Value {
 #[test]
 fn plans_of_three_objectives_run_and_equal_the_whole_model() {
     for objective in ["latency", "pipeline", "stream"] {
-        let Some(folder) = planned(objective, objective) else { return };
+        let Some(folder) = planned("plans_of_three_objectives_run_and_equal_the_whole_model", objective)
+        else {
+            return;
+        };
         let run = run_json(&folder, &["--repeat", "4", "--verify"]);
         assert_eq!((run["items"].as_u64(), run["cancelled"].as_bool()), (Some(4), Some(false)), "{run}");
         let difference = run["largest_difference"].as_f64().expect("it was verified");
@@ -135,7 +139,7 @@ fn plans_of_three_objectives_run_and_equal_the_whole_model() {
 
 #[test]
 fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
-    let Some(folder) = planned("batch", "batch") else { return };
+    let Some(folder) = planned("inputs_of_a_batch_equal_the_whole_model_one_by_one", "batch") else { return };
     let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "out.npz"]);
     assert!(run["largest_difference"].as_f64() < Some(1e-4), "{run}");
     let results = divvy::exec::npy::read(&folder.join("out.npz")).expect("it reads");
@@ -180,7 +184,7 @@ fn divide(folder: &Path, divisions: &[Division<'_>]) {
 
 #[test]
 fn inputs_are_put_together_anew_on_the_way() {
-    let Some(folder) = planned("regroup", "batch") else { return };
+    let Some(folder) = planned("inputs_are_put_together_anew_on_the_way", "batch") else { return };
     run_json(&folder, &["--repeat", "1", "-o", "out.npz"]);
     let pairs: Division<'_> = &[(0, &[[0, 1]]), (1, &[[2, 3]])];
     let all: Division<'_> = &[(0, &[[0, 3]])];
@@ -224,7 +228,7 @@ fn inputs_are_put_together_anew_on_the_way() {
 
 #[test]
 fn the_plan_that_divvy_makes_for_a_batch_runs() {
-    let Some(folder) = planned("batch-auto", "batch") else { return };
+    let Some(folder) = planned("the_plan_that_divvy_makes_for_a_batch_runs", "batch") else { return };
     // Times that differ from op to op and size to size, so that no way to divide the inputs is good for all ops.
     let text = std::fs::read_to_string(folder.join("plan.json")).expect("it is there");
     let mut profile: Value = serde_json::from_str(&text).expect("it is JSON");
@@ -250,7 +254,7 @@ fn the_plan_that_divvy_makes_for_a_batch_runs() {
 
 #[test]
 fn what_was_measured_becomes_times_to_plan_with() {
-    let Some(folder) = planned("learn", "stream") else { return };
+    let Some(folder) = planned("what_was_measured_becomes_times_to_plan_with", "stream") else { return };
     let run = run_json(&folder, &["--repeat", "3", "--learn", "learned.json"]);
     let googlenet = model().replace("mobilenet_v2", "googlenet");
     let question =
@@ -268,7 +272,10 @@ fn what_was_measured_becomes_times_to_plan_with() {
 
 #[test]
 fn a_plan_with_a_profile_is_measured_at_the_speed_of_the_profile() {
-    let Some(folder) = planned("speed", "latency") else { return };
+    let Some(folder) = planned("a_plan_with_a_profile_is_measured_at_the_speed_of_the_profile", "latency")
+    else {
+        return;
+    };
     let (model, profile) = (model(), ["--repeat", "4", "--warm-up", "1", "-o", "times.json"]);
     succeeds(&folder, &[&["profile", &model, "--on", "pair.toml"], &profile[..]].concat());
     let question = ["plan", &model, "--on", "pair.toml", "--profile", "times.json", "--objective", "latency"];
@@ -287,7 +294,10 @@ fn a_plan_with_a_profile_is_measured_at_the_speed_of_the_profile() {
 
 #[test]
 fn a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote() {
-    let Some(folder) = planned("batches", "latency") else { return };
+    let Some(folder) = planned("a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote", "latency")
+    else {
+        return;
+    };
     let profile =
         ["profile", &model(), "--on", "pair.toml", "--repeat", "2", "--warm-up", "1", "--batch", "1,2"];
     let text = succeeds(&folder, &[&profile[..], &["-o", "times.json"]].concat());
@@ -311,7 +321,7 @@ fn a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_a_run_cleanly() {
-    let Some(folder) = planned("interrupt", "pipeline") else { return };
+    let Some(folder) = planned("an_interrupt_ends_a_run_cleanly", "pipeline") else { return };
     let path = library::find().expect("it was found before");
     let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
     let command = command.args(["run", "plan.json", "--duration", "10m", "--json", "--warm-up", "0"]);
@@ -332,7 +342,10 @@ fn an_interrupt_ends_a_run_cleanly() {
 
 #[test]
 fn results_are_saved_and_come_out_the_same_for_the_same_inputs() {
-    let Some(folder) = planned("saved", "pipeline") else { return };
+    let Some(folder) = planned("results_are_saved_and_come_out_the_same_for_the_same_inputs", "pipeline")
+    else {
+        return;
+    };
     run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "one.npz"]);
     run_json(&folder, &["--repeat", "1", "--seed", "7", "-o", "two.npz"]);
     run_json(&folder, &["--repeat", "1", "--seed", "8", "-o", "other.npz"]);
@@ -346,7 +359,7 @@ fn results_are_saved_and_come_out_the_same_for_the_same_inputs() {
 
 #[test]
 fn a_trace_of_the_run_lies_over_the_plan() {
-    let Some(folder) = planned("trace", "stream") else { return };
+    let Some(folder) = planned("a_trace_of_the_run_lies_over_the_plan", "stream") else { return };
     let run = run_json(&folder, &["--repeat", "2", "--trace", "trace.json"]);
     let ops = run["ops"].as_array().expect("ops are listed");
     assert!(ops.len() > 20, "{} ops have kernels", ops.len());
@@ -362,7 +375,7 @@ fn a_trace_of_the_run_lies_over_the_plan() {
 
 #[test]
 fn a_profile_is_measured_and_planned_with() {
-    let Some(folder) = planned("profile", "latency") else { return };
+    let Some(folder) = planned("a_profile_is_measured_and_planned_with", "latency") else { return };
     let profile =
         ["profile", &model(), "--on", "pair.toml", "--repeat", "3", "--warm-up", "1", "-o", "times.json"];
     let text = succeeds(&folder, &profile);
@@ -376,7 +389,7 @@ fn a_profile_is_measured_and_planned_with() {
 
 #[test]
 fn what_cannot_be_run_is_said() {
-    let Some(folder) = planned("faults", "pipeline") else { return };
+    let Some(folder) = planned("what_cannot_be_run_is_said", "pipeline") else { return };
     let errors = fails(&folder, &["run", "plan.json", "--cores", "core1=9999"]);
     assert!(errors.contains("--cores"), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--model", "absent.onnx"]);
@@ -390,7 +403,8 @@ fn what_cannot_be_run_is_said() {
     let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);
     assert!(errors.contains("absent.npz"), "{errors}");
     let wrong = HostTensor { shape: vec![2], data: Data::F32(vec![0.0; 2]) };
-    divvy::exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)]).expect("it can be written");
+    divvy::exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)])
+        .expect("it can be written");
     let errors = fails(&folder, &["run", "plan.json", "--input", "wrong.npz", "-o", "out.npz"]);
     assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--verify", "--tolerance=-1", "-o", "out.npz"]);
@@ -452,7 +466,12 @@ fn normalised(values: &[f32], shape: [i64; 4], size: i64, [alpha, bias]: [f32; 2
 fn quicker_normalisations_compute_what_is_defined() {
     let runtime = match OnnxRuntime::load() {
         Ok(runtime) => runtime,
-        Err(absent) => return eprintln!("skipped: {absent}"),
+        Err(absent) => {
+            return skip(
+                "quicker_normalisations_compute_what_is_defined",
+                format!("{absent}; {}", absent.fix),
+            );
+        }
     };
     let mut rng = Rng::new(7);
     for case in 0..60 {

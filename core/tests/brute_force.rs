@@ -59,15 +59,14 @@ fn compare_case(case: &Case, most_plans: usize, tally: &mut PlanTally) {
 /// Routes are those of the oracle.
 fn check_routes(case: &Case) {
     let hardware = &case.problem.hardware;
-    let same =
-        |route: Option<&Route>, expected: Option<&oracle::routes::Route>| match (route, expected) {
-            (Some(route), Some(expected)) => {
-                let links: Vec<usize> = route.links.iter().map(|link| link.index()).collect();
-                (links, route.latency.0, route.bandwidth.map(|b| b.0))
-                    == (expected.links.clone(), expected.latency, expected.width)
-            }
-            (route, expected) => route.is_none() && expected.is_none(),
-        };
+    let same = |route: Option<&Route>, expected: Option<&oracle::routes::Route>| match (route, expected) {
+        (Some(route), Some(expected)) => {
+            let links: Vec<usize> = route.links.iter().map(|link| link.index()).collect();
+            (links, route.latency.0, route.bandwidth.map(|b| b.0))
+                == (expected.links.clone(), expected.latency, expected.width)
+        }
+        (route, expected) => route.is_none() && expected.is_none(),
+    };
     for a in hardware.devices() {
         let (route, expected) = (hardware.host_route(a), case.model.host_routes[a.index()].as_ref());
         let text = || describe(case);

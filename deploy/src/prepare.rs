@@ -6,9 +6,9 @@ use divvy_exec::backend::StageModel;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_io::onnx::infer::infer;
+use divvy_io::onnx::op_rewrites::rewrite_ops;
 use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{Graph, Model};
-use divvy_io::onnx::op_rewrites::rewrite_ops;
 use divvy_io::plan_file::PlanFile;
 
 use crate::device_specs::{device_specs, links, used_devices};

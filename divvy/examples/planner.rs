@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release --example planner`
 
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
 use std::time::Duration;
 
 use divvy::core::ids::DeviceId;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example run -- plan.json`
 
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
 use std::sync::atomic::AtomicBool;
 
 use divvy::{LoadedPlan, PlanFile, RunOptions, deploy, io::file, prepare};

@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release --example verify -- plan.json`
 
+#![allow(clippy::print_stdout, reason = "an example talks")]
+
 use divvy::{PlanFile, Standing, check, io::file, verify};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -59,9 +59,9 @@ pub use divvy_core::{Objective, Problem};
 pub use divvy_deploy::{LoadedPlan, RunOptions, prepare};
 pub use divvy_io::assemble::{Assembled, ProblemOptions, assemble};
 pub use divvy_io::plan_file::PlanFile;
-pub use plan_file::plan_file;
 pub use divvy_proof::certificate::{Certificate, Standing};
 pub use divvy_proof::verify::verify;
 pub use divvy_search::{
     Bound, Budget, Outcome, Planner, Request, Run, Solved, Status, StopReason, solve, solve_with,
 };
+pub use plan_file::plan_file;

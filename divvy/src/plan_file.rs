@@ -25,7 +25,9 @@ pub fn plan_file(assembled: &Assembled, solved: &Solved) -> Option<PlanFile> {
 /// A source that is found from any folder; standard input and what is built in stay as they are.
 fn absolute(source: &Source) -> Source {
     match (&source.sha256, std::path::absolute(&source.path)) {
-        (Some(_), Ok(path)) if source.path != "-" => Source { path: path.display().to_string(), ..source.clone() },
+        (Some(_), Ok(path)) if source.path != "-" => {
+            Source { path: path.display().to_string(), ..source.clone() }
+        }
         _ => source.clone(),
     }
 }

@@ -30,7 +30,8 @@ on_host = true
 /// What an example prints. Cargo builds examples beside the tests.
 fn example(folder: &Path, name: &str, arguments: &[&str]) -> String {
     let tests = std::env::current_exe().expect("this test has a path");
-    let built = tests.parent().and_then(Path::parent).expect("in a folder of the build").join("examples").join(name);
+    let built =
+        tests.parent().and_then(Path::parent).expect("in a folder of the build").join("examples").join(name);
     let mut command = Command::new(&built);
     command.args(arguments).current_dir(folder);
     if let Ok(path) = library::find() {

@@ -1,4 +1,4 @@
-//! ONNX Runtime as a backend. Where its library is absent the tests say so and pass; `./check` installs it.
+//! ONNX Runtime as a backend. Where its library is absent the tests are skipped; `./check` installs it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,15 +11,11 @@ use divvy_exec::cores::Cores;
 use divvy_exec::executor::{Failure, Report, Running};
 use divvy_exec::program::{DeviceSpec, LinkSpec, Program, ProgramSpec, StageSpec};
 use divvy_exec::tensor::{Data, HostTensor, Tensor};
+use divvy_testing::skipped::skip;
 
-fn runtime() -> Option<OnnxRuntime> {
-    match OnnxRuntime::load() {
-        Ok(runtime) => Some(runtime),
-        Err(absent) => {
-            eprintln!("skipped: {absent}; {}", absent.fix);
-            None
-        }
-    }
+fn runtime(test: &str) -> Option<OnnxRuntime> {
+    let loaded = OnnxRuntime::load();
+    loaded.map_err(|absent| skip(test, format!("{absent}; {}", absent.fix))).ok()
 }
 
 fn stage(file: &str, device: usize, input: &str, output: &str) -> StageSpec {
@@ -68,7 +64,7 @@ fn run(
 
 #[test]
 fn halves_equal_the_whole_with_and_without_a_link() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = runtime("halves_equal_the_whole_with_and_without_a_link") else { return };
     let (whole, _, _) =
         run(&runtime, program(vec![stage("whole", 0, "x", "y")], false), 50).expect("it runs");
     for linked in [false, true] {
@@ -85,7 +81,7 @@ fn halves_equal_the_whole_with_and_without_a_link() {
 
 #[test]
 fn kernels_are_timed_run_by_run() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = runtime("kernels_are_timed_run_by_run") else { return };
     let folder = std::env::temp_dir().join(format!("divvy-ort-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("it can be made");
     let timing = runtime.clone().unoptimised().profiling(folder.clone());
@@ -106,7 +102,7 @@ fn kernels_are_timed_run_by_run() {
 
 #[test]
 fn a_node_that_fails_and_a_model_that_is_none_are_named() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = runtime("a_node_that_fails_and_a_model_that_is_none_are_named") else { return };
     let halves = vec![stage("front", 0, "x", "b"), stage("fails", 1, "b", "y")];
     let Err(found) = run(&runtime, program(halves, false), 3) else { panic!("it must fail") };
     assert_eq!((found.stage.as_str(), found.device.as_str()), ("fails", "two"));
@@ -124,7 +120,7 @@ fn a_node_that_fails_and_a_model_that_is_none_are_named() {
 
 #[test]
 fn too_little_memory_is_said_with_the_node() {
-    let Some(runtime) = runtime() else { return };
+    let Some(runtime) = runtime("too_little_memory_is_said_with_the_node") else { return };
     let backend: Arc<dyn Backend> = Arc::new(runtime);
     let mut spec = program(vec![stage("huge", 0, "b", "y")], false);
     spec.inputs = vec!["b".into()];

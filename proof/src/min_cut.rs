@@ -426,7 +426,11 @@ impl CutNetwork {
             let mut best = (u32::MAX, NONE);
             for at in self.first[node as usize]..self.first[node as usize + 1] {
                 let ArcDirection { to, back, residual } = self.directions[at as usize];
-                let residual = if place.tree == Tree::Source { self.directions[back as usize].residual } else { residual };
+                let residual = if place.tree == Tree::Source {
+                    self.directions[back as usize].residual
+                } else {
+                    residual
+                };
                 if residual > 0
                     && self.places[to as usize].tree == place.tree
                     && let Some(distance) = self.distance_to_root(to).filter(|&far| far < best.0)

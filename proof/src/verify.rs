@@ -11,7 +11,7 @@ use crate::batch::chain_dp::ChainDp;
 use crate::batch::{chain_dp, division_cases};
 use crate::certificate::{Certificate, Standing};
 use crate::cold_start::last_loads::LastLoadArgument;
-use crate::cold_start::segment_prices::{SegmentPrices, SegmentArgument};
+use crate::cold_start::segment_prices::{SegmentArgument, SegmentPrices};
 use crate::cold_start::{bus_bytes, last_loads, segment_prices};
 use crate::division_lp::DivisionRows;
 use crate::evidence::{ChainProof, Evidence, RowMultiple};
@@ -56,7 +56,11 @@ impl Proven {
     }
 
     /// The bound of Lagrange multipliers over segments; none if they prove nothing.
-    pub fn by_segment_prices(bound: &str, segments: &SegmentArgument<'_>, prices: &SegmentPrices) -> Option<Proven> {
+    pub fn by_segment_prices(
+        bound: &str,
+        segments: &SegmentArgument<'_>,
+        prices: &SegmentPrices,
+    ) -> Option<Proven> {
         let value_ps = segments.proven(prices).ok()?;
         let (links, kernels) = (prices.links.clone(), prices.kernels);
         let evidence = Evidence::SegmentPrices { links, kernels, chain: segments.chain().to_vec() };
@@ -71,7 +75,11 @@ impl Proven {
         stop: &mut dyn FnMut() -> bool,
     ) -> Option<Proven> {
         let value_ps = dp.proven(proof, stop).ok()?;
-        Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence: proof.clone().into_evidence() }))
+        Some(Proven(Certificate {
+            bound: bound.to_owned(),
+            value_ps,
+            evidence: proof.clone().into_evidence(),
+        }))
     }
 
     /// The bound of any evidence; none if it proves nothing, or is an attestation.
@@ -131,9 +139,7 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::TwoWayCut { merged, threshold_ps, first, tree } => {
             two_way_cut::proven(problem, *merged, *threshold_ps, *first, tree)
         }
-        Evidence::DownSets { merged, threshold_ps } => {
-            down_sets::proven(problem, *merged, *threshold_ps)
-        }
+        Evidence::DownSets { merged, threshold_ps } => down_sets::proven(problem, *merged, *threshold_ps),
         Evidence::Colocation { threshold_ps, unions, weights, rounding } => {
             colocation::proven(problem, *threshold_ps, unions, weights, *rounding)
         }

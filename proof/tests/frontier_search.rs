@@ -72,7 +72,13 @@ fn random_problem(rng: &mut Rng) -> Option<Problem> {
 
 /// The best finish over every sequence of ops and every choice of devices, each op as early as it can be.
 fn exhaustive(tables: &LatencyTables) -> u64 {
-    fn deeper(tables: &LatencyTables, ends: &mut Vec<Option<(u64, usize)>>, free: &[u64], value: u64, best: &mut u64) {
+    fn deeper(
+        tables: &LatencyTables,
+        ends: &mut Vec<Option<(u64, usize)>>,
+        free: &[u64],
+        value: u64,
+        best: &mut u64,
+    ) {
         if ends.iter().all(Option::is_some) {
             *best = value.min(*best);
             return;
@@ -163,8 +169,11 @@ fn a_narrow_search_gives_a_bound_and_a_schedule() {
                 }
             }
             let subproblem = Subproblem::new(tables, &tails, tables.order().to_vec());
-            let found =
-                search(&subproblem, &FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX }, &mut || false);
+            let found = search(
+                &subproblem,
+                &FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX },
+                &mut || false,
+            );
             assert!(found.lower <= optimum, "seed {seed}, width {width}: {} above {optimum}", found.lower);
             if let Some((value, _)) = found.best {
                 assert!(value >= optimum, "seed {seed}");

@@ -116,12 +116,8 @@ fn malformed_chains(model: &Model) -> Vec<Evidence> {
         shares,
         weights: Vec::new(),
     };
-    let chain_dp = |stages, limit, width| Evidence::ChainDp {
-        stages,
-        limit_ps: Time(limit),
-        width,
-        shares: Vec::new(),
-    };
+    let chain_dp =
+        |stages, limit, width| Evidence::ChainDp { stages, limit_ps: Time(limit), width, shares: Vec::new() };
     let counted =
         |shares| Evidence::ChainDp { stages: vec![plain(0)], limit_ps: Time(100), width: 10, shares };
     let mut all = vec![
@@ -202,7 +198,9 @@ fn malformed_rows(case: &Case) -> Vec<Evidence> {
         let back = IntervalRow::Between { from: Some(last), to: Some(first), device: DeviceId(0) };
         lists.push(vec![(1, back), (1, IntervalRow::Tail { op: first })]);
     }
-    let rows = |list: Vec<(u64, IntervalRow)>| list.into_iter().map(|(times, row)| RowMultiple { times, row }).collect();
+    let rows = |list: Vec<(u64, IntervalRow)>| {
+        list.into_iter().map(|(times, row)| RowMultiple { times, row }).collect()
+    };
     let evidence = |list| Evidence::IntervalLp { weights: Vec::new(), steps: Vec::new(), rows: rows(list) };
     let mut all: Vec<Evidence> = lists.into_iter().map(evidence).collect();
     let tail = rows(vec![(1, IntervalRow::Tail { op: OpId(0) })]);
@@ -222,7 +220,8 @@ fn spoiled_rows_prove_nothing_false() {
             return;
         };
         for _ in 0..20 {
-            let Evidence::IntervalLp { weights, steps, mut rows } = random_evidence::interval_lp(&case.model, rng)
+            let Evidence::IntervalLp { weights, steps, mut rows } =
+                random_evidence::interval_lp(&case.model, rng)
             else {
                 panic!("it is of that kind");
             };
@@ -234,7 +233,9 @@ fn spoiled_rows_prove_nothing_false() {
                 _ => match &mut rows[place].row {
                     IntervalRow::Gap { prices, .. } => prices[0] = rng.between(0, 1 << 61),
                     IntervalRow::Between { from, .. } => *from = None,
-                    IntervalRow::Head { op } | IntervalRow::Tail { op } => *op = OpId(rng.below(case.model.ops) as u32),
+                    IntervalRow::Head { op } | IntervalRow::Tail { op } => {
+                        *op = OpId(rng.below(case.model.ops) as u32);
+                    }
                 },
             }
             let spoiled = Evidence::IntervalLp { weights, steps, rows };
@@ -264,4 +265,3 @@ fn malformed_evidence_is_refused() {
         });
     }
 }
-

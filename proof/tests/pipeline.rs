@@ -15,7 +15,7 @@ use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::branching_tree::{Branching, verify};
 use divvy_proof::pipeline::convex_sets::{COST_FACTOR, ConvexSets};
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::two_way_cut::{TwoWayCut, FACTOR_SUM};
+use divvy_proof::pipeline::two_way_cut::{FACTOR_SUM, TwoWayCut};
 use divvy_proof::verify::proven;
 
 use divvy_testing::describe::describe;
@@ -161,7 +161,8 @@ fn two_way_cuts_decide_two_stages() {
             let tree = tree(&mut TwoWayCut::new(&relaxed, budgets), &multipliers, rng);
             assert_eq!(tree.is_some(), threshold < best, "seed {seed}: {threshold} of {best}");
             let Some(tree) = tree else { continue };
-            let evidence = Evidence::TwoWayCut { merged: true, threshold_ps: Time(threshold), first: 1, tree };
+            let evidence =
+                Evidence::TwoWayCut { merged: true, threshold_ps: Time(threshold), first: 1, tree };
             assert_eq!(proven(&problem, &evidence), Ok(Some(Time(best))));
         }
     }
@@ -192,7 +193,8 @@ fn random_evidence(problem: &Problem, threshold: u64, rng: &mut Rng) -> Option<E
     if rng.below(4) == 0 {
         return Some(Evidence::DownSets { merged, threshold_ps: Time(threshold) });
     }
-    let relaxed = if merged { PipelineRelaxation::merged(problem) } else { PipelineRelaxation::new(problem) }.expect("a pipeline");
+    let relaxed = if merged { PipelineRelaxation::merged(problem) } else { PipelineRelaxation::new(problem) }
+        .expect("a pipeline");
     let stages = relaxed.stages();
     if stages > 1 && rng.below(2) == 0 {
         let first = 1 + rng.below(stages as usize - 1) as u32;

@@ -36,7 +36,9 @@ fn problem(nodes: u32) -> Problem {
 
 fn orders(network: &StageNetwork<'_>) -> Vec<Vec<u32>> {
     let mut rng = Rng::new(7);
-    (0..ORDERS).map(|_| network.sorted_by(&(0..network.len()).map(|_| rng.unit()).collect::<Vec<_>>())).collect()
+    (0..ORDERS)
+        .map(|_| network.sorted_by(&(0..network.len()).map(|_| rng.unit()).collect::<Vec<_>>()))
+        .collect()
 }
 
 /// The best value of every order.

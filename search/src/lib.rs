@@ -46,6 +46,6 @@ pub use one_device::baseline::{Baseline, baseline};
 pub use outcome::{Outcome, Status};
 pub use planner::Planner;
 pub use registry::{bounds, every_bound, every_planner, planners};
-pub use run::Run;
 pub use request::{Refused, Request, SYMMETRIES};
+pub use run::Run;
 pub use solve::{Solved, solve, solve_with};

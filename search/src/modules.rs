@@ -13,7 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use divvy_proof::latency_tables::{LatencyTables, Edge};
+use divvy_proof::latency_tables::{Edge, LatencyTables};
 
 use crate::strongly_connected::components;
 

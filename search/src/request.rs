@@ -43,7 +43,10 @@ pub struct Refused {
 /// A planner, with the number that its name was given.
 pub(crate) type ChosenPlanner<'a> = (&'a dyn Planner, Option<u64>);
 
-pub(crate) fn choose_planners(problem: &Problem, request: &Request) -> Result<Vec<ChosenPlanner<'static>>, Refused> {
+pub(crate) fn choose_planners(
+    problem: &Problem,
+    request: &Request,
+) -> Result<Vec<ChosenPlanner<'static>>, Refused> {
     let all = planners(problem);
     match request.planner.as_deref() {
         None | Some("auto") => {
@@ -62,7 +65,10 @@ pub(crate) fn choose_planners(problem: &Problem, request: &Request) -> Result<Ve
     }
 }
 
-pub(crate) fn choose_bounds(problem: &Problem, request: &Request) -> Result<Vec<&'static dyn Bound>, Refused> {
+pub(crate) fn choose_bounds(
+    problem: &Problem,
+    request: &Request,
+) -> Result<Vec<&'static dyn Bound>, Refused> {
     let all = bounds(problem);
     let Some(names) = &request.bounds else {
         let is_auto = request.planner.as_deref().is_none_or(|name| name == "auto");

@@ -12,7 +12,6 @@ use divvy_proof::evidence::Evidence;
 use divvy_proof::verify;
 use divvy_proof::verify::Proven;
 
-
 /// A function that plans a `latency` problem by a run of its own.
 type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
 

@@ -10,7 +10,8 @@ use crate::one_device::baseline::{Baseline, baseline};
 use crate::outcome::Outcome;
 use crate::planner::Planner;
 use crate::request::{
-    ChosenPlanner, Refused, Request, check_paper_bound, check_symmetry, choose_bounds, choose_inner, choose_planners,
+    ChosenPlanner, Refused, Request, check_paper_bound, check_symmetry, choose_bounds, choose_inner,
+    choose_planners,
 };
 use crate::run::Run;
 
@@ -128,7 +129,8 @@ fn run_all(
     if outcome.infeasible.is_empty() {
         let is_last = |bound: &&dyn Bound| bound.runs() == When::Last;
         let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = bounds.into_iter().partition(is_last);
-        let mut session = Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
+        let mut session =
+            Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);
         let stop = session.plan_and_prove(planners, &last_bounds);
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
@@ -217,11 +219,7 @@ impl Session<'_> {
     }
 
     /// Planners one after the other; those that finish are dropped from the list. Why the last of them stopped, if any ran.
-    fn plan(
-        &mut self,
-        planners: &mut &[ChosenPlanner<'_>],
-        budget: &Budget,
-    ) -> Option<StopReason> {
+    fn plan(&mut self, planners: &mut &[ChosenPlanner<'_>], budget: &Budget) -> Option<StopReason> {
         let mut run = self.run(budget);
         let mut stop = None;
         while let Some((&(planner, number), later)) = planners.split_first() {

@@ -72,7 +72,11 @@ mod tests {
             let component_of = components(count, |node| &next[node]);
             for a in 0..count {
                 for b in 0..count {
-                    assert_eq!(component_of[a] == component_of[b], reaches[a][b] && reaches[b][a], "{next:?}: {a}, {b}");
+                    assert_eq!(
+                        component_of[a] == component_of[b],
+                        reaches[a][b] && reaches[b][a],
+                        "{next:?}: {a}, {b}"
+                    );
                 }
             }
         }

@@ -18,11 +18,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The problem of a seed; none if it is an input error.
-    pub fn new(kind: ProblemKind, seed: u64) -> Option<Case> {
-        Case::from_draw(seed, random::draw(kind, &mut Rng::new(seed)))
-    }
-
+    /// The problem drawn from a seed; none if it is an input error.
     pub fn from_draw(seed: u64, draw: Draw) -> Option<Case> {
         let model = Model::new(&draw);
         Some(Case { seed, problem: build(draw.clone()).ok()?, draw, model })

@@ -28,7 +28,8 @@ pub const ALL: &[Feature] = &[
     feature("bans", |draw| !draw.constraints.forbid.is_empty()),
     feature("colocation", |draw| draw.constraints.colocate.iter().any(|group| group.len() > 1)),
     feature("memory limits", |draw| {
-        !draw.constraints.memory_limit.is_empty() || draw.hardware.classes.iter().any(|class| class.memory.is_some())
+        !draw.constraints.memory_limit.is_empty()
+            || draw.hardware.classes.iter().any(|class| class.memory.is_some())
     }),
     feature("inputs at a device", |draw| draw.constraints.input_at.is_some()),
     feature("outputs at a device", |draw| draw.constraints.output_at.is_some()),

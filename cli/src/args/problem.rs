@@ -252,7 +252,8 @@ impl ProblemArgs {
             let (device, size) = pair("--memory-limit", text)?;
             let bytes = size.parse().ok().or_else(|| parse_bytes(&size));
             let bytes = bytes.ok_or_else(|| {
-                let fix = format!("write {device}=8GB, {device}=512MiB or, in bytes, {device}=8000000000, say");
+                let fix =
+                    format!("write {device}=8GB, {device}=512MiB or, in bytes, {device}=8000000000, say");
                 Failure::option("--memory-limit", format!("`{size}` is not a size"), fix)
             })?;
             if !limited.insert(device.clone()) {

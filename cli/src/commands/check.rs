@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::args::CheckArgs;
 use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::output::Done;
+use crate::progress::Progress;
 use crate::show;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {

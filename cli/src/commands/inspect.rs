@@ -14,10 +14,10 @@ use divvy::io::import::{Imported, declare_parameters, import_with};
 use divvy::io::plan_file::PlanFile;
 use divvy::io::{hardware_source, presets};
 
+use crate::analysis;
 use crate::analysis::{Ranking, Repeat};
 use crate::args::InspectArgs;
 use crate::failure::Failure;
-use crate::analysis;
 use crate::output::tell;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {

@@ -1,6 +1,5 @@
 //! The commands, one file each: settle what is asked, call the libraries, return text.
 
-pub(crate) mod planning_run;
 pub(crate) mod bound;
 pub(crate) mod check;
 pub(crate) mod combine;
@@ -12,6 +11,7 @@ pub(crate) mod inspect;
 pub(crate) mod manual;
 pub(crate) mod pareto;
 pub(crate) mod plan;
+pub(crate) mod planning_run;
 pub(crate) mod profile;
 pub(crate) mod region;
 pub(crate) mod replan;

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use crate::args::{ObjectiveName, ParetoArgs};
 use crate::failure::Failure;
+use crate::output::{Done, tell};
 use crate::progress::{Progress, cancel_on_interrupt};
 use crate::show::counted;
-use crate::output::{Done, tell};
 
 /// About how many plans are listed in words.
 const MOST_SHOWN: usize = 12;
@@ -134,12 +134,12 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
     for point in &shown {
         let score = &point.score;
         let energy = joules(score).map_or("-".to_owned(), |joules| format!("{} J", show_number(joules, 3)));
-        let mark = if Some(point.score.value) == within.map(|w| w.score.value) && limits != FrontLimits::default()
-        {
-            " <- within the limits"
-        } else {
-            ""
-        };
+        let mark =
+            if Some(point.score.value) == within.map(|w| w.score.value) && limits != FrontLimits::default() {
+                " <- within the limits"
+            } else {
+                ""
+            };
         let _ = writeln!(
             text,
             "  {:>10}/s  {:>12}  {:>12}  {energy:>10}  {}{mark}",

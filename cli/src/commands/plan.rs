@@ -1,13 +1,12 @@
 //! `divvy plan`.
 
-
 use divvy::io::file;
 
 use crate::args::{PlanArgs, Stages};
+use crate::commands::planning_run::{refuse_to_overwrite, search, settle, write};
 use crate::failure::Failure;
 use crate::output::Done;
 use crate::show;
-use crate::commands::planning_run::{settle, search, refuse_to_overwrite, write};
 
 pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     for (option, path) in [("--output", &args.output), ("--report", &args.report)] {
@@ -47,4 +46,3 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     }
     Ok(Done { text, passed })
 }
-

@@ -1,18 +1,24 @@
 //! One planning run: what `plan`, `bound` and the number of stages share.
 
-use std::path::Path;
-use std::time::Instant;
+use crate::args::{PlanArgs, SearchArgs};
+use crate::failure::Failure;
+use crate::output::tell;
+use crate::progress::{Progress, cancel_on_interrupt};
 use divvy::io::assemble::{Assembled, assemble};
 use divvy::io::file;
 use divvy::plan_file;
 use divvy::search::{Budget, Request, Solved, solve};
-use crate::args::{PlanArgs, SearchArgs};
-use crate::failure::Failure;
-use crate::progress::{Progress, cancel_on_interrupt};
-use crate::output::tell;
+use std::path::Path;
+use std::time::Instant;
 
 /// Says what became of a file that was asked for; whether it is there now.
-pub(crate) fn settle(args: &PlanArgs, path: &Path, made: Result<bool, Failure>, line: &str, text: &mut String) -> bool {
+pub(crate) fn settle(
+    args: &PlanArgs,
+    path: &Path,
+    made: Result<bool, Failure>,
+    line: &str,
+    text: &mut String,
+) -> bool {
     match made {
         Ok(true) => {
             if !args.search.json {

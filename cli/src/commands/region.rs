@@ -11,7 +11,7 @@ use divvy::core::units::show_number;
 use divvy::io::assemble::{ProblemOptions, assemble, read_model};
 use divvy::io::file::{self, read_once};
 use divvy::search::studies::acceleration_region::{
-    Boundary, RegionQuestion, Region, Verdict, region, sizes, verdict,
+    Boundary, Region, RegionQuestion, Verdict, region, sizes, verdict,
 };
 use serde_json::json;
 

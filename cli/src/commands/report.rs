@@ -14,8 +14,8 @@ use divvy::search::{Baseline, Budget, Solved, baseline};
 
 use crate::args::ReportArgs;
 use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::output::Done;
+use crate::progress::Progress;
 use crate::show;
 
 /// The best of all single devices is looked for so long; the first that can do it counts anyway.

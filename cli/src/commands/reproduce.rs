@@ -8,8 +8,8 @@ use serde_json::json;
 
 use crate::args::ReproduceArgs;
 use crate::failure::Failure;
-use crate::progress::{Steps, cancel_on_interrupt_saying};
 use crate::output::{Done, tell};
+use crate::progress::{Steps, cancel_on_interrupt_saying};
 
 pub(crate) fn run(args: &ReproduceArgs) -> Result<Done, Failure> {
     let Some(name) = &args.name else { return Ok(Done { text: list(args.json), passed: true }) };

@@ -3,8 +3,8 @@
 //! [`Screen`] knows how wide the terminal is and whether it shows colours; where there is none, as in a file or a pipe,
 //! the picture is 80 columns wide and plain, so that it is the same everywhere.
 
-pub(crate) mod percent;
 mod loads;
+pub(crate) mod percent;
 mod screen;
 mod timeline;
 

@@ -136,7 +136,8 @@ fn coarsened_problems(objective: Objective) -> Vec<(Rng, CoarsenedProblem)> {
 fn a_coarse_stream_costs_the_same_when_it_is_expanded() {
     for (mut rng, coarsened) in coarsened_problems(Objective::Stream) {
         for device_of in coarsened.placements(&mut rng) {
-            let coarse = score(&coarsened.coarse, &default_plan::plan(&coarsened.coarse, &device_of).unwrap());
+            let coarse =
+                score(&coarsened.coarse, &default_plan::plan(&coarsened.coarse, &device_of).unwrap());
             let plan = default_plan::plan(&coarsened.fine, &coarsened.expanded(&device_of)).unwrap();
             let fine = score(&coarsened.fine, &plan);
             assert_eq!(coarse.value, fine.value);
@@ -160,7 +161,8 @@ fn a_coarse_schedule_is_never_slower_when_it_is_expanded() {
             assert_eq!(coarse.device_busy, fine.device_busy);
             assert_eq!(coarse.link_busy, fine.link_busy);
             let one_device = device_of.iter().all(|&device| device == device_of[0]);
-            let open_ends = coarsened.fine.constraints.input_at.or(coarsened.fine.constraints.output_at).is_none();
+            let open_ends =
+                coarsened.fine.constraints.input_at.or(coarsened.fine.constraints.output_at).is_none();
             if one_device && open_ends {
                 assert_eq!(coarse.value, fine.value);
                 assert_eq!(coarse.value, coarse.device_busy[device_of[0].index()]);

@@ -7,9 +7,9 @@
 //! 1 GB/s both weigh the same. Unlike REGAL this does not filter for graphs that are hard to schedule in little
 //! memory.
 
-use super::random_graphs::{NodePair, barabasi_albert, erdos_renyi, stochastic_blocks, watts_strogatz};
 use super::draft::graph_of_edges;
 use super::options::{MOST_DRAWS, check_range, check_size, choose};
+use super::random_graphs::{NodePair, barabasi_albert, erdos_renyi, stochastic_blocks, watts_strogatz};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::input_error::InputErrors;
 use crate::problem::{OwnHardware, ProblemSpec};

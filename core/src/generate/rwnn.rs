@@ -10,9 +10,9 @@
 //! *heavy*, 1.2 to 1.6 times slower on the T4 than on the A100 and 6 to 20 times slower on the CPU. All times are
 //! whole microseconds, and a transfer over a link of 1 GB/s takes whole microseconds too.
 
-use super::random_graphs::{NodePair, RandomModel};
 use super::draft::graph_of_edges;
 use super::options::{MOST_DRAWS, MOST_OPS, check_range, check_size, choose};
+use super::random_graphs::{NodePair, RandomModel};
 use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::graph::GraphSpec;
 use crate::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};

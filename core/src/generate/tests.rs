@@ -1,8 +1,8 @@
 //! Claims about all generators: every graph is valid and in topological order, and the seed alone decides.
 
 use super::{
-    RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt, llama, regal,
-    rwnn, yolov2,
+    RandomModel, RegalFamily, RegalOptions, RwnnOptions, TransformerOptions, Wiring, Yolov2Options, gpt,
+    llama, regal, rwnn, yolov2,
 };
 use crate::graph::Graph;
 use crate::input_error::InputErrors;

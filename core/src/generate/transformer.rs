@@ -9,8 +9,8 @@
 //! multiple of their elements. GPT projects queries, keys and values in one op with three outputs and ties its head to
 //! the token embedding; LLaMA does neither. Constants such as the mask and the tables of the rotation are left out.
 
-use super::transformer_sizes::{GPTS, LLAMAS, TransformerSizes, TransformerOptions};
 use super::draft::{Draft, DraftTensor};
+use super::transformer_sizes::{GPTS, LLAMAS, TransformerOptions, TransformerSizes};
 use crate::graph::OpSpec;
 use crate::input_error::{Code, InputErrors};
 use crate::problem::ProblemSpec;

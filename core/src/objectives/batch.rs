@@ -263,7 +263,13 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
             match delay(problem, tensor, batch.device, to, batch.size()) {
                 Some(time) => {
                     score.value = score.value.max(end + time);
-                    transfers.push(BatchTransfer { tensor, of: Some(i as u32), from: batch.device, to, time });
+                    transfers.push(BatchTransfer {
+                        tensor,
+                        of: Some(i as u32),
+                        from: batch.device,
+                        to,
+                        time,
+                    });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
             }
@@ -282,7 +288,8 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
         }
     }
     violations.stop()?;
-    for BatchTransfer { tensor, of, from, to, time } in transfers.into_iter().filter(|t| t.time > Time::ZERO) {
+    for BatchTransfer { tensor, of, from, to, time } in transfers.into_iter().filter(|t| t.time > Time::ZERO)
+    {
         let route = problem.hardware.route(from, to).expect("its time was computed");
         let start = of.map_or(Time::ZERO, |i| starts[i as usize] + schedule.duration(i));
         for link in route.media() {

@@ -142,7 +142,11 @@ fn check_replicas(problem: &Problem, plan: &PipelinePlan, violations: &mut Viola
 }
 
 /// Rule `stage-cycle`: a topological order of the stages.
-fn order_stages(problem: &Problem, plan: &PipelinePlan, placement: &StagePlacement) -> Result<Vec<u32>, Vec<Violation>> {
+fn order_stages(
+    problem: &Problem,
+    plan: &PipelinePlan,
+    placement: &StagePlacement,
+) -> Result<Vec<u32>, Vec<Violation>> {
     let graph = &problem.graph;
     let count = plan.stages.len();
     let mut pairs: Vec<(u32, u32)> = (graph.ops())
@@ -178,7 +182,11 @@ fn order_stages(problem: &Problem, plan: &PipelinePlan, placement: &StagePlaceme
 }
 
 /// Rule `order`: inside a stage producers come first.
-fn check_order_inside(problem: &Problem, plan: &PipelinePlan, placement: &StagePlacement) -> Result<(), Vec<Violation>> {
+fn check_order_inside(
+    problem: &Problem,
+    plan: &PipelinePlan,
+    placement: &StagePlacement,
+) -> Result<(), Vec<Violation>> {
     let mut violations = Violations::default();
     let mut position = vec![0usize; problem.graph.op_count()];
     for (i, op) in plan.stages.iter().flat_map(|stage| &stage.ops).enumerate() {

@@ -71,7 +71,12 @@ fn copies(problem: &Problem, device_of: &[DeviceId], m: &NeededTransfer<'_>) -> 
 }
 
 /// The loads, and from them the score.
-fn score(problem: &Problem, device_of: &[DeviceId], needed: &[NeededTransfer<'_>], memory: Vec<u64>) -> Score {
+fn score(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    needed: &[NeededTransfer<'_>],
+    memory: Vec<u64>,
+) -> Score {
     let graph = &problem.graph;
     let mut device_busy = vec![Time::ZERO; problem.hardware.device_count()];
     for op in graph.ops() {
@@ -105,7 +110,12 @@ fn score(problem: &Problem, device_of: &[DeviceId], needed: &[NeededTransfer<'_>
 }
 
 /// The latency and timeline of one request that has everything to itself.
-fn follow_one_request(problem: &Problem, device_of: &[DeviceId], needed: &[NeededTransfer<'_>], score: &mut Score) {
+fn follow_one_request(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    needed: &[NeededTransfer<'_>],
+    score: &mut Score,
+) {
     let graph = &problem.graph;
     let mut free = vec![Time::ZERO; problem.hardware.device_count()];
     let mut ends = vec![Time::ZERO; graph.op_count()];

@@ -96,7 +96,8 @@ fn network_too_large(problem: &Problem) -> Option<String> {
     // Ops together need at least as much on several devices as on one.
     let needed = least_memory(problem, &problem.graph.ops().collect::<Vec<_>>());
     (needed > capacity).then(|| {
-        let (weights, tensors, room) = (show_bytes(weights), show_bytes(needed - weights), show_bytes(capacity));
+        let (weights, tensors, room) =
+            (show_bytes(weights), show_bytes(needed - weights), show_bytes(capacity));
         format!("the weights are {weights} and the tensors {tensors}, all devices together have {room}")
     })
 }

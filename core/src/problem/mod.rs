@@ -169,7 +169,8 @@ impl Problem {
         };
         let alone = self.time(op, device)? + reading;
         let factor = if self.contends_as_in_paper() {
-            let beside = |other| self.hardware.host_route(other).is_some_and(|other| other.shares_medium(route));
+            let beside =
+                |other| self.hardware.host_route(other).is_some_and(|other| other.shares_medium(route));
             let devices = self.hardware.devices().filter(|&other| other == device || beside(other)).count();
             paper_factors::IN_PLACE_PER_DEVICE_ON_BUS * devices as u64
         } else {

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use divvy_exec::backend::StageModel;
 use divvy_exec::program::{DeviceSpec, StageSpec};
 use divvy_io::onnx::cut::{CutPiece, Piece, cut};
-use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::op_rewrites::rewrite_ops;
+use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::plan_file::PlanFile;
 

@@ -14,8 +14,8 @@ use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::onnx::batch::with_batch;
 use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::op_rewrites::rewrite_ops;
+use divvy_io::onnx::proto::Model;
 
 use crate::error::DeployError;
 use crate::inputs::{inputs_of, random};

@@ -16,7 +16,7 @@
 //! Complexity: the knapsacks of a region's ops once for each leaf.
 
 use crate::division_lp::units::too_large;
-use crate::division_lp::{BatchPrices, MOST_STEPS, DivisionRows, bound_of, divisor_of, indivisible, reached};
+use crate::division_lp::{BatchPrices, DivisionRows, MOST_STEPS, bound_of, divisor_of, indivisible, reached};
 use crate::evidence::{CaseRegion, CaseTree, DevicePair, PricedEdge, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};

@@ -50,7 +50,10 @@ impl<'a> LastLoadArgument<'a> {
     }
 
     /// As [`LastLoadArgument::new`], with the tails of a frontier proof with all weights resident.
-    pub fn with_searches(problem: &'a Problem, proof: Option<&FrontierProof>) -> Result<LastLoadArgument<'a>, String> {
+    pub fn with_searches(
+        problem: &'a Problem,
+        proof: Option<&FrontierProof>,
+    ) -> Result<LastLoadArgument<'a>, String> {
         let Objective::ColdStart { contention, .. } = problem.objective else {
             return Err("weights are resident except under cold-start".to_owned());
         };

@@ -4,7 +4,8 @@
 //! dᵢ₊₁ (with it). They run between the ends of dᵢ and dᵢ₊₁, so the lengths of segments add up. For prices w of links and κ of
 //! compute, every schedule of finish C satisfies
 //!
-//! C · (Σ w + κ) ≥ Σ_segments (Σ w·bus time + κ·length) + κ·(head of d₀ + tail behind the last d) + Σ w·(tail behind the last load).
+//! C · (Σ w + κ) ≥ Σ_segments (Σ w·bus time + κ·length) + κ·(head of d₀ + tail behind the last d) +
+//! Σ w·(tail behind the last load).
 //!
 //! Given the prices, segments depend on each other only by the devices of the dᵢ, so a dynamic program over (i, device of dᵢ)
 //! adds up the minimum of each segment for each pair of devices.
@@ -130,7 +131,8 @@ impl<'a> SegmentArgument<'a> {
         for pair in chain.windows(2) {
             segments.push(SegmentOps::new(problem, pair[0], pair[1])?);
         }
-        let counted = segments.iter().flat_map(|segment| &segment.nodes[1..]).filter(|node| !node.params.is_empty());
+        let counted =
+            segments.iter().flat_map(|segment| &segment.nodes[1..]).filter(|node| !node.params.is_empty());
         let behind_loads = counted.map(|node| loads.least_behind_end(node.op)).min().unwrap_or(0);
         let mut ends = vec![0u64; graph.op_count()];
         for &op in graph.order() {
@@ -166,8 +168,9 @@ impl<'a> SegmentArgument<'a> {
         let mut known: HashMap<Vec<u128>, Vec<Option<u128>>> = HashMap::new();
         for segment in &self.segments {
             let options = segment.options(self.problem, prices);
-            let table =
-                known.entry(segment.signature(&options)).or_insert_with(|| segment.minima(&options, kernels, &mut left));
+            let table = known
+                .entry(segment.signature(&options))
+                .or_insert_with(|| segment.minima(&options, kernels, &mut left));
             let devices = costs.len();
             let reached = |to: usize| {
                 let from = (0..devices).filter_map(|from| Some(costs[from]? + table[from * devices + to]?));
@@ -249,7 +252,9 @@ impl SegmentOps {
 
     /// For each node and device, the options that no other dominates in time and price.
     fn options(&self, problem: &Problem, prices: &SegmentPrices) -> Vec<Vec<Vec<OpOption>>> {
-        let of = |node: &SegmentOp| problem.hardware.devices().map(|d| options(problem, prices, node, d)).collect();
+        let of = |node: &SegmentOp| {
+            problem.hardware.devices().map(|d| options(problem, prices, node, d)).collect()
+        };
         self.nodes.iter().map(of).collect()
     }
 
@@ -419,7 +424,19 @@ impl<'s> SegmentSearch<'s> {
         }
         let nodes = &segment.nodes;
         let (best, abandoned) = (None, None);
-        SegmentSearch { nodes, options, kernels, from, to, rest, tails, best, abandoned, steps: 0, most_steps }
+        SegmentSearch {
+            nodes,
+            options,
+            kernels,
+            from,
+            to,
+            rest,
+            tails,
+            best,
+            abandoned,
+            steps: 0,
+            most_steps,
+        }
     }
 
     /// The minimum, or a lower bound on it where the steps do not suffice; none if no choice is possible.
@@ -477,7 +494,13 @@ impl<'s> SegmentSearch<'s> {
     }
 
     /// What a choice comes to; none if a copy has no route, or the segment could not end.
-    fn evaluate(&self, node: usize, state: &PartialChoice, device: usize, (work, cost): OpOption) -> Option<ChoiceCost> {
+    fn evaluate(
+        &self,
+        node: usize,
+        state: &PartialChoice,
+        device: usize,
+        (work, cost): OpOption,
+    ) -> Option<ChoiceCost> {
         let devices = self.options[0].len();
         let mut load = state.loads[device];
         let mut head = 0;

@@ -28,7 +28,7 @@ use std::collections::HashMap;
 
 use crate::division_lp::memory_prices::MemoryPrices;
 use crate::division_lp::units::{FastestRoutes, divisor, too_large};
-use crate::evidence::{PricedEdge, DevicePair, WorkWindow};
+use crate::evidence::{DevicePair, PricedEdge, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -247,7 +247,12 @@ impl BatchPrices {
     }
 
     /// The delay of a precedence row, divided between the two batches.
-    fn add_flow(&mut self, problem: &Problem, routes: &FastestRoutes<'_>, flow: &PricedEdge) -> Result<(), String> {
+    fn add_flow(
+        &mut self,
+        problem: &Problem,
+        routes: &FastestRoutes<'_>,
+        flow: &PricedEdge,
+    ) -> Result<(), String> {
         let graph = &problem.graph;
         let joining = graph.inputs(flow.to).iter().filter(|&&t| graph.producer(t) == Some(flow.from));
         let Some(bytes) = joining.map(|&t| graph.tensor_bytes(t)).max() else {

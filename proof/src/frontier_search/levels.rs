@@ -25,7 +25,7 @@ mod estimate;
 mod expand;
 mod states;
 
-use crate::frontier_search::levels::states::{StateLevel, StatesOfSet, BackPointer, WaitingOps};
+use crate::frontier_search::levels::states::{BackPointer, StateLevel, StatesOfSet, WaitingOps};
 use crate::frontier_search::subproblem::Subproblem;
 
 /// The limits of a search.
@@ -63,7 +63,11 @@ const AREA_SETS: [usize; 6] = [3, 6, 12, 24, 48, 96];
 const SLACK: usize = 12;
 
 /// Searches a subproblem. `stop` is asked once per set of ops; if it says so, the result is that of the complete levels.
-pub fn search(subproblem: &Subproblem, settings: &FrontierSettings<'_>, stop: &mut dyn FnMut() -> bool) -> FrontierResult {
+pub fn search(
+    subproblem: &Subproblem,
+    settings: &FrontierSettings<'_>,
+    stop: &mut dyn FnMut() -> bool,
+) -> FrontierResult {
     let mut search = FrontierSearch::new(subproblem, settings);
     let mut level = StateLevel::default();
     let first = level.add(search.first_set());
@@ -121,7 +125,9 @@ impl<'a> FrontierSearch<'a> {
     fn new(subproblem: &'a Subproblem, settings: &'a FrontierSettings<'a>) -> FrontierSearch<'a> {
         let weighted = settings.weights.iter();
         let weighted = weighted
-            .map(|weights| (0..subproblem.ops.len()).map(|op| subproblem.least_weighted(op, weights)).collect())
+            .map(|weights| {
+                (0..subproblem.ops.len()).map(|op| subproblem.least_weighted(op, weights)).collect()
+            })
             .collect();
         let shortest = |op: usize| {
             let times = subproblem.allowed[op].iter().map(|&device| subproblem.time(op, device as usize));
@@ -152,9 +158,11 @@ impl<'a> FrontierSearch<'a> {
         }
         let subproblem = self.subproblem;
         let done = |op: u32| scheduled[op as usize / 64] >> (op % 64) & 1 == 1;
-        let is_needed = |port: &u32| subproblem.ports[*port as usize].consumers.iter().any(|&next| !done(next));
-        let is_ready =
-            |op: u32| subproblem.reads[op as usize].iter().all(|&port| done(subproblem.ports[port as usize].producer));
+        let is_needed =
+            |port: &u32| subproblem.ports[*port as usize].consumers.iter().any(|&next| !done(next));
+        let is_ready = |op: u32| {
+            subproblem.reads[op as usize].iter().all(|&port| done(subproblem.ports[port as usize].producer))
+        };
         let fills = &subproblem.fills[op as usize];
         let mut ports: Vec<u32> = before.ports.iter().chain(fills).copied().filter(is_needed).collect();
         ports.sort_unstable();
@@ -172,7 +180,8 @@ impl<'a> FrontierSearch<'a> {
 
     /// The empty set.
     fn first_set(&self) -> StatesOfSet {
-        let ready = (0..self.subproblem.ops.len() as u32).filter(|&op| self.subproblem.reads[op as usize].is_empty());
+        let ready =
+            (0..self.subproblem.ops.len() as u32).filter(|&op| self.subproblem.reads[op as usize].is_empty());
         let all = self.weighted.iter().map(|weighted| weighted.iter().sum()).collect();
         let scheduled = vec![0; self.subproblem.ops.len().div_ceil(64)].into();
         self.set(scheduled, Vec::new(), &ready.collect::<Vec<u32>>(), all)
@@ -253,7 +262,9 @@ impl<'a> FrontierSearch<'a> {
         let mut sets = Vec::new();
         let mut areas = vec![0u64; self.weighted.len()];
         let mut last = None;
-        for (count, &op) in self.subproblem.by_after.iter().filter(|&&op| !done(op)).take(most + 1).enumerate() {
+        for (count, &op) in
+            self.subproblem.by_after.iter().filter(|&&op| !done(op)).take(most + 1).enumerate()
+        {
             if AREA_SETS.contains(&count) {
                 sets.extend(last.map(|after| (after, areas.clone())));
             }

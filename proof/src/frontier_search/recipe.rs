@@ -48,7 +48,10 @@ impl FrontierProof {
     /// As [`FrontierProof::new`] with all weights resident, which relaxes `cold-start` too. Ops are searched only where paths
     /// fork, since those networks have thousands of ops in chains.
     pub fn with_resident_weights(problem: &Problem, weights: Vec<Vec<u64>>) -> Result<FrontierProof, String> {
-        Ok(FrontierProof { only_forks: true, ..FrontierProof::of(problem, LatencyTables::with_resident_weights(problem)?, weights)? })
+        Ok(FrontierProof {
+            only_forks: true,
+            ..FrontierProof::of(problem, LatencyTables::with_resident_weights(problem)?, weights)?
+        })
     }
 
     fn of(problem: &Problem, tables: LatencyTables, weights: Vec<Vec<u64>>) -> Result<FrontierProof, String> {
@@ -65,8 +68,17 @@ impl FrontierProof {
         let heads = Tails::new(&tables.reversed(), &weights);
         let interchangeable = interchangeable(problem);
         let (steps, best) = (Vec::new(), Vec::new());
-        let mut proof =
-            FrontierProof { tables, tails, weights, steps, lower: 0, best, interchangeable, heads, only_forks: false };
+        let mut proof = FrontierProof {
+            tables,
+            tails,
+            weights,
+            steps,
+            lower: 0,
+            best,
+            interchangeable,
+            heads,
+            only_forks: false,
+        };
         proof.bound_from_tails();
         Ok(proof)
     }
@@ -149,8 +161,12 @@ impl FrontierProof {
                 let mut subproblem = Subproblem::new(&self.tables, &self.tails, ops.clone());
                 subproblem.set_releases(|_, _| 0);
                 subproblem.pin(0, devices[0]);
-                let settings =
-                    FrontierSettings { width: width as usize, limit, weights: &self.weights, levels: usize::MAX };
+                let settings = FrontierSettings {
+                    width: width as usize,
+                    limit,
+                    weights: &self.weights,
+                    levels: usize::MAX,
+                };
                 let found = search(&subproblem, &settings, stop);
                 if found.levels < ops.len() {
                     // The step says how many ops were done, so this one must not count.
@@ -179,8 +195,9 @@ impl FrontierProof {
             if self.tables.inputs(next as usize).iter().any(|edge| follows[edge.op as usize]) {
                 follows[next as usize] = true;
                 ops.push(next);
-                let leads_on =
-                    |op: &u32| self.tables.outputs(*op as usize).iter().any(|edge| !follows[edge.op as usize]);
+                let leads_on = |op: &u32| {
+                    self.tables.outputs(*op as usize).iter().any(|edge| !follows[edge.op as usize])
+                };
                 if ops.iter().filter(|&op| leads_on(op)).all(|&op| op == next) {
                     break;
                 }
@@ -190,7 +207,12 @@ impl FrontierProof {
     }
 
     /// Searches the whole network, or as many levels as `stop` allows.
-    pub fn search_whole(&mut self, width: u32, limit: Time, stop: &mut dyn FnMut() -> bool) -> FrontierResult {
+    pub fn search_whole(
+        &mut self,
+        width: u32,
+        limit: Time,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> FrontierResult {
         self.search_levels(width, limit, usize::MAX, stop)
     }
 
@@ -202,7 +224,8 @@ impl FrontierProof {
         stop: &mut dyn FnMut() -> bool,
     ) -> FrontierResult {
         let subproblem = Subproblem::new(&self.tables, &self.tails, self.tables.order().to_vec());
-        let settings = FrontierSettings { width: width as usize, limit: limit.0, weights: &self.weights, levels };
+        let settings =
+            FrontierSettings { width: width as usize, limit: limit.0, weights: &self.weights, levels };
         let found = search(&subproblem, &settings, stop);
         if found.lower > self.lower {
             self.lower = found.lower;
@@ -234,7 +257,11 @@ pub(crate) fn proven(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep
 }
 
 /// Runs a sequence of searches from the initial tails.
-pub(crate) fn follow(problem: &Problem, weights: &[Vec<u64>], steps: &[ProofStep]) -> Result<FrontierProof, String> {
+pub(crate) fn follow(
+    problem: &Problem,
+    weights: &[Vec<u64>],
+    steps: &[ProofStep],
+) -> Result<FrontierProof, String> {
     follow_with(FrontierProof::new(problem, weights.to_vec())?, steps)
 }
 

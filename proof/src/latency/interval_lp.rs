@@ -18,7 +18,7 @@
 //! Complexity: one pass over the graph · devices² for each op that begins a `Gap` row, linear in the entries otherwise.
 //! Invariant: sums fit `i128`, since rows ≤ 2²⁰, multipliers ≤ 2³², factors ≤ 2⁶².
 
-use crate::evidence::{Evidence, RowMultiple, ProofStep, IntervalRow};
+use crate::evidence::{Evidence, IntervalRow, ProofStep, RowMultiple};
 use crate::frontier_search::recipe::{FrontierProof, follow};
 use crate::frontier_search::tails::Tails;
 use crate::latency_tables::{LatencyTables, NEVER};
@@ -322,7 +322,8 @@ impl IntervalRows {
     pub fn complete(&self, rows: &mut Vec<RowMultiple>) -> Result<(), String> {
         for (op, left) in self.sums(rows)?.starts.into_iter().enumerate() {
             let op_id = OpId(op as u32);
-            let row = if left > 0 { IntervalRow::Tail { op: op_id } } else { IntervalRow::Head { op: op_id } };
+            let row =
+                if left > 0 { IntervalRow::Tail { op: op_id } } else { IntervalRow::Head { op: op_id } };
             let times = u64::try_from(left.unsigned_abs()).unwrap_or(u64::MAX);
             if times > 0 {
                 rows.push(RowMultiple { times, row });

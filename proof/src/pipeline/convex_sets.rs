@@ -16,7 +16,7 @@
 //! generation over stages.
 
 use crate::bit_set::Bits;
-use crate::min_cut::{Arc, INFINITE, Fixing, CutNetwork, CutNode};
+use crate::min_cut::{Arc, CutNetwork, CutNode, Fixing, INFINITE};
 use crate::pipeline::branching_tree::Branching;
 use crate::pipeline::relaxation::PipelineRelaxation;
 use crate::pipeline::units::KindCosts;
@@ -74,7 +74,13 @@ pub struct CheapestSet {
 
 impl<'a> ConvexSets<'a> {
     /// The convex sets within a budget. Prices must add up to less than 2⁴⁴, and the relaxation must know its order.
-    pub fn new(relaxed: &'a PipelineRelaxation, kind: &'a KindCosts, budget: u64, prices: &'a [u64], limit: u64) -> ConvexSets<'a> {
+    pub fn new(
+        relaxed: &'a PipelineRelaxation,
+        kind: &'a KindCosts,
+        budget: u64,
+        prices: &'a [u64],
+        limit: u64,
+    ) -> ConvexSets<'a> {
         ConvexSets { relaxed, kind, budget, prices, limit, cut: SetCut::new(relaxed, kind) }
     }
 
@@ -203,8 +209,8 @@ impl<'a> ConvexSets<'a> {
 
     /// p·T − q·(P + 1): no set of the space has a larger Lagrangian cost.
     pub fn most(&self, multiplier: u32) -> i64 {
-        let most =
-            i128::from(COST_FACTOR) * i128::from(self.budget) - i128::from(multiplier) * (i128::from(self.limit) + 1);
+        let most = i128::from(COST_FACTOR) * i128::from(self.budget)
+            - i128::from(multiplier) * (i128::from(self.limit) + 1);
         // A limit from a file may be anything; no cut is as small as this.
         i64::try_from(most).unwrap_or(i64::MIN)
     }
@@ -228,7 +234,8 @@ const INSIDE: u32 = u32::MAX - 1;
 impl<'a> CertainCost<'a> {
     fn new(sets: &'a ConvexSets<'a>, branch: &SetBranch) -> CertainCost<'a> {
         let tensors = sets.relaxed.tensors().len();
-        let mut certain = CertainCost { sets, cost: 0, leaves: vec![false; tensors], paid_by: vec![NOBODY; tensors] };
+        let mut certain =
+            CertainCost { sets, cost: 0, leaves: vec![false; tensors], paid_by: vec![NOBODY; tensors] };
         for unit in branch.outside.iter() {
             sets.relaxed.read(unit).iter().for_each(|&t| certain.leaves[t as usize] = true);
         }

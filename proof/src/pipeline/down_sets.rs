@@ -106,7 +106,11 @@ impl<'a> DownSets<'a> {
     }
 
     /// Whether stages within a threshold can hold the whole network; none if that takes too many steps, or `go_on` says no.
-    pub fn decide_threshold(&self, threshold: u64, go_on: &mut dyn FnMut() -> bool) -> Option<ThresholdDecision> {
+    pub fn decide_threshold(
+        &self,
+        threshold: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Option<ThresholdDecision> {
         let kinds: Vec<&KindCosts> = if self.relaxed.kinds().is_empty() {
             vec![self.relaxed.least()]
         } else {
@@ -125,7 +129,8 @@ impl<'a> DownSets<'a> {
             for (k, kind) in kinds.iter().enumerate() {
                 let can = |label: &&DownSetLabel| {
                     let used: u64 = label.used.iter().map(|&count| u64::from(count)).sum();
-                    u32::from(label.used[k]) < kind.devices && used + stages_left <= u64::from(self.relaxed.stages())
+                    u32::from(label.used[k]) < kind.devices
+                        && used + stages_left <= u64::from(self.relaxed.stages())
                 };
                 let longer: Vec<DownSetLabel> = (labels[from].iter().filter(can))
                     .map(|label| DownSetLabel { used: with_one(label.used, k), from: from as u32 })
@@ -142,7 +147,11 @@ impl<'a> DownSets<'a> {
                 }
             }
         }
-        Some(if labels[end].is_empty() { ThresholdDecision::Infeasible } else { ThresholdDecision::Feasible(self.stages(&labels)) })
+        Some(if labels[end].is_empty() {
+            ThresholdDecision::Infeasible
+        } else {
+            ThresholdDecision::Feasible(self.stages(&labels))
+        })
     }
 
     /// The stages of a label of the whole network.
@@ -154,7 +163,8 @@ impl<'a> DownSets<'a> {
             let from = label.from as usize;
             let before = self.units_of(from);
             stages.push(self.units_of(here).both(&before, |now, before| now & !before).collect());
-            let leads = |other: &&DownSetLabel| (0..MOST_KINDS).any(|k| with_one(other.used, k) == label.used);
+            let leads =
+                |other: &&DownSetLabel| (0..MOST_KINDS).any(|k| with_one(other.used, k) == label.used);
             label = *labels[from].iter().find(leads).expect("a label of one stage less led here");
             here = from;
         }

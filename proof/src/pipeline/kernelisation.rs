@@ -5,8 +5,8 @@
 //! acyclic, its units in topological order. Also here: strongly connected components (Tarjan, "Depth-First Search and Linear
 //! Graph Algorithms", 1972) and topological renumbering, which the relaxation uses too.
 
-use crate::pipeline::safe_moves::{UnitGraph, Direction};
-use crate::pipeline::units::{KindCosts, MOST_UNITS, Order, UnitTensor};
+use crate::pipeline::safe_moves::{Direction, UnitGraph};
+use crate::pipeline::units::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
 
 /// Contracts units to a fixpoint, and renumbers them in topological order.
 pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &mut KindCosts) {
@@ -23,7 +23,7 @@ pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &
 /// For each unit the one that it is contracted with, or itself; none if there is nothing to contract. No unit is in two groups.
 fn find(tensors: &[UnitTensor], least: &KindCosts) -> Option<Vec<u32>> {
     let units = least.work.len();
-    let order = (units <= MOST_UNITS).then(|| Order::new(units, tensors));
+    let order = (units <= MOST_UNITS).then(|| TransitiveClosure::new(units, tensors));
     let graph = UnitGraph::new(tensors, least, order.as_ref());
     let mut joined: Vec<u32> = (0..units as u32).collect();
     let mut taken = vec![false; units];

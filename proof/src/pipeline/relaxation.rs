@@ -16,7 +16,7 @@
 
 use crate::bit_set::Bits;
 use crate::pipeline::kernelisation;
-use crate::pipeline::units::{KindCosts, MOST_UNITS, Order, UnitTensor};
+use crate::pipeline::units::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
@@ -33,7 +33,7 @@ pub struct PipelineRelaxation {
     read: Vec<Vec<u32>>,
     least: KindCosts,
     kinds: Vec<KindCosts>,
-    order: Option<Order>,
+    order: Option<TransitiveClosure>,
 }
 
 /// Sums of all figures stay below two to this.
@@ -83,7 +83,7 @@ impl PipelineRelaxation {
                 read[consumer as usize].push(t as u32);
             }
         }
-        let order = (units <= MOST_UNITS).then(|| Order::new(units, &tensors));
+        let order = (units <= MOST_UNITS).then(|| TransitiveClosure::new(units, &tensors));
         Ok(PipelineRelaxation { stages, shift, unit_of, tensors, made, read, least, kinds, order })
     }
 
@@ -234,8 +234,9 @@ type RouteTimes = Vec<(u64, u64)>;
 fn routes_of(problem: &Problem, device: DeviceId, outward: bool) -> RouteTimes {
     let hardware = &problem.hardware;
     let others = hardware.devices().filter(|&other| other != device);
-    let routes = others
-        .filter_map(|other| if outward { hardware.route(device, other) } else { hardware.route(other, device) });
+    let routes = others.filter_map(|other| {
+        if outward { hardware.route(device, other) } else { hardware.route(other, device) }
+    });
     let mut times = RouteTimes::new();
     for route in routes {
         match route.bandwidth {
@@ -282,8 +283,9 @@ fn kinds(problem: &Problem, unit_of: &[u32], tensors: &[Vec<u64>]) -> Vec<KindCo
             kind.devices += 1;
             continue;
         }
-        let time =
-            |routes: &RouteTimes| tensors.iter().map(|all| all.iter().map(|&b| least_time(routes, b)).sum()).collect();
+        let time = |routes: &RouteTimes| {
+            tensors.iter().map(|all| all.iter().map(|&b| least_time(routes, b)).sum()).collect()
+        };
         let kind = KindCosts { devices: 1, work, out: time(&key.1), into: time(&key.2) };
         kinds.push((kind, key));
     }

@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use crate::bit_set::Bits;
-use crate::pipeline::units::{KindCosts, Order, UnitTensor};
+use crate::pipeline::units::{KindCosts, TransitiveClosure, UnitTensor};
 
 /// The most units that are looked at together: all their subsets are tried.
 const MOST_GROUP: usize = 10;
@@ -35,12 +35,16 @@ pub(super) struct UnitGraph<'a> {
     kind: &'a KindCosts,
     made: Vec<Vec<usize>>,
     read: Vec<Vec<usize>>,
-    order: Option<&'a Order>,
+    order: Option<&'a TransitiveClosure>,
 }
 
 impl<'a> UnitGraph<'a> {
     /// `order` is missing where there are too many units; then no ancestors are known.
-    pub(super) fn new(tensors: &'a [UnitTensor], kind: &'a KindCosts, order: Option<&'a Order>) -> UnitGraph<'a> {
+    pub(super) fn new(
+        tensors: &'a [UnitTensor],
+        kind: &'a KindCosts,
+        order: Option<&'a TransitiveClosure>,
+    ) -> UnitGraph<'a> {
         let units = kind.work.len();
         let (mut made, mut read) = (vec![Vec::new(); units], vec![Vec::new(); units]);
         for (t, tensor) in tensors.iter().enumerate() {
@@ -56,7 +60,8 @@ impl<'a> UnitGraph<'a> {
         let mut found = 0;
         let mut next: BTreeSet<usize> = self.neighbours(to, direction).collect();
         while group.len() < MOST_GROUP {
-            let Some(unit) = (if direction == Direction::Down { next.pop_first() } else { next.pop_last() }) else {
+            let Some(unit) = (if direction == Direction::Down { next.pop_first() } else { next.pop_last() })
+            else {
                 break;
             };
             if taken[unit] || self.kind.work[unit].is_none() || !self.may_move(unit, to, direction, &group) {
@@ -86,7 +91,7 @@ impl<'a> UnitGraph<'a> {
 
     /// Whether all other predecessors of a unit are ancestors of where it moves (or its successors descendants).
     fn may_move(&self, unit: usize, to: usize, direction: Direction, group: &[usize]) -> bool {
-        let known = |sets: fn(&Order) -> &Vec<Bits>, other: usize| {
+        let known = |sets: fn(&TransitiveClosure) -> &Vec<Bits>, other: usize| {
             self.order.is_some_and(|order| sets(order)[to].has(other))
         };
         let is_near = |other: usize| other == to || group.contains(&other);
@@ -124,8 +129,11 @@ struct UnitGroup {
 impl UnitGroup {
     fn new(graph: &UnitGraph<'_>, to: usize, units: &[usize]) -> UnitGroup {
         let bit = |unit: usize| units.iter().position(|&u| u == unit).map_or(0, |i| 1u32 << i);
-        let touched: BTreeSet<usize> =
-            units.iter().flat_map(|&unit| graph.made[unit].iter().chain(&graph.read[unit])).copied().collect();
+        let touched: BTreeSet<usize> = units
+            .iter()
+            .flat_map(|&unit| graph.made[unit].iter().chain(&graph.read[unit]))
+            .copied()
+            .collect();
         let mut readers = vec![0; units.len()];
         let mut tensors = Vec::with_capacity(touched.len());
         for t in touched {

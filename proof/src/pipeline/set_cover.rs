@@ -35,7 +35,12 @@ pub(crate) fn proven(
 }
 
 /// Whether prices and limits refute a threshold.
-fn check_cover(relaxed: &PipelineRelaxation, threshold: Time, prices: &[u64], groups: &[StageGroup]) -> Result<(), String> {
+fn check_cover(
+    relaxed: &PipelineRelaxation,
+    threshold: Time,
+    prices: &[u64],
+    groups: &[StageGroup],
+) -> Result<(), String> {
     if !relaxed.knows_order() {
         return Err(format!("{} units are too many for it", relaxed.units()));
     }
@@ -75,9 +80,7 @@ fn most_by_groups(relaxed: &PipelineRelaxation, groups: &[StageGroup]) -> Result
 
 /// The most price that as many devices as stages can hold: a group for each kind, those with the largest limits first.
 fn most_by_kinds(relaxed: &PipelineRelaxation, groups: &[StageGroup]) -> Result<u128, String> {
-    let fit = |(group, kind): (&StageGroup, &KindCosts)| {
-        group.stages == 1 && group.count == kind.devices
-    };
+    let fit = |(group, kind): (&StageGroup, &KindCosts)| group.stages == 1 && group.count == kind.devices;
     if groups.len() != relaxed.kinds().len() || !groups.iter().zip(relaxed.kinds()).all(fit) {
         return Err("it needs a group of single stages for each kind of device".to_owned());
     }

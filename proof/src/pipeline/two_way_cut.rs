@@ -17,7 +17,7 @@
 //! minimum cut for each leaf.
 
 use crate::bit_set::Bits;
-use crate::min_cut::{Arc, INFINITE, Fixing, CutNetwork, CutNode};
+use crate::min_cut::{Arc, CutNetwork, CutNode, Fixing, INFINITE};
 use crate::pipeline::branching_tree::{self, Branching, MOST_NUMBERS};
 use crate::pipeline::relaxation::{PipelineRelaxation, refuted};
 use crate::pipeline::units::KindCosts;
@@ -165,7 +165,8 @@ impl<'a> TwoWayCut<'a> {
 
     /// A down-set of least Lagrangian cost among those that agree with a branch.
     pub fn cheapest(&mut self, branch: &CutBranch, multiplier: u32) -> CheapestDownSet {
-        let (p, q) = (i64::from(FACTOR_SUM - multiplier.min(FACTOR_SUM)), i64::from(multiplier.min(FACTOR_SUM)));
+        let (p, q) =
+            (i64::from(FACTOR_SUM - multiplier.min(FACTOR_SUM)), i64::from(multiplier.min(FACTOR_SUM)));
         let cut = &mut self.cut;
         cut.change(branch);
         if cut.multiplier != Some(multiplier) {
@@ -229,7 +230,13 @@ impl DownSetCut {
         }
         network.lay_out();
         let none = || Bits::none(units);
-        DownSetCut { network, nodes, arcs, branch: CutBranch { inside: none(), outside: none() }, multiplier: None }
+        DownSetCut {
+            network,
+            nodes,
+            arcs,
+            branch: CutBranch { inside: none(), outside: none() },
+            multiplier: None,
+        }
     }
 
     /// Changes the network to that of another branch.

@@ -29,7 +29,7 @@ pub struct KindCosts {
 
 /// The transitive closure of the units: memory is quadratic in their number.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct TransitiveClosure {
     /// The ancestors of each unit.
     pub(super) before: Vec<Bits>,
     /// The descendants of each unit.
@@ -39,8 +39,8 @@ pub(super) struct Order {
 /// The most units whose transitive closure is stored.
 pub const MOST_UNITS: usize = 1 << 13;
 
-impl Order {
-    pub(super) fn new(units: usize, tensors: &[UnitTensor]) -> Order {
+impl TransitiveClosure {
+    pub(super) fn new(units: usize, tensors: &[UnitTensor]) -> TransitiveClosure {
         let mut before = vec![Bits::none(units); units];
         let mut after = vec![Bits::none(units); units];
         // Tensors are sorted by producer, and producers come before consumers.
@@ -60,6 +60,6 @@ impl Order {
                 tail[0].add(producer);
             }
         }
-        Order { before, after }
+        TransitiveClosure { before, after }
     }
 }

@@ -21,7 +21,7 @@
 //! Complexity: one minimum cut or a pass over device pairs for each union; subset sums in steps of T / 2²⁰.
 
 use crate::evidence::ForcedPair;
-use crate::min_cut::{INFINITE, Fixing, CutNetwork};
+use crate::min_cut::{CutNetwork, Fixing, INFINITE};
 use divvy_core::ids::{DeviceId, LinkId, OpId};
 use divvy_core::problem::{MemoryRule, Objective, Problem};
 use divvy_core::units::Time;
@@ -114,7 +114,8 @@ impl<'p> Clusters<'p> {
     /// Unites two clusters if the reason given holds, and says whether it does.
     pub fn try_unite(&mut self, union: ForcedPair) -> bool {
         let ForcedPair { one, other, by_cut } = union;
-        let holds = if by_cut { self.must_share_by_cut(one, other) } else { self.must_share_by_bytes(one, other) };
+        let holds =
+            if by_cut { self.must_share_by_cut(one, other) } else { self.must_share_by_bytes(one, other) };
         if holds {
             self.unite(one, other);
         }

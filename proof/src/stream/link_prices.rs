@@ -121,7 +121,13 @@ impl<'p> DeviceKnapsack<'p> {
 
     /// The knapsack of a device within a threshold at prices that are [in range](DeviceKnapsack::is_in_range), over the ops
     /// that are open.
-    pub fn best(&self, device: DeviceId, threshold: Time, prices: &[i64], is_open: &[bool]) -> KnapsackSolution {
+    pub fn best(
+        &self,
+        device: DeviceId,
+        threshold: Time,
+        prices: &[i64],
+        is_open: &[bool],
+    ) -> KnapsackSolution {
         let width = threshold.0 / SLOTS + 1;
         let per_byte = self.per_byte[device.index()];
         let has_inputs = self.problem.constraints.input_at == Some(device);

@@ -5,19 +5,23 @@ use divvy_core::problem::Objective;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{
-    CaseTree, Evidence, PricedEdge, RowMultiple, CaseRegion, ProofStep, IntervalRow, ChainStage, DevicePair, ForcedPair, WorkWindow,
+    CaseRegion, CaseTree, ChainStage, DevicePair, Evidence, ForcedPair, IntervalRow, PricedEdge, ProofStep,
+    RowMultiple, WorkWindow,
 };
 
 use divvy_testing::oracle::model::Model;
 
 /// Whatever evidence could be offered, sensible for the objective or not.
 pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
-    let mut all: Vec<Evidence> = chains(model).into_iter().map(|ops| Evidence::CriticalPath { ops }).collect();
+    let mut all: Vec<Evidence> =
+        chains(model).into_iter().map(|ops| Evidence::CriticalPath { ops }).collect();
     all.extend(OpId::all(model.ops).map(|op| Evidence::Op { op }));
     all.extend(DeviceId::all(model.devices).map(|device| Evidence::DeviceLoad { device }));
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
-    all.extend(weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::BusBytes { weights }));
+    all.extend(
+        weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::BusBytes { weights }),
+    );
     for weights in weights(model.link_widths.len(), rng) {
         let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
         for left in left {
@@ -205,8 +209,9 @@ fn chain_dp(model: &Model, rng: &mut Rng) -> Evidence {
 /// Random unions at a random threshold, few enough that some hold.
 fn colocation(model: &Model, rng: &mut Rng) -> Evidence {
     let op = |rng: &mut Rng| OpId(rng.below(model.ops) as u32);
-    let unions =
-        (0..rng.below(3)).map(|_| ForcedPair { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) }).collect();
+    let unions = (0..rng.below(3))
+        .map(|_| ForcedPair { one: op(rng), other: op(rng), by_cut: rng.chance(0.5) })
+        .collect();
     let most = *rng.pick(&[1, 3, 10]);
     let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
     Evidence::Colocation {
@@ -259,11 +264,15 @@ pub(crate) fn interval_lp(model: &Model, rng: &mut Rng) -> Evidence {
         let row = match rng.below(6) {
             0 => IntervalRow::Head { op: first },
             1 => IntervalRow::Tail { op: first },
-            2 => {
-                IntervalRow::Between { from: None, to: Some(first).filter(|_| rng.chance(0.5)), device: device(rng) }
-            }
+            2 => IntervalRow::Between {
+                from: None,
+                to: Some(first).filter(|_| rng.chance(0.5)),
+                device: device(rng),
+            },
             3 => IntervalRow::Between { from: Some(first), to: None, device: device(rng) },
-            4 if first != last => IntervalRow::Between { from: Some(first), to: Some(last), device: device(rng) },
+            4 if first != last => {
+                IntervalRow::Between { from: Some(first), to: Some(last), device: device(rng) }
+            }
             _ if first != last => {
                 let prices = (0..model.devices).map(|_| rng.between(0, most_price)).collect();
                 IntervalRow::Gap { from: first, to: last, prices }

@@ -10,7 +10,7 @@ use divvy_core::rng::Rng;
 
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::{BatchId, BatchSchedule};
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 
 /// The most cuts.
 const MOST_CUTS: usize = 32;
@@ -42,7 +42,8 @@ impl Crossover {
         let count = tables.ops;
         let mut position_of = vec![0; count];
         tables.order.iter().enumerate().for_each(|(position, &op)| position_of[op as usize] = position);
-        let first = |members: &Vec<u32>| members.iter().map(|&op| position_of[op as usize]).min().unwrap_or(0);
+        let first =
+            |members: &Vec<u32>| members.iter().map(|&op| position_of[op as usize]).min().unwrap_or(0);
         let last_reader = |&op: &u32| {
             let readers = tables.outputs[op as usize].iter().map(|edge| position_of[edge.op as usize]);
             readers.max().unwrap_or(position_of[op as usize])
@@ -70,7 +71,10 @@ impl Crossover {
         positions.sort_unstable();
         let cut = |position: usize| {
             let before = tables.order[..position].iter();
-            CrossoverPoint { position, crossing_ops: before.filter(|op| last_reader(op) >= position).copied().collect() }
+            CrossoverPoint {
+                position,
+                crossing_ops: before.filter(|op| last_reader(op) >= position).copied().collect(),
+            }
         };
         let cuts = std::iter::once(0).chain(positions).chain([count]).map(cut).collect();
         Crossover { positions: tables.members.iter().map(first).collect(), cuts }
@@ -157,7 +161,8 @@ impl Crossover {
     ) -> bool {
         let [first, last] = [from, until].map(|cut| &self.cuts[cut]);
         let section = |unit: usize| {
-            usize::from(self.positions[unit] >= first.position) + usize::from(self.positions[unit] >= last.position)
+            usize::from(self.positions[unit] >= first.position)
+                + usize::from(self.positions[unit] >= last.position)
         };
         trial.divisions.clone_from(&one.divisions);
         let labels = relabelling(tables, &first.crossing_ops, &one.divisions, &other.divisions);
@@ -286,7 +291,12 @@ mod tests {
     }
 
     /// A schedule after some moves from whole batches on random devices.
-    fn some_schedule(tables: &BatchTables, memory: &BatchMemory, dual_cost: &DualCost, seed: u64) -> BatchSchedule {
+    fn some_schedule(
+        tables: &BatchTables,
+        memory: &BatchMemory,
+        dual_cost: &DualCost,
+        seed: u64,
+    ) -> BatchSchedule {
         let mut rng = Rng::new(seed);
         let mut whole = |unit: usize| {
             let device = rng.pick(&tables.choices[unit]).device;
@@ -301,7 +311,12 @@ mod tests {
         annealer.schedule().clone()
     }
 
-    fn some_schedules(problem: &Problem, tables: &BatchTables, memory: &BatchMemory, seed: u64) -> Vec<BatchSchedule> {
+    fn some_schedules(
+        problem: &Problem,
+        tables: &BatchTables,
+        memory: &BatchMemory,
+        seed: u64,
+    ) -> Vec<BatchSchedule> {
         let dual_cost = DualCost::new(problem, tables, &Outcome::default());
         (0..4).map(|n| some_schedule(tables, memory, &dual_cost, 4 * seed + n)).collect()
     }
@@ -331,7 +346,12 @@ mod tests {
             let crossover = Crossover::new(&tables, best.list.len());
             assert!(crossover.cuts.len() >= 4, "{} cuts of four modules", crossover.cuts.len());
             let combined = crossover.combine(&tables, &memory, best, &known, 0);
-            assert!(combined.value() <= best.value(), "seed {seed}: {} after {}", combined.value(), best.value());
+            assert!(
+                combined.value() <= best.value(),
+                "seed {seed}: {} after {}",
+                combined.value(),
+                best.value()
+            );
             better += u32::from(combined.value() < best.value());
             assert_holds(&problem, &tables, &combined);
             // No other schedule improves the result, so none need be tried again.
@@ -354,7 +374,8 @@ mod tests {
             let known = some_schedules(&problem, &tables, &memory, seed);
             let crossover = Crossover::new(&tables, known[0].list.len());
             let mut rng = Rng::new(seed);
-            let Some(new) = crossover.random_crossover(&tables, &memory, &known[0], &known[1..], &mut rng) else {
+            let Some(new) = crossover.random_crossover(&tables, &memory, &known[0], &known[1..], &mut rng)
+            else {
                 continue;
             };
             count += 1;
@@ -376,8 +397,10 @@ mod tests {
         let tables = BatchTables::new(&problem).expect("a batch problem");
         let whole: Division = smallvec![DevicePart { device: 0, groups: 0b1111 }];
         let mut one = vec![whole; tables.members.len()];
-        one[0] = smallvec![DevicePart { device: 0, groups: 0b0111 }, DevicePart { device: 1, groups: 0b1000 }];
-        one[1] = smallvec![DevicePart { device: 2, groups: 0b0001 }, DevicePart { device: 0, groups: 0b1110 }];
+        one[0] =
+            smallvec![DevicePart { device: 0, groups: 0b0111 }, DevicePart { device: 1, groups: 0b1000 }];
+        one[1] =
+            smallvec![DevicePart { device: 2, groups: 0b0001 }, DevicePart { device: 0, groups: 0b1110 }];
         let permutation = [2, 0, 3, 1];
         let other: Vec<Division> = one.iter().map(|division| relabelled(division, &permutation)).collect();
         let relabelling = relabelling(&tables, &[0, 1], &one, &other);

@@ -12,7 +12,7 @@ use smallvec::smallvec;
 use crate::batch::list_scheduling::{ListSettings, Measure, breadth_first, schedule};
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::{BatchId, BatchSchedule};
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 use crate::run::Run;
 
 /// A change of a gene, or of several genes of one batch, to another device.
@@ -37,7 +37,11 @@ pub(crate) struct DivisionString<'a> {
 
 impl<'a> DivisionString<'a> {
     /// All inputs of every op on its fastest device; where sizes or memory forbid that, a list schedule; none if neither is valid.
-    pub(crate) fn fastest(run: &Run<'_>, tables: &'a BatchTables, memory: &BatchMemory) -> Option<DivisionString<'a>> {
+    pub(crate) fn fastest(
+        run: &Run<'_>,
+        tables: &'a BatchTables,
+        memory: &BatchMemory,
+    ) -> Option<DivisionString<'a>> {
         let order = breadth_first(tables);
         let all = tables.all_groups();
         let whole = |unit: usize| {
@@ -50,8 +54,13 @@ impl<'a> DivisionString<'a> {
             Some(smallvec![DevicePart { device, groups: all }])
         };
         let fastest: Option<Vec<Division>> = (0..tables.members.len()).map(whole).collect();
-        let settings =
-            ListSettings { order: &order, measure: Measure::Execution, inserts: false, sizes: None, early: None };
+        let settings = ListSettings {
+            order: &order,
+            measure: Measure::Execution,
+            inserts: false,
+            sizes: None,
+            early: None,
+        };
         let starts = [
             fastest.map(|divisions| BatchSchedule::new(tables, divisions, &order)),
             schedule(tables, memory, &settings, run.budget),
@@ -199,7 +208,11 @@ pub(crate) struct DivisionSearch<'w, 'a, 't> {
 
 impl<'w, 'a, 't> DivisionSearch<'w, 'a, 't> {
     /// Offers the first schedule.
-    pub(crate) fn new(run: &'w mut Run<'a>, tables: &'t BatchTables, start: &BatchSchedule) -> DivisionSearch<'w, 'a, 't> {
+    pub(crate) fn new(
+        run: &'w mut Run<'a>,
+        tables: &'t BatchTables,
+        start: &BatchSchedule,
+    ) -> DivisionSearch<'w, 'a, 't> {
         let began = run.budget.start.elapsed().as_secs_f64();
         let until = run.budget.time.as_secs_f64();
         let mut search = DivisionSearch {
@@ -239,7 +252,8 @@ impl<'w, 'a, 't> DivisionSearch<'w, 'a, 't> {
                 None => (elapsed - self.began) / (self.until - self.began).max(f64::MIN_POSITIVE),
             };
             let proven = self.run.outcome().lower_bound().map(|bound| bound.0);
-            if self.evaluations.is_multiple_of(64 * self.clock_interval) || proven >= Some(self.best.value()) {
+            if self.evaluations.is_multiple_of(64 * self.clock_interval) || proven >= Some(self.best.value())
+            {
                 self.offer();
                 if self.run.is_solved() {
                     return false;

@@ -6,7 +6,7 @@ use divvy_core::problem::Problem;
 use divvy_proof::division_lp::{BatchPrices, DivisionRows};
 use divvy_proof::evidence::Evidence;
 
-use crate::batch::tables::{DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart};
 
 /// A cost for every batch, in picoseconds of the makespan.
 pub(crate) struct DualCost {
@@ -36,10 +36,11 @@ impl DualCost {
                     continue;
                 }
                 for (op, chain) in tables.chains.iter().enumerate() {
-                    let cost = |&member: &u32| prices.batch(member as usize, device.index(), number).unwrap_or(0);
+                    let cost =
+                        |&member: &u32| prices.batch(member as usize, device.index(), number).unwrap_or(0);
                     let cost: i128 = chain.iter().map(cost).sum();
-                    let place =
-                        (op * classes + class) * (tables.groups + 1) + (slot.size / tables.group_size) as usize;
+                    let place = (op * classes + class) * (tables.groups + 1)
+                        + (slot.size / tables.group_size) as usize;
                     dual_cost.costs[place] = cost as f64 / prices.units_per_ps() as f64;
                 }
             }

@@ -10,7 +10,7 @@ use divvy_proof::latency_tables::NEVER;
 
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::BatchSchedule;
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 
 /// The most assignments of sizes to devices that are enumerated, and the most partitions.
 const MOST_DIVISIONS: usize = 400;
@@ -121,7 +121,13 @@ impl DeviceTimelines {
     }
 
     /// The earliest start of a batch on its device, and its end.
-    fn earliest_interval(&self, tables: &BatchTables, op: usize, part: DevicePart, inserts: bool) -> (u64, u64) {
+    fn earliest_interval(
+        &self,
+        tables: &BatchTables,
+        op: usize,
+        part: DevicePart,
+        inserts: bool,
+    ) -> (u64, u64) {
         let device = part.device as usize;
         let ready = self.arrival(tables, op, part);
         let time = tables.time(op, device, part.count());
@@ -165,12 +171,16 @@ fn best_division(
             let device = part.device as usize;
             match settings.measure {
                 Measure::Execution => tables.time(op, device, count),
-                Measure::Finish | Measure::Makespan => timeline.earliest_interval(tables, op, part, settings.inserts).1,
+                Measure::Finish | Measure::Makespan => {
+                    timeline.earliest_interval(tables, op, part, settings.inserts).1
+                }
             }
         });
         let last = ends.max().unwrap_or(NEVER);
-        let work: u64 =
-            division.iter().map(|p| tables.time(op, p.device as usize, p.count())).fold(0, u64::saturating_add);
+        let work: u64 = division
+            .iter()
+            .map(|p| tables.time(op, p.device as usize, p.count()))
+            .fold(0, u64::saturating_add);
         match settings.measure {
             Measure::Makespan => (last.max(timeline.value), last, work),
             _ => (last, work, 0),
@@ -255,7 +265,12 @@ pub(crate) fn partitions(tables: &BatchTables, unit: usize) -> Vec<Vec<u32>> {
 }
 
 /// Assigns groups to devices in given numbers, each device first the groups of which it has most inputs.
-fn assign_groups(tables: &BatchTables, timeline: &DeviceTimelines, op: usize, sizes: &[(u32, u32)]) -> Division {
+fn assign_groups(
+    tables: &BatchTables,
+    timeline: &DeviceTimelines,
+    op: usize,
+    sizes: &[(u32, u32)],
+) -> Division {
     let mut left = tables.all_groups();
     let mut division: Division = Division::with_capacity(sizes.len());
     for &(device, count) in sizes {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use divvy_core::ids::{OpId, ParamId};
 use divvy_core::problem::{MemoryRule, Problem};
 
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 
 /// Excess is counted in multiples of limit / this, and at most so many of them.
 const EXCESS_SCALE: f64 = (1u64 << 30) as f64;

@@ -10,7 +10,7 @@ use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::latency_tables::NEVER;
 
-use crate::batch::tables::{Division, DevicePart, BatchTables, count};
+use crate::batch::tables::{BatchTables, DevicePart, Division, count};
 
 /// A batch: an op, and the index of the part in its unit's division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -188,7 +188,13 @@ impl BatchSchedule {
     }
 
     /// Moves the deferred readers of a batch that are ready now to the stack of batches that are next.
-    pub(crate) fn release_readers(&self, tables: &BatchTables, made: BatchId, deferred: &mut Vec<BatchId>, ready: &mut Vec<BatchId>) {
+    pub(crate) fn release_readers(
+        &self,
+        tables: &BatchTables,
+        made: BatchId,
+        deferred: &mut Vec<BatchId>,
+        ready: &mut Vec<BatchId>,
+    ) {
         let mut place = 0;
         while place < deferred.len() {
             let other = deferred[place];

@@ -9,7 +9,7 @@
 use divvy_proof::latency_tables::NEVER;
 
 use crate::batch::schedule::{BatchId, BatchSchedule, UNKNOWN};
-use crate::batch::tables::{DevicePart, BatchTables, count};
+use crate::batch::tables::{BatchTables, DevicePart, count};
 
 /// Positions, device queues and tails of a schedule.
 pub(crate) struct ScheduleFacts {
@@ -67,7 +67,8 @@ impl ScheduleFacts {
             let [first, last] = [from, until].map(|end| queue.partition_point(|&position| position < end));
             let of_device =
                 |(batch, _): &(&BatchId, u32)| schedule.part(tables, **batch).device as usize == device;
-            let positions = segment.batches.iter().zip(from..).filter(of_device).map(|(_, position)| position);
+            let positions =
+                segment.batches.iter().zip(from..).filter(of_device).map(|(_, position)| position);
             let before = queue.len();
             queue.splice(first..last, positions);
             let changed = if queue.len() == before { last } else { queue.len() };
@@ -143,7 +144,13 @@ impl ScheduleFacts {
     }
 
     /// Marks the producers of a batch before a position.
-    fn mark_producers(&mut self, tables: &BatchTables, schedule: &BatchSchedule, batch: BatchId, until: usize) {
+    fn mark_producers(
+        &mut self,
+        tables: &BatchTables,
+        schedule: &BatchSchedule,
+        batch: BatchId,
+        until: usize,
+    ) {
         let part = schedule.part(tables, batch);
         for edge in &tables.inputs[batch.op as usize] {
             let producer = edge.op as usize;
@@ -233,7 +240,13 @@ impl ScheduleFacts {
     }
 
     /// From a position, that of the batch of the same device so many further or back in its queue.
-    pub(crate) fn along_queue(&self, device: usize, position: usize, far: usize, is_back: bool) -> Option<usize> {
+    pub(crate) fn along_queue(
+        &self,
+        device: usize,
+        position: usize,
+        far: usize,
+        is_back: bool,
+    ) -> Option<usize> {
         let queue = &self.queues[device];
         let here = self.ranks[position] as usize;
         let there = if is_back { here.checked_sub(far)? } else { here + far };

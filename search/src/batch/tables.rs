@@ -152,10 +152,12 @@ impl BatchTables {
             choices: Vec::new(),
         };
         if problem.constraints.input_at.is_some() {
-            tables.release = tables.table(|op, device, inputs| arrival_of_inputs(problem, op, device, inputs));
+            tables.release =
+                tables.table(|op, device, inputs| arrival_of_inputs(problem, op, device, inputs));
         }
         if problem.constraints.output_at.is_some() {
-            tables.delivery = tables.table(|op, device, inputs| delivery_of_outputs(problem, op, device, inputs));
+            tables.delivery =
+                tables.table(|op, device, inputs| delivery_of_outputs(problem, op, device, inputs));
             tables.delivering_ops = delivering_ops(&tables.delivery, tables.devices * (tables.groups + 1));
         }
         tables.choices = (0..tables.members.len()).map(|unit| tables.choices_of(problem, unit)).collect();
@@ -200,7 +202,11 @@ impl BatchTables {
     }
 
     /// The load of each device of a division.
-    pub(crate) fn loads_of(&self, unit: usize, division: &[DevicePart]) -> impl Iterator<Item = (usize, u64)> {
+    pub(crate) fn loads_of(
+        &self,
+        unit: usize,
+        division: &[DevicePart],
+    ) -> impl Iterator<Item = (usize, u64)> {
         division.iter().map(move |part| {
             let device = part.device as usize;
             let time = |&op: &u32| self.time(op as usize, device, part.count());
@@ -288,7 +294,10 @@ fn group_size(problem: &Problem, inputs: u32) -> Option<u32> {
         let lists: Vec<Vec<u32>> = (problem.hardware.devices())
             .map(|device| {
                 let sizes = problem.batch_sizes(device).iter();
-                sizes.filter(|&&size| size <= inputs && size % group_size == 0).map(|size| size / group_size).collect()
+                sizes
+                    .filter(|&&size| size <= inputs && size % group_size == 0)
+                    .map(|size| size / group_size)
+                    .collect()
             })
             .collect();
         usable(&lists, inputs / group_size)

@@ -11,7 +11,7 @@ use divvy_core::problem::{LinkUse, Objective, Problem};
 use smallvec::smallvec;
 
 use crate::batch::schedule::BatchSchedule;
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 use crate::run::Run;
 
 /// The problem with all inputs in one batch; none if some op has no device that supports the batch size.
@@ -40,7 +40,12 @@ pub(crate) fn problem(problem: &Problem) -> Option<Problem> {
 }
 
 /// The best schedule with all inputs in one batch that a run finds within a budget.
-pub(crate) fn schedule(undivided: &Problem, tables: &BatchTables, run: &Run<'_>, budget: &Budget) -> Option<BatchSchedule> {
+pub(crate) fn schedule(
+    undivided: &Problem,
+    tables: &BatchTables,
+    run: &Run<'_>,
+    budget: &Budget,
+) -> Option<BatchSchedule> {
     let (plan, score) = run.plan_latency(undivided, budget)?;
     let Plan::Latency(plan) = plan else { return None };
     let mut divisions: Vec<Division> = vec![Division::new(); tables.members.len()];

@@ -53,7 +53,18 @@ impl<'a> ChoiceAnnealing<'a> {
         start.sequence.iter().enumerate().for_each(|(i, &piece)| position[piece] = i);
         let best = start.clone();
         let replaced = Vec::new();
-        ChoiceAnnealing { pieces, simulation, buses, slack, now: start, energy, best, best_value, position, replaced }
+        ChoiceAnnealing {
+            pieces,
+            simulation,
+            buses,
+            slack,
+            now: start,
+            energy,
+            best,
+            best_value,
+            position,
+            replaced,
+        }
     }
 
     /// Makes that many moves; `nodes` counts hundreds of them. True if the budget ended it.
@@ -256,7 +267,8 @@ impl<'a> ChoiceAnnealing<'a> {
         let from = rng.below(self.now.sequence.len());
         let piece = &self.pieces.pieces[self.now.sequence[from]];
         let first = piece.predecessors.iter().map(|&p| self.position[p] + 1).max().unwrap_or(0);
-        let last = piece.successors.iter().map(|&p| self.position[p] - 1).min().unwrap_or(self.position.len() - 1);
+        let last =
+            piece.successors.iter().map(|&p| self.position[p] - 1).min().unwrap_or(self.position.len() - 1);
         let (first, last) = (first.max(from.saturating_sub(LONGEST_RUN)), last.min(from + LONGEST_RUN));
         let to = first + rng.below(last - first + 1);
         (to != from).then(|| {

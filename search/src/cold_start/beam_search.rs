@@ -83,7 +83,8 @@ pub(crate) fn search(
     let unset = PieceChoice { device: 0, via: 0, in_place: false };
     let root = BeamState { simulation: Simulation::new(pieces), by_piece: vec![unset; pieces.pieces.len()] };
     let mut nodes = vec![root];
-    let options: Vec<Vec<PieceChoice>> = (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
+    let options: Vec<Vec<PieceChoice>> =
+        (0..pieces.pieces.len()).map(|piece| pieces.options(piece)).collect();
     for (position, &piece) in sequence.iter().enumerate() {
         let mut children: Vec<(f64, f64, usize, PieceChoice)> = Vec::new();
         for (parent, node) in nodes.iter_mut().enumerate() {

@@ -210,7 +210,9 @@ impl Pieces {
         for device in (0..self.devices).filter(|&d| self.has_bus[d]) {
             // Of the links on the way, the one that most devices share is the bottleneck.
             let sharing = |link: &usize| self.load_links.iter().filter(|links| links.contains(link)).count();
-            let Some(&bus) = self.load_links[device].iter().max_by_key(|&link| sharing(link)) else { continue };
+            let Some(&bus) = self.load_links[device].iter().max_by_key(|&link| sharing(link)) else {
+                continue;
+            };
             if found.iter().all(|&(known, _)| known != bus) {
                 let load: f64 = self.bundles.iter().map(|bundle| bundle.loads[device]).sum();
                 found.push((bus, if load > 0.0 { 1.0 / load } else { 1.0 }));
@@ -237,7 +239,8 @@ impl Pieces {
         let mut options = Vec::new();
         let reads = !piece.first_bundles.is_empty() || !piece.other_bundles.is_empty();
         for &device in &piece.devices {
-            let choice = |via: usize, in_place| PieceChoice { device: device as u16, via: via as u16, in_place };
+            let choice =
+                |via: usize, in_place| PieceChoice { device: device as u16, via: via as u16, in_place };
             let landings = self.landing_devices(device);
             if !reads || self.in_host[device] {
                 options.push(choice(device, false));
@@ -267,7 +270,8 @@ impl Pieces {
         let graph = &problem.graph;
         for tensor in graph.tensors() {
             let producer = graph.producer(tensor).map(|op| self.piece_of(op));
-            let mut readers: Vec<usize> = graph.consumers(tensor).iter().map(|&op| self.piece_of(op)).collect();
+            let mut readers: Vec<usize> =
+                graph.consumers(tensor).iter().map(|&op| self.piece_of(op)).collect();
             readers.sort_unstable();
             readers.dedup();
             readers.retain(|&reader| Some(reader) != producer);

@@ -182,7 +182,8 @@ impl Simulation {
             if pieces.reads_hold_bus {
                 // Copies and forwards before the first op are part of its time.
                 holds = held + (duration - piece.times[device] - longer);
-                start = pieces.load_links[device].iter().fold(start, |at, &link| at.max(self.link_free[link]));
+                start =
+                    pieces.load_links[device].iter().fold(start, |at, &link| at.max(self.link_free[link]));
             }
         }
         self.memory[device] += if pieces.counts_tensors { piece.produced } else { 0.0 };

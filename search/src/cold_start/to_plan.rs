@@ -69,7 +69,8 @@ pub(crate) fn choices(problem: &Problem, pieces: &Pieces, plan: &ColdStartPlan, 
         let first = piece.ops[0];
         let device = device_of[first.index()];
         let params = piece.ops.iter().flat_map(|&op| problem.graph.params_of(op));
-        let landings = params.filter_map(|&param| via.get(&(param, device))).max_by_key(|&&via| via != device);
+        let landings =
+            params.filter_map(|&param| via.get(&(param, device))).max_by_key(|&&via| via != device);
         let in_place = reads.contains(&first);
         let via = landings.copied().unwrap_or(device);
         PieceChoice { device: device.0 as u16, via: via.0 as u16, in_place }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use divvy_proof::evidence::Evidence;
 use divvy_solver::{Options, Solver, Status};
 
-use crate::division_lp::division_program::{ProgramDetail, DivisionProgram};
+use crate::division_lp::division_program::{DivisionProgram, ProgramDetail};
 use crate::division_lp::op_divisions::{ClassWindow, FEW_OPS, OpDivisions};
 use crate::run::Run;
 
@@ -29,8 +29,11 @@ pub(crate) fn prove_loads(run: &mut Run<'_>, name: &str) {
 pub(crate) fn prove_program(run: &mut Run<'_>, name: &str) {
     let Ok(divisions) = OpDivisions::new(run.problem) else { return };
     // Windows are added to the last one.
-    let details: &[ProgramDetail] =
-        if divisions.has_transfers() { &[ProgramDetail::Paths, ProgramDetail::Delays] } else { &[ProgramDetail::Paths] };
+    let details: &[ProgramDetail] = if divisions.has_transfers() {
+        &[ProgramDetail::Paths, ProgramDetail::Delays]
+    } else {
+        &[ProgramDetail::Paths]
+    };
     let all = run.outcome().certificates.iter().filter(|known| known.bound == name);
     let best = all.max_by_key(|known| known.value_ps).map(|known| &known.evidence);
     if is_behind(run, name, LEAST_PROMISE) {
@@ -68,7 +71,12 @@ fn is_behind(run: &Run<'_>, name: &str, share: f64) -> bool {
 
 /// Solves a program and proves its dual: once, or with windows, repeatedly as violated ones are added. True if no violated
 /// window is left, none if the program was not solved.
-fn prove(run: &mut Run<'_>, name: &str, detail: ProgramDetail, windows: Option<Vec<ClassWindow>>) -> Option<bool> {
+fn prove(
+    run: &mut Run<'_>,
+    name: &str,
+    detail: ProgramDetail,
+    windows: Option<Vec<ClassWindow>>,
+) -> Option<bool> {
     let divisions = OpDivisions::new(run.problem).ok()?;
     let mut built = DivisionProgram::new(run.problem, &divisions, detail);
     let options = Options {
@@ -81,11 +89,13 @@ fn prove(run: &mut Run<'_>, name: &str, detail: ProgramDetail, windows: Option<V
     let program = std::mem::take(&mut built.program);
     let mut solver = Solver::new(&program, &options).ok()?;
     let reach = (windows.is_some() && divisions.has_windows()).then(|| divisions.reachability());
-    let add_windows = |solver: &mut Solver, built: &mut DivisionProgram, reach: &[Vec<bool>], windows: Vec<ClassWindow>| {
-        let rows: Vec<_> = windows.iter().map(|&window| built.window_terms(&divisions, reach, window)).collect();
-        built.windows.extend(windows);
-        solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).is_ok()
-    };
+    let add_windows =
+        |solver: &mut Solver, built: &mut DivisionProgram, reach: &[Vec<bool>], windows: Vec<ClassWindow>| {
+            let rows: Vec<_> =
+                windows.iter().map(|&window| built.window_terms(&divisions, reach, window)).collect();
+            built.windows.extend(windows);
+            solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).is_ok()
+        };
     if let Some((reach, windows)) = reach.as_ref().zip(windows)
         && !add_windows(&mut solver, &mut built, reach, windows)
     {
@@ -113,4 +123,3 @@ fn prove(run: &mut Run<'_>, name: &str, detail: ProgramDetail, windows: Option<V
         }
     }
 }
-

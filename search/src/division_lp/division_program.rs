@@ -77,8 +77,7 @@ impl DivisionProgram {
         let mut divided: Vec<Vec<Column>> = Vec::with_capacity(ops);
         for all in &divisions.of_op {
             divided.push(all.iter().map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect());
-            let terms: Terms =
-                divided[divided.len() - 1].iter().map(|&column| (column, 1.0)).collect();
+            let terms: Terms = divided[divided.len() - 1].iter().map(|&column| (column, 1.0)).collect();
             program.row(1.0, &terms, 1.0);
         }
         let mut loads = Vec::new();
@@ -86,9 +85,11 @@ impl DivisionProgram {
             let mut terms = vec![(end, devices as f64)];
             for (op, columns) in divided.iter().enumerate() {
                 for (division, &column) in divisions.of_op[op].iter().zip(columns) {
-                    let here = division.iter().filter(|(size, _)| divisions.class_sizes[*size].class == class);
-                    let load: f64 =
-                        here.map(|&(size, n)| f64::from(n) * time_of(problem, op, divisions.class_sizes[size])).sum();
+                    let here =
+                        division.iter().filter(|(size, _)| divisions.class_sizes[*size].class == class);
+                    let load: f64 = here
+                        .map(|&(size, n)| f64::from(n) * time_of(problem, op, divisions.class_sizes[size]))
+                        .sum();
                     if load > 0.0 {
                         terms.push((column, -load / unit));
                     }
@@ -97,8 +98,10 @@ impl DivisionProgram {
             loads.push(program.row_count());
             program.at_least(0.0, &terms);
         }
-        let memory =
-            divisions.memory.as_ref().map_or_else(Vec::new, |memory| memory.add_rows(&mut program, divisions, &divided));
+        let memory = divisions
+            .memory
+            .as_ref()
+            .map_or_else(Vec::new, |memory| memory.add_rows(&mut program, divisions, &divided));
         let mut built = DivisionProgram {
             program,
             unit,
@@ -132,8 +135,9 @@ impl DivisionProgram {
             for (edge, &(from, to, bytes)) in divisions.edges.iter().enumerate() {
                 let mut terms = mean(from);
                 terms.extend([(starts[to], 1.0), (starts[from], -1.0)]);
-                let margins = (detail == ProgramDetail::Delays)
-                    .then(|| built.add_transfers(divisions, &routes, [from, to], bytes, &divided, &mut terms));
+                let margins = (detail == ProgramDetail::Delays).then(|| {
+                    built.add_transfers(divisions, &routes, [from, to], bytes, &divided, &mut terms)
+                });
                 built.edges.push((edge, built.program.row_count(), margins));
                 built.program.at_least(0.0, &terms);
             }
@@ -143,7 +147,12 @@ impl DivisionProgram {
     }
 
     /// The windows that a solution violates most.
-    pub(crate) fn violated_windows(&self, divisions: &OpDivisions, reach: &[Vec<bool>], values: &[f64]) -> Vec<ClassWindow> {
+    pub(crate) fn violated_windows(
+        &self,
+        divisions: &OpDivisions,
+        reach: &[Vec<bool>],
+        values: &[f64],
+    ) -> Vec<ClassWindow> {
         let (ops, classes) = (divisions.of_op.len(), divisions.devices.len());
         let value = |column: Column| values[column.index()];
         let mean = |place: usize| -> f64 {
@@ -178,7 +187,9 @@ impl DivisionProgram {
                     }
                 };
                 check(None, all[class], value(self.end) - begin);
-                follows.iter().for_each(|&to| check(Some(to), loads[to * classes + class], start(to) - begin));
+                follows
+                    .iter()
+                    .for_each(|&to| check(Some(to), loads[to * classes + class], start(to) - begin));
             }
         }
         found.retain(|(_, window)| !self.windows.contains(window));
@@ -188,7 +199,12 @@ impl DivisionProgram {
     }
 
     /// The row of a window.
-    pub(crate) fn window_terms(&self, divisions: &OpDivisions, reach: &[Vec<bool>], window: ClassWindow) -> Terms {
+    pub(crate) fn window_terms(
+        &self,
+        divisions: &OpDivisions,
+        reach: &[Vec<bool>],
+        window: ClassWindow,
+    ) -> Terms {
         let (from, to, class) = window;
         let classes = divisions.devices.len();
         let devices = divisions.devices[class].max(1) as f64;
@@ -230,8 +246,7 @@ impl DivisionProgram {
         };
         let mut sent: Vec<Terms> = (0..count).map(|size| margin(from, size)).collect();
         let mut received: Vec<Terms> = (0..count).map(|size| margin(to, size)).collect();
-        let used =
-            |rows: &[Terms]| -> Vec<bool> { rows.iter().map(|row| !row.is_empty()).collect() };
+        let used = |rows: &[Terms]| -> Vec<bool> { rows.iter().map(|row| !row.is_empty()).collect() };
         let (sends, receives) = (used(&sent), used(&received));
         for here in (0..count).filter(|&size| sends[size]) {
             for there in (0..count).filter(|&size| receives[size]) {

@@ -93,12 +93,21 @@ impl OpDivisions {
             return Err(format!("the program has {columns} columns, {MOST_COLUMNS} is the most"));
         }
         let memory = ClassMemory::new(problem, inputs);
-        Ok(OpDivisions { inputs, class_sizes, devices, of_op: divisions, edges: edges(problem), order: order(problem), memory })
+        Ok(OpDivisions {
+            inputs,
+            class_sizes,
+            devices,
+            of_op: divisions,
+            edges: edges(problem),
+            order: order(problem),
+            memory,
+        })
     }
 
     /// The unit of time of programs, in picoseconds.
     pub(crate) fn unit(&self, problem: &Problem) -> f64 {
-        let longest = |op: usize| self.class_sizes.iter().map(|&s| time_of(problem, op, s)).fold(0.0, f64::max);
+        let longest =
+            |op: usize| self.class_sizes.iter().map(|&s| time_of(problem, op, s)).fold(0.0, f64::max);
         ((0..self.of_op.len()).map(longest).sum::<f64>() / 1000.0).max(1.0)
     }
 
@@ -241,7 +250,8 @@ fn all_divisions(
             found.push(division);
         } else if size < class_sizes.len() {
             let class = class_sizes[size].class;
-            let taken: u32 = division.iter().filter(|(s, _)| class_sizes[*s].class == class).map(|(_, n)| n).sum();
+            let taken: u32 =
+                division.iter().filter(|(s, _)| class_sizes[*s].class == class).map(|(_, n)| n).sum();
             let free = (allowed[class].saturating_sub(taken as usize)).min(most[size]);
             let fitting = (left / class_sizes[size].size) as usize;
             for count in 0..=free.min(fitting) as u32 {
@@ -281,4 +291,3 @@ fn edges(problem: &Problem) -> Vec<(usize, usize, u64)> {
     edges.sort_unstable();
     edges
 }
-

@@ -17,8 +17,8 @@ use divvy_core::problem::{LinkUse, Objective, Problem};
 use divvy_core::units::Time;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
+use crate::latency::placement_units::PlacementUnits;
 use crate::latency::repair::repair;
 use crate::run::Run;
 
@@ -205,7 +205,8 @@ fn tails(tables: &LatencyTables) -> Vec<u64> {
     let shortest = |op: usize| tables.times(op).iter().copied().min().unwrap_or(0);
     let mut tails = vec![0; tables.op_count()];
     for &op in tables.order().iter().rev() {
-        let after = tables.outputs(op as usize).iter().map(|e| shortest(e.op as usize) + tails[e.op as usize]);
+        let after =
+            tables.outputs(op as usize).iter().map(|e| shortest(e.op as usize) + tails[e.op as usize]);
         tails[op as usize] = after.max().unwrap_or(0);
     }
     tails
@@ -245,7 +246,11 @@ impl<'w, 'a> StringSearch<'w, 'a> {
     }
 
     /// As [`StringSearch::new`], with limits of its own.
-    pub(crate) fn within(limits: SearchLimits, run: &'w mut Run<'a>, start: &DeviceString<'_>) -> StringSearch<'w, 'a> {
+    pub(crate) fn within(
+        limits: SearchLimits,
+        run: &'w mut Run<'a>,
+        start: &DeviceString<'_>,
+    ) -> StringSearch<'w, 'a> {
         let began = run.budget.start.elapsed().as_secs_f64();
         let mut search = StringSearch {
             run,

@@ -19,8 +19,8 @@ use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
+use crate::latency::placement_units::PlacementUnits;
 use crate::latency::repair::repair;
 use crate::run::Run;
 
@@ -234,7 +234,11 @@ impl<'a> ListScheduler<'a> {
             let ready = self.ready(op, to);
             if ready < NEVER {
                 let timeline = &self.timelines[to];
-                let start = if rule.inserts() { timeline.earliest_start(ready, time) } else { timeline.start_at_end(ready) };
+                let start = if rule.inserts() {
+                    timeline.earliest_start(ready, time)
+                } else {
+                    timeline.start_at_end(ready)
+                };
                 options.push((rule.measure(self.tables, op, to, start + time), device, start));
             }
         }
@@ -291,8 +295,14 @@ struct FallbackPlacement<'a> {
 }
 
 impl<'a> FallbackPlacement<'a> {
-    fn new(tables: &'a LatencyTables, units: &'a PlacementUnits, device_of: Vec<u32>, positions: &[u32]) -> FallbackPlacement<'a> {
-        let position = |unit: &u32| units.members(*unit as usize).iter().map(|&op| positions[op as usize]).min();
+    fn new(
+        tables: &'a LatencyTables,
+        units: &'a PlacementUnits,
+        device_of: Vec<u32>,
+        positions: &[u32],
+    ) -> FallbackPlacement<'a> {
+        let position =
+            |unit: &u32| units.members(*unit as usize).iter().map(|&op| positions[op as usize]).min();
         let mut last_first: Vec<u32> = (0..units.len() as u32).collect();
         last_first.sort_by_key(|unit| Reverse(position(unit)));
         FallbackPlacement { tables, units, device_of, last_first }

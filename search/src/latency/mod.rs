@@ -20,12 +20,12 @@
 
 pub(crate) mod baselines;
 pub(crate) mod bounds;
-pub(crate) mod placement_units;
 pub(crate) mod device_string;
 pub(crate) mod list_scheduling;
 pub(crate) mod memory_use;
 pub(crate) mod mip;
 pub(crate) mod module_solver;
+pub(crate) mod placement_units;
 pub(crate) mod planners;
 pub(crate) mod repair;
 pub(crate) mod subproblem;

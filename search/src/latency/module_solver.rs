@@ -100,7 +100,8 @@ impl ModuleSolver for DominanceSolver {
 /// A subproblem as the dominance search takes it: ops, releases and tails.
 fn to_frontier_subproblem(part: &Subproblem<'_>) -> frontier_search::subproblem::Subproblem {
     let tails = Tails::new(part.tables, &[]);
-    let mut frontier_part = frontier_search::subproblem::Subproblem::new(part.tables, &tails, part.ops.clone());
+    let mut frontier_part =
+        frontier_search::subproblem::Subproblem::new(part.tables, &tails, part.ops.clone());
     for (op, allowed) in part.allowed.iter().enumerate() {
         frontier_part.restrict(op, |device| allowed.contains(&device));
     }

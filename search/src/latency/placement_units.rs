@@ -106,7 +106,13 @@ impl PlacementUnits {
     }
 
     /// The number of edges of a unit without a route, with the unit on `device` and the others placed by `device_of`.
-    pub(crate) fn missing_routes(&self, tables: &LatencyTables, unit: usize, device: u32, device_of: &[u32]) -> usize {
+    pub(crate) fn missing_routes(
+        &self,
+        tables: &LatencyTables,
+        unit: usize,
+        device: u32,
+        device_of: &[u32],
+    ) -> usize {
         if self.all_connected {
             return 0;
         }

@@ -8,8 +8,8 @@
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
+use crate::latency::placement_units::PlacementUnits;
 
 /// The number of min-conflicts steps. A step looks at all units, so their product is limited too.
 fn steps(units: usize) -> usize {

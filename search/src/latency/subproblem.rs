@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{MemoryRule, Problem};
 use divvy_core::rng::Rng;
-use divvy_proof::latency_tables::{LatencyTables, Edge, NEVER};
+use divvy_proof::latency_tables::{Edge, LatencyTables, NEVER};
 
 /// The number of ops scheduled in all randomised rounds of [`Subproblem::list_schedule`] together.
 const RANDOMISED_OPS: usize = 6000;
@@ -203,7 +203,11 @@ impl<'a> Subproblem<'a> {
     }
 
     /// As [`Subproblem::schedule`], in the order of [`Subproblem::sequence_by`].
-    pub(crate) fn schedule_by(&self, device: &[u32], key: impl Fn(usize) -> f64) -> Option<SubproblemSchedule> {
+    pub(crate) fn schedule_by(
+        &self,
+        device: &[u32],
+        key: impl Fn(usize) -> f64,
+    ) -> Option<SubproblemSchedule> {
         self.schedule(device, &self.sequence_by(key))
     }
 

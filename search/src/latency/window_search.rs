@@ -18,8 +18,8 @@ use divvy_proof::frontier_search::subproblem::Subproblem;
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
+use crate::latency::placement_units::PlacementUnits;
 
 /// The probability that a result of equal value is accepted.
 const EQUAL_SHARE: f64 = 0.25;
@@ -221,8 +221,8 @@ impl<'a> WindowSearch<'a> {
             fixed = fixed.max(self.finish[op] + tables.way_out(op, device));
             for edge in tables.outputs(op).iter().filter(|edge| place[edge.op as usize] == AFTER) {
                 let to = self.device_of[edge.op as usize] as usize;
-                fixed =
-                    fixed.max(self.finish[op] + tables.delay(edge.size, device, to) + tails[edge.op as usize]);
+                fixed = fixed
+                    .max(self.finish[op] + tables.delay(edge.size, device, to) + tails[edge.op as usize]);
             }
         }
         let mut device_tails = vec![0; devices];

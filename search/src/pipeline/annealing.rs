@@ -10,7 +10,7 @@ use divvy_core::rng::Rng;
 
 use crate::pipeline::stage_assignment::{StageAssignment, StageMove};
 use crate::pipeline::stage_network::StageNetwork;
-use crate::pipeline::tables::NOBODY;
+use crate::pipeline::tables::NETWORK_INPUT;
 
 /// Exponent and temperatures.
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +91,12 @@ pub(crate) fn anneal<'n>(
 }
 
 /// Draws a move within the precedence range of a unit.
-fn propose(network: &StageNetwork<'_>, assignment: &StageAssignment<'_>, movable: &[u32], rng: &mut Rng) -> Option<StageMove> {
+fn propose(
+    network: &StageNetwork<'_>,
+    assignment: &StageAssignment<'_>,
+    movable: &[u32],
+    rng: &mut Rng,
+) -> Option<StageMove> {
     let bits = rng.next_u64();
     let unit = movable[(((bits >> 32) * movable.len() as u64) >> 32) as usize];
     let (low, high) = assignment.range(unit as usize);
@@ -117,7 +122,12 @@ fn propose(network: &StageNetwork<'_>, assignment: &StageAssignment<'_>, movable
 }
 
 /// The stage of a random neighbour, or of another reader of a tensor that the unit reads.
-fn neighbour_stage(network: &StageNetwork<'_>, assignment: &StageAssignment<'_>, unit: usize, rng: &mut Rng) -> Option<u32> {
+fn neighbour_stage(
+    network: &StageNetwork<'_>,
+    assignment: &StageAssignment<'_>,
+    unit: usize,
+    rng: &mut Rng,
+) -> Option<u32> {
     let (inputs, outputs) = (network.inputs.get(unit), network.outputs.get(unit));
     let choices = inputs.len() + outputs.len();
     if choices == 0 {
@@ -127,7 +137,7 @@ fn neighbour_stage(network: &StageNetwork<'_>, assignment: &StageAssignment<'_>,
     let tensor = if choice < inputs.len() { inputs[choice] } else { outputs[choice - inputs.len()] } as usize;
     let producer = network.producer[tensor];
     let readers = network.readers.get(tensor);
-    if choice < inputs.len() && producer != NOBODY && rng.next_u64() & 1 == 0 {
+    if choice < inputs.len() && producer != NETWORK_INPUT && rng.next_u64() & 1 == 0 {
         return Some(assignment.stage_of(producer as usize));
     }
     let reader = *readers.get(rng.below(readers.len().max(1)))?;

@@ -8,21 +8,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::pipeline::tables::NEVER;
 use divvy_core::check;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
 use crate::pipeline::annealing::{AnnealingSchedule, anneal};
-use crate::pipeline::exact_cost_annealing::anneal_by_definition;
 use crate::pipeline::budget_progress::BudgetProgress;
+use crate::pipeline::exact_cost_annealing::anneal_by_definition;
+use crate::pipeline::random_keys::{BrkgaSettings, NOT_BETTER, evolve};
 use crate::pipeline::sliced_plan::plan_of;
-use crate::pipeline::random_keys::{NOT_BETTER, BrkgaSettings, evolve};
 use crate::pipeline::slicing::slicer::Slicer;
 use crate::pipeline::slicing::slices::{Slice, Slices};
 use crate::pipeline::stage_assignment::StageAssignment;
-use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
+use crate::pipeline::stage_network::{StageNetwork, TopologicalSorter};
+use crate::pipeline::tables::NEVER;
 
 /// Moves of the first round, for each unit.
 const FIRST_ROUND: u64 = 1500;

@@ -34,8 +34,8 @@ impl BudgetProgress {
         match self.budget.nodes {
             Some(most) => self.nodes as f64 / most.max(1) as f64,
             None => {
-                let whole = self.budget.time.saturating_sub(self.started).as_secs_f64();
-                (self.budget.start.elapsed().saturating_sub(self.started)).as_secs_f64() / whole.max(1e-9)
+                let total = self.budget.time.saturating_sub(self.started).as_secs_f64();
+                (self.budget.start.elapsed().saturating_sub(self.started)).as_secs_f64() / total.max(1e-9)
             }
         }
     }

@@ -167,7 +167,11 @@ fn plan_of(network: &StageNetwork<'_>, staged_units: &StagedUnits) -> Plan {
 }
 
 /// The load of each device, and the value; none if the plan is invalid.
-fn evaluate(problem: &Problem, network: &StageNetwork<'_>, staged_units: &StagedUnits) -> Option<(Vec<u64>, u64)> {
+fn evaluate(
+    problem: &Problem,
+    network: &StageNetwork<'_>,
+    staged_units: &StagedUnits,
+) -> Option<(Vec<u64>, u64)> {
     let score = check::check(problem, &plan_of(network, staged_units)).ok()?;
     Some((score.device_busy.iter().map(|time| time.0).collect(), score.value.0))
 }

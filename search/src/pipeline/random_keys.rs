@@ -52,7 +52,8 @@ pub(crate) fn evolve(
         let offspring = if generation == 0 { 0 } else { size - elite - mutants };
         while next.len() < size {
             let keys = if next.len() < elite + offspring && generation > 0 {
-                let (best, other) = (&population[rng.below(elite)].1, &population[elite + rng.below(size - elite)].1);
+                let (best, other) =
+                    (&population[rng.below(elite)].1, &population[elite + rng.below(size - elite)].1);
                 best.iter().zip(other).map(|(&a, &b)| if rng.chance(BIAS) { a } else { b }).collect()
             } else {
                 seeds.next().unwrap_or_else(|| random(rng))

@@ -25,7 +25,12 @@ pub(crate) fn plan_of(network: &StageNetwork<'_>, order: &[u32], slices: &Slices
 }
 
 /// Slices an order optimally, and offers the plan if its value is below the best. Whether it was accepted.
-pub(crate) fn offer_order(run: &mut Run<'_>, slicer: &mut Slicer<'_>, network: &StageNetwork<'_>, order: &[u32]) -> bool {
+pub(crate) fn offer_order(
+    run: &mut Run<'_>,
+    slicer: &mut Slicer<'_>,
+    network: &StageNetwork<'_>,
+    order: &[u32],
+) -> bool {
     let best = run.outcome().value().map_or(NEVER, |value| value.0);
     if best == 0 {
         return false;

@@ -5,10 +5,10 @@
 //! the cost of two stages by the unit's own tensors, in O(tensors of the unit): **the cost of one moved op**. Each stage has a
 //! kind of device. Costs are exact for even links, without overflow and memory.
 
-use crate::pipeline::tables::{NEVER, NOBODY};
 use divvy_core::rng::Rng;
 
 use crate::pipeline::stage_network::StageNetwork;
+use crate::pipeline::tables::{NETWORK_INPUT, NEVER};
 
 /// The stage of every unit, and the kind of every stage.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct StageAssignment<'n> {
 /// A move, and the costs of the two stages after it.
 #[derive(Clone, Copy)]
 pub(crate) struct StageMove {
-    pub(crate) unit: u32,
+    unit: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) cost_from: i64,
@@ -37,7 +37,11 @@ pub(crate) struct StageMove {
 
 impl<'n> StageAssignment<'n> {
     /// An assignment in which stage numbers do not fall along any edge.
-    pub(crate) fn new(network: &'n StageNetwork<'n>, stage_of: Vec<u32>, kind_of: Vec<u32>) -> StageAssignment<'n> {
+    pub(crate) fn new(
+        network: &'n StageNetwork<'n>,
+        stage_of: Vec<u32>,
+        kind_of: Vec<u32>,
+    ) -> StageAssignment<'n> {
         let stages = kind_of.len();
         let mut assignment = StageAssignment {
             network,
@@ -73,7 +77,7 @@ impl<'n> StageAssignment<'n> {
     fn add_tensor(&mut self, tensor: usize) {
         let network = self.network;
         let home = match network.producer[tensor] {
-            NOBODY => self.stages,
+            NETWORK_INPUT => self.stages,
             unit => self.stage_of[unit as usize] as usize,
         };
         let mut outside = false;
@@ -135,7 +139,11 @@ impl<'n> StageAssignment<'n> {
         for &tensor in network.inputs.get(unit) {
             let tensor = tensor as usize;
             let producer = network.producer[tensor];
-            let home = if producer == NOBODY { usize::MAX } else { self.stage_of[producer as usize] as usize };
+            let home = if producer == NETWORK_INPUT {
+                usize::MAX
+            } else {
+                self.stage_of[producer as usize] as usize
+            };
             let row = tensor * self.stages;
             let (in_from, in_to) = (self.readers[row + from], self.readers[row + to]);
             if home == from {

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::pipeline::number_lists::NumberLists;
-use crate::pipeline::tables::{NEVER, NOBODY, PipelineTables};
+use crate::pipeline::tables::{NETWORK_INPUT, NEVER, PipelineTables};
 use crate::strongly_connected::components;
 
 /// Units and the tensors between them, with the costs of both on each kind of device.
@@ -23,7 +23,7 @@ pub struct StageNetwork<'a> {
     pub(crate) ops: NumberLists,
     /// By unit and kind: the work of its ops; [`NEVER`] where one of them must not run.
     work: Vec<u64>,
-    /// The unit that produces each tensor; [`NOBODY`] for network inputs.
+    /// The unit that produces each tensor; [`NETWORK_INPUT`] for network inputs.
     pub(crate) producer: Vec<u32>,
     /// The other units that read each tensor.
     pub(crate) readers: NumberLists,
@@ -134,14 +134,14 @@ impl<'a> StageNetwork<'a> {
         let mut follows = Vec::new();
         for tensor in 0..tables.tensor_count() {
             let from = match tables.producer(tensor) {
-                NOBODY => NOBODY,
+                NETWORK_INPUT => NETWORK_INPUT,
                 op => self.unit_of[op as usize],
             };
             let units = tables.consumers(tensor).iter().map(|&op| self.unit_of[op as usize]);
             let mut to: Vec<u32> = units.filter(|&unit| unit != from).collect();
             to.sort_unstable();
             to.dedup();
-            if from != NOBODY {
+            if from != NETWORK_INPUT {
                 follows.extend(to.iter().map(|&unit| (from, unit)));
             }
             // A tensor without a route is refused where both ends are known; its cost here must stay a lower bound.
@@ -186,7 +186,7 @@ impl<'a> StageNetwork<'a> {
             .collect();
         self.inputs = NumberLists::group(count, &reading);
         let making: Vec<(u32, u32)> = (producer.iter().enumerate())
-            .filter(|&(_, &unit)| unit != NOBODY)
+            .filter(|&(_, &unit)| unit != NETWORK_INPUT)
             .map(|(t, &unit)| (unit, t as u32))
             .collect();
         self.outputs = NumberLists::group(count, &making);

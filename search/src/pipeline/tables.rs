@@ -19,7 +19,7 @@ use crate::pipeline::number_lists::NumberLists;
 pub(crate) const NEVER: u64 = 1 << 61;
 
 /// No op: the producer of a network input.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const NETWORK_INPUT: u32 = u32::MAX;
 
 /// A kind: devices with equal costs and limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,11 +97,11 @@ impl PipelineTables {
         if problem.constraints.replicate {
             return Err("it does not know stages that several devices share".to_owned());
         }
-        PipelineTables::with_shared_stages(problem)
+        PipelineTables::with_replicated_stages(problem)
     }
 
     /// As [`PipelineTables::new`], for searches that support replicated stages ([`PipelineTables::replicate`]).
-    pub fn with_shared_stages(problem: &Problem) -> Result<PipelineTables, String> {
+    pub fn with_replicated_stages(problem: &Problem) -> Result<PipelineTables, String> {
         let Objective::Pipeline { stages } = problem.objective else {
             return Err(format!("it works on `pipeline`, not on `{}`", problem.objective.name()));
         };
@@ -131,7 +131,7 @@ impl PipelineTables {
         let mut tables = PipelineTables {
             stages: stages as usize,
             work,
-            producer: graph.tensors().map(|t| graph.producer(t).map_or(NOBODY, |op| op.0)).collect(),
+            producer: graph.tensors().map(|t| graph.producer(t).map_or(NETWORK_INPUT, |op| op.0)).collect(),
             bytes: graph.tensors().map(|t| graph.tensor_bytes(t)).collect(),
             is_output: graph.tensors().map(|t| graph.is_output(t)).collect(),
             enter: Vec::new(),
@@ -182,11 +182,12 @@ impl PipelineTables {
             (Vec::with_capacity(kinds * tensors), Vec::with_capacity(kinds * tensors));
         let mut must_leave = Vec::with_capacity(kinds * tensors);
         for tensor in 0..tensors {
-            let least =
-                |routes: &[u32]| routes.iter().map(|&route| self.time_of_route(route, tensor)).min().unwrap_or(0);
+            let least = |routes: &[u32]| {
+                routes.iter().map(|&route| self.time_of_route(route, tensor)).min().unwrap_or(0)
+            };
             for (kind, known) in self.kinds.iter().enumerate() {
                 let here = known.devices[0] as usize;
-                let is_input = self.producer[tensor] == NOBODY;
+                let is_input = self.producer[tensor] == NETWORK_INPUT;
                 let entering = match self.input_at.filter(|_| is_input) {
                     _ if known.peer_copies => 0,
                     Some(at) => self.transfer(tensor, at as usize, here),
@@ -236,12 +237,12 @@ impl PipelineTables {
         self.kind_of[device] as usize
     }
 
-    /// The work of an op on a device of a kind; [`NEVER`] where it must not run.
+    /// The work of an op on a device of a kind; `NEVER` (2^61) where it must not run.
     pub fn work(&self, op: usize, kind: usize) -> u64 {
         self.work[op * self.kinds.len() + kind]
     }
 
-    /// The producer of a tensor; [`NOBODY`] for network inputs.
+    /// The producer of a tensor; `u32::MAX` for network inputs.
     pub fn producer(&self, tensor: usize) -> u32 {
         self.producer[tensor]
     }
@@ -278,7 +279,11 @@ impl PipelineTables {
 
     /// The time of a tensor between two devices; 0 on the same, [`NEVER`] without a route.
     fn transfer(&self, tensor: usize, from: usize, to: usize) -> u64 {
-        if from == to { 0 } else { self.time_of_route(self.route_of_pair[from * self.kind_of.len() + to], tensor) }
+        if from == to {
+            0
+        } else {
+            self.time_of_route(self.route_of_pair[from * self.kind_of.len() + to], tensor)
+        }
     }
 
     /// The tensors that an op reads, each once.

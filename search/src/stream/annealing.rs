@@ -42,7 +42,11 @@ pub(crate) struct LoadedPlacement<'t> {
 }
 
 impl<'t> LoadedPlacement<'t> {
-    pub(crate) fn new(tables: &'t StreamTables, position: &'t [usize], device_of: &[u8]) -> LoadedPlacement<'t> {
+    pub(crate) fn new(
+        tables: &'t StreamTables,
+        position: &'t [usize],
+        device_of: &[u8],
+    ) -> LoadedPlacement<'t> {
         let first = device_of[0];
         let mut placement = LoadedPlacement {
             tables,

@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use crate::budget::Budget;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
+use crate::budget::Budget;
 use crate::stream::tables::{NEVER, StreamTables};
 
 /// The largest weight.

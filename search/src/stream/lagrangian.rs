@@ -113,12 +113,12 @@ impl<'p> LagrangianSplit<'p> {
 
     /// Solves the relaxation for the devices that are left and the ops that are open.
     fn relax(&self, threshold: u64, prices: &[f64], is_open: &[bool], is_left: &[bool]) -> RelaxedSolution {
-        let whole = in_bytes(prices);
-        let open = whole.iter().zip(is_open).filter(|(_, is_open)| **is_open);
+        let in_bytes = in_bytes(prices);
+        let open = in_bytes.iter().zip(is_open).filter(|(_, is_open)| **is_open);
         let mut sent: f64 = open.map(|(&price, _)| price as f64).sum();
         let mut picked = vec![Vec::new(); self.devices];
         for device in (0..self.devices).filter(|&device| is_left[device]) {
-            let solution = self.knapsack.best(DeviceId::new(device), Time(threshold), &whole, is_open);
+            let solution = self.knapsack.best(DeviceId::new(device), Time(threshold), &in_bytes, is_open);
             sent -= solution.profit as f64;
             picked[device] = solution.ops.into_iter().map(|op| op.index()).collect();
         }
@@ -186,7 +186,8 @@ impl<'p> LagrangianSplit<'p> {
         }
         let target = ascent.best + AHEAD * carried * ascent.step;
         let length = ascent.step * (target - solution.sent) / slope.max(1e-6 * carried);
-        for ((price, direction), scale) in self.prices.iter_mut().zip(&ascent.direction).zip(&self.step_scale) {
+        for ((price, direction), scale) in self.prices.iter_mut().zip(&ascent.direction).zip(&self.step_scale)
+        {
             *price += length * scale * direction;
         }
     }

@@ -155,7 +155,16 @@ impl<'t> LoadState<'t> {
             }
         }
         let now = LoadedPlacement::new(tables, position, &device_of);
-        Some(LoadState { tables, units, times, neighbours, now, target: 0, tolerance: 0.0, capacity: Vec::new() })
+        Some(LoadState {
+            tables,
+            units,
+            times,
+            neighbours,
+            now,
+            target: 0,
+            tolerance: 0.0,
+            capacity: Vec::new(),
+        })
     }
 
     /// Sets the target, `ahead` below the best value.
@@ -252,7 +261,11 @@ impl<'t> LoadState<'t> {
         // The first keeps the target, the second takes the rest.
         let (first, second) = if passes_on { (busiest, other) } else { (other, busiest) };
         let shared: Vec<SharedUnit> = (self.draw_units((first, second), rng).into_iter())
-            .map(|unit| SharedUnit { unit, on_first: self.time(unit, first), on_second: self.time(unit, second) })
+            .map(|unit| SharedUnit {
+                unit,
+                on_first: self.time(unit, first),
+                on_second: self.time(unit, second),
+            })
             .collect();
         let before: Vec<bool> = shared.iter().map(|shared| self.device_of(shared.unit) == first).collect();
         let mut fixed = [self.now.times()[first], self.now.times()[second]];
@@ -260,7 +273,8 @@ impl<'t> LoadState<'t> {
             fixed[usize::from(!is_first)] -= if is_first { unit.on_first } else { unit.on_second };
         }
         let Some(capacity) = self.target.checked_sub(fixed[0]) else { return false };
-        let others = devices - self.excess_of(self.now.times()[first]) - self.excess_of(self.now.times()[second]);
+        let others =
+            devices - self.excess_of(self.now.times()[first]) - self.excess_of(self.now.times()[second]);
         let most = if passes_on { devices * (1.0 + GROWTH * rng.unit()) } else { devices };
         let most = most.max(self.tolerance * rng.unit());
         let mut splits = pareto_splits(&shared, capacity);

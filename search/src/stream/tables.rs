@@ -147,7 +147,8 @@ impl StreamTables {
             max_splits: constraints.max_splits.unwrap_or(u32::MAX),
             interchangeable_before: Vec::new(),
         };
-        tables.interchangeable_before = interchangeable_before(&tables, constraints.output_at.map(DeviceId::index));
+        tables.interchangeable_before =
+            interchangeable_before(&tables, constraints.output_at.map(DeviceId::index));
         tables
     }
 

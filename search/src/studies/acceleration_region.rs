@@ -1,25 +1,26 @@
 //! The acceleration region of a network: where splitting a stream over equal devices helps (edge paper, sections V and VI).
 //!
-//! With N equal devices of η operations per second and links of θ bytes per second, all times scale with 1/η at a fixed ratio θ/η. So one
-//! search for each ratio gives the whole plane: the throughput is η times that at one operation per second.
+//! With N equal devices of η operations per second and links of θ bytes per second, all times scale with 1/η at a fixed ratio
+//! θ/η. So one search for each ratio gives the whole plane: the throughput is η times that at one operation per second.
 //!
-//! Boundaries are ratios. The paper's equations 10 and 11 are necessary conditions if s_min is the smallest *tensor*: whoever uses two
-//! devices sends at least that over some link. Its equations 9 and 12 are false as printed; beside them stand corrected forms: a
-//! link is busy for at most one period, so N(N−1) links carry at most N(N−1)·θ·Σc/η bytes, and each split of a chain sends at
-//! least s_min of them; and S splits use at most min(N, S+1) devices.
+//! Boundaries are ratios. The paper's equations 10 and 11 are necessary conditions if s_min is the smallest *tensor*: whoever
+//! uses two devices sends at least that over some link. Its equations 9 and 12 are false as printed; beside them stand
+//! corrected forms: a link is busy for at most one period, so N(N−1) links carry at most N(N−1)·θ·Σc/η bytes, and each split of
+//! a chain sends at least s_min of them; and S splits use at most min(N, S+1) devices.
 
 use std::time::Duration;
 
-use crate::budget::Budget;
-use crate::one_device::baseline::Baseline;
-use crate::outcome::Status;
-use crate::solve::solve;
-use crate::request::Request;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
+
+use crate::budget::Budget;
+use crate::one_device::baseline::Baseline;
+use crate::outcome::Status;
+use crate::request::Request;
+use crate::solve::solve;
 
 /// Operations per second of the devices in the problems solved; results are scaled.
 const RATE: u64 = 1_000_000_000_000;
@@ -110,7 +111,10 @@ pub fn sizes(graph: &Graph) -> Result<NetworkSizes, String> {
 }
 
 /// Solves the problem of every ratio. `watch` gets the number done and the number of all, and returns false to stop.
-pub fn region(question: &RegionQuestion, watch: &mut dyn FnMut(usize, usize) -> bool) -> Result<Region, String> {
+pub fn region(
+    question: &RegionQuestion,
+    watch: &mut dyn FnMut(usize, usize) -> bool,
+) -> Result<Region, String> {
     let graph = Graph::new(question.graph.clone()).map_err(|errors| errors.to_string())?;
     let sizes = sizes(&graph).map_err(|op| format!("`{op}` does not say how many operations it takes"))?;
     let steps = (LINKS.1 - LINKS.0 + RATES.1 - RATES.0) * PER_DECADE;
@@ -252,8 +256,8 @@ const FARTHEST: i32 = 40;
 /// The steps of bisection.
 const HALVINGS: u32 = 7;
 
-/// Finds how fast links must be for splitting to help. Faster links never hurt, so there is one boundary: steps in powers of two, then
-/// bisection.
+/// Finds how fast links must be for splitting to help. Faster links never hurt, so there is one boundary: steps in powers of
+/// two, then bisection.
 pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     let spec = problem.hardware.spec();
     let mut bandwidths: Vec<u64> = spec.links.iter().map(|link| link.bandwidth).collect();
@@ -352,7 +356,8 @@ mod tests {
 
     #[test]
     fn two_ops_pay_from_the_boundary_of_equation_10_on() {
-        let question = RegionQuestion { graph: pair(), devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
+        let question =
+            RegionQuestion { graph: pair(), devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
         let region = region(&question, &mut |_, _| true).unwrap();
         let boundary = region.sizes.smallest_tensor / region.sizes.work;
         assert!((boundary - 10.0 / 2000.0).abs() < 1e-12);

@@ -3,8 +3,8 @@
 use crate::stream::annealing::LoadedPlacement;
 use crate::stream::tables::StreamTables;
 
-/// Repairs a placement: units stay on their old device if they may run there; the others are placed one after the other, the longest
-/// first, where the value grows least. None if the result is invalid.
+/// Repairs a placement: units stay on their old device if they may run there; the others are placed one after the other, the
+/// longest first, where the value grows least. None if the result is invalid.
 pub(crate) fn repair(tables: &StreamTables, before: &[Option<u8>]) -> Option<Vec<u8>> {
     let (position, mut units) = (tables.positions(), tables.units());
     let may = |unit: &[usize], device: usize| unit.iter().all(|&op| tables.may_run(op, device));

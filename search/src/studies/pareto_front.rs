@@ -1,12 +1,11 @@
 //! The trade-off of a stream between period, latency and energy: a set of plans that do not dominate each other.
 //!
-//! Epsilon-constraint method with simulated annealing: limits on latency (and on energy, if all power is known) are spaced geometrically
-//! between the extremes of the fastest plan and the single devices; under each, the period is annealed with a penalty for
-//! exceeding it. A move takes a run of consecutive ops to another device, or shifts a boundary. Every valid placement is scored
-//! by `core` and kept if no other dominates it. The front is one of plans found; only the bound on the period is proved.
+//! Epsilon-constraint method with simulated annealing: limits on latency (and on energy, if all power is known) are spaced
+//! geometrically between the extremes of the fastest plan and the single devices; under each, the period is annealed with a
+//! penalty for exceeding it. A move takes a run of consecutive ops to another device, or shifts a boundary. Every valid
+//! placement is scored by `core` and kept if no other dominates it. The front is one of plans found; only the bound on the
+//! period is proved.
 
-use crate::budget::{Budget, StopReason};
-use crate::outcome::Outcome;
 use divvy_core::check;
 use divvy_core::plan::Plan;
 use divvy_core::problem::{Objective, Problem};
@@ -14,6 +13,8 @@ use divvy_core::rng::Rng;
 use divvy_core::score::Score;
 use divvy_core::units::Time;
 
+use crate::budget::{Budget, StopReason};
+use crate::outcome::Outcome;
 use crate::request::{Refused, Request};
 use crate::solve::{Solved, solve};
 use crate::stream::tables::StreamTables;
@@ -190,7 +191,8 @@ impl FrontSearch<'_> {
         budget: &Budget,
     ) {
         let cost = |score: &Score| score.value.0 as f64 * (1.0 + PENALTY * limits.excess(score));
-        let known: Vec<Vec<u8>> = self.points.iter().filter_map(|p| StreamTables::placement(&p.plan)).collect();
+        let known: Vec<Vec<u8>> =
+            self.points.iter().filter_map(|p| StreamTables::placement(&p.plan)).collect();
         let mut now: Option<(f64, Vec<u8>)> = None;
         for start in starts.iter().chain(&known) {
             if let Some(score) = self.score(start)

@@ -1,17 +1,18 @@
 //! A plan for a stream whose devices have changed, which moves few weights.
 //!
-//! Candidates are the old placement with the lost ops repaired, the same improved by descent and by annealing, and the best plan of a
-//! search from scratch. From each candidate within the slack of the best value, ops are moved back to where they were as long as the
-//! value stays within the slack. The result moves the fewest bytes of weights; ties are broken by the number of ops moved.
+//! Candidates are the old placement with the lost ops repaired, the same improved by descent and by annealing, and the best
+//! plan of a search from scratch. From each candidate within the slack of the best value, ops are moved back to where they were
+//! as long as the value stays within the slack. The result moves the fewest bytes of weights; ties are broken by the number of
+//! ops moved.
 
-use crate::budget::Budget;
-use crate::outcome::Outcome;
 use divvy_core::check;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
+use crate::budget::Budget;
+use crate::outcome::Outcome;
 use crate::request::{Refused, Request};
 use crate::solve::{Solved, solve};
 use crate::stream::annealing::{anneal, relieve_busiest};

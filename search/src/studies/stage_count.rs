@@ -1,7 +1,7 @@
 //! Throughput, and its proved bound, against the number of pipeline stages.
 //!
-//! The number of stages doubles from 1 to the largest there can be. The *knee* is the last number up to which every step raised the
-//! throughput by at least half of the ideal, which is proportional to the number of devices.
+//! The number of stages doubles from 1 to the largest there can be. The *knee* is the last number up to which every step raised
+//! the throughput by at least half of the ideal, which is proportional to the number of devices.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub struct StageCounts<T> {
     pub knee: usize,
 }
 
-/// Plans for 1, 2, 4, … and `most` stages, each with an equal share of the time. `plan` makes the problem for a number of stages and
-/// plans it; `outcome` is the outcome in its result.
+/// Plans for 1, 2, 4, … and `most` stages, each with an equal share of the time. `plan` makes the problem for a number of
+/// stages and plans it; `outcome` is the outcome in its result.
 pub fn stage_counts<T, E>(
     most: u32,
     time: Duration,

@@ -1,5 +1,6 @@
 //! What every outcome must be, by the definitions alone.
 
+use divvy_core::plan::Plan;
 use divvy_core::units::Time;
 use divvy_proof::certificate::{Certificate, Standing};
 use divvy_proof::evidence::Evidence;
@@ -8,7 +9,6 @@ use divvy_search::{Outcome, Refused, Solved, Status};
 use divvy_testing::cases::Case;
 use divvy_testing::describe::describe;
 use divvy_testing::oracle;
-use divvy_core::plan::Plan;
 
 use crate::trials::{Asked, Trial};
 
@@ -60,7 +60,12 @@ impl<'a> Judge<'a> {
         }
         if matches!(trial.asked, Asked::Bound) {
             let mut names = outcome.certificates.iter().map(|certificate| &certificate.bound);
-            assert!(names.all(|name| name == trial.name), "{}: {:?}", self.about(trial), outcome.certificates);
+            assert!(
+                names.all(|name| name == trial.name),
+                "{}: {:?}",
+                self.about(trial),
+                outcome.certificates
+            );
             assert!(outcome.best.is_none(), "{}: nobody asked for a plan", self.about(trial));
         }
         if must_be_best {

@@ -9,11 +9,11 @@ mod table;
 mod trials;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use divvy_core::plan::Plan;
 use divvy_core::rng::Rng;
-use divvy_search::{Budget, Request, Status, bounds, every_bound, every_planner, planners, solve};
+use divvy_search::{bounds, every_bound, every_planner, planners, solve};
 use divvy_testing::cases::Case;
 use divvy_testing::problem_kind::ProblemKind;
 use divvy_testing::random_problems::{self as random, Draw};
@@ -68,7 +68,9 @@ impl Tally {
     /// Prints what there was, and sees to it that nothing was left out.
     fn report(self, kind: ProblemKind) {
         let Tally { problems, whole, solvable, features, table } = self;
-        eprintln!("{kind:?}: {problems} problems, {whole} with all their plans, {solvable} of these with one\n{table}");
+        eprintln!(
+            "{kind:?}: {problems} problems, {whole} with all their plans, {solvable} of these with one\n{table}"
+        );
         for feature in features::ALL.iter().filter(|feature| (feature.fits)(kind)) {
             let count = features.get(feature.name).copied().unwrap_or(0);
             assert!(20 * count >= problems, "{kind:?}: {count} of {problems} problems have {}", feature.name);
@@ -89,7 +91,8 @@ fn conform(kind: ProblemKind, tiny: usize) {
         let listed = if kind == ProblemKind::Latency { in_sequence() } else { (Vec::new(), false) };
         tally.visit(kind, case, &listed);
     };
-    let sometimes_stretched = |draw: Draw, rng: &mut Rng| if rng.chance(0.5) { stretch(draw, rng) } else { draw };
+    let sometimes_stretched =
+        |draw: Draw, rng: &mut Rng| if rng.chance(0.5) { stretch(draw, rng) } else { draw };
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(larger(kind, rng), rng), &mut visit);
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(random_modules::draw(kind, rng), rng), &mut visit);
     tally.report(kind);
@@ -138,29 +141,17 @@ fn no_name_is_left_out() {
         });
     }
     for planner in every_planner() {
-        assert!(planned.contains(&(planner.name(), planner.about())) && !planner.about().is_empty(), "{}", planner.name());
+        assert!(
+            planned.contains(&(planner.name(), planner.about())) && !planner.about().is_empty(),
+            "{}",
+            planner.name()
+        );
     }
     for bound in every_bound() {
-        assert!(bounded.contains(&(bound.name(), bound.about())) && !bound.about().is_empty(), "{}", bound.name());
+        assert!(
+            bounded.contains(&(bound.name(), bound.about())) && !bound.about().is_empty(),
+            "{}",
+            bound.name()
+        );
     }
-}
-
-#[test]
-fn unknown_names_are_refused_with_those_there_are() {
-    cases::for_cases(ProblemKind::Stream, 1, |case| {
-        let request = Request { planner: Some("no-such".into()), ..Request::default() };
-        let budget = Budget::new(Duration::ZERO);
-        let refused = solve(&case.problem, &request, &budget, &mut |_| {}).unwrap_err();
-        assert!(refused.fix.contains("one-device"), "{}", refused.fix);
-    });
-}
-
-#[test]
-fn a_cancelled_run_says_so() {
-    cases::for_cases(ProblemKind::Latency, 5, |case| {
-        let budget = Budget::new(Duration::from_secs(60));
-        budget.cancelled.store(true, std::sync::atomic::Ordering::Relaxed);
-        let solved = solve(&case.problem, &Request::default(), &budget, &mut |_| {}).unwrap();
-        assert!(matches!(solved.outcome.status(), Status::Cancelled | Status::Infeasible));
-    });
 }

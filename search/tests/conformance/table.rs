@@ -67,7 +67,8 @@ impl Table {
             label if label.ends_with("beside auto") => false,
             _ => row.made < least,
         };
-        let idle: Vec<&str> = self.0.iter().filter(|row| is_idle(row)).map(|row| row.label.as_str()).collect();
+        let idle: Vec<&str> =
+            self.0.iter().filter(|row| is_idle(row)).map(|row| row.label.as_str()).collect();
         assert!(idle.is_empty(), "hardly ever anything: {}", idle.join(", "));
     }
 }
@@ -89,7 +90,11 @@ impl Display for Table {
         writeln!(f, "{:42} {:>7} {:>7} {:>7} {:>7} {:>9}", "", "refused", "ran", "made", "best", "ms each")?;
         for row in &self.0 {
             let Row { label, refused, ran, made, known, best, .. } = row;
-            let share = if *known > 0 { format!("{:.0} %", 100.0 * *best as f64 / *known as f64) } else { String::new() };
+            let share = if *known > 0 {
+                format!("{:.0} %", 100.0 * *best as f64 / *known as f64)
+            } else {
+                String::new()
+            };
             let each = row.time.as_secs_f64() * 1e3 / (*ran).max(1) as f64;
             writeln!(f, "{label:42} {refused:7} {ran:7} {made:7} {share:>7} {each:9.3}")?;
         }

@@ -76,7 +76,9 @@ impl Trial {
 
     /// Whether it is run on the problem of a number.
     pub(crate) fn is_for(&self, number: usize) -> bool {
-        let family = |name: &str| self.name == name || self.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+        let family = |name: &str| {
+            self.name == name || self.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
+        };
         let seldom = SELDOM.iter().rev().find(|(name, _)| family(name)).map_or(1, |&(_, one_in)| one_in);
         number.is_multiple_of(if self.asked == Asked::Beside { seldom * BESIDE } else { seldom })
     }
@@ -101,17 +103,29 @@ fn of_planner(planner: &'static dyn Planner, problem: &Problem, trials: &mut Vec
         let planner_name = request.planner.unwrap_or_else(|| name.to_owned());
         let label = format!("planner {planner_name}{option}");
         let request = Request { planner: Some(planner_name), bounds: Some(Vec::new()), ..request };
-        trials.push(Trial { asked: Asked::Planner, label, name, request, supports: planner.supports(problem) });
+        trials.push(Trial {
+            asked: Asked::Planner,
+            label,
+            name,
+            request,
+            supports: planner.supports(problem),
+        });
     };
     add("", Request::default());
     if let Some(prefix) = planner.numbered_prefix() {
         add("", Request { planner: Some(format!("{prefix}3")), ..Request::default() });
     }
     for solver in SOLVERS_OF_PARTS.iter().filter(|_| SPLITTERS.contains(&name)) {
-        add(&format!(" --inner {solver}"), Request { inner: Some((*solver).to_owned()), ..Request::default() });
+        add(
+            &format!(" --inner {solver}"),
+            Request { inner: Some((*solver).to_owned()), ..Request::default() },
+        );
     }
     for symmetry in SYMMETRIES {
-        add(&format!(" --symmetry {symmetry}"), Request { symmetry: Some(symmetry.to_owned()), ..Request::default() });
+        add(
+            &format!(" --symmetry {symmetry}"),
+            Request { symmetry: Some(symmetry.to_owned()), ..Request::default() },
+        );
     }
     add(" --paper-bound", Request { paper_bound: true, ..Request::default() });
 }
@@ -121,7 +135,8 @@ fn of_bound(bound: &'static dyn Bound, problem: &Problem, trials: &mut Vec<Trial
     let name = bound.name();
     let mut add = |asked: Asked, option: &str, request: Request| {
         let label = format!("bound {name}{option}");
-        let request = Request { bounds: Some(vec![name.to_owned()]), bound_only: asked == Asked::Bound, ..request };
+        let request =
+            Request { bounds: Some(vec![name.to_owned()]), bound_only: asked == Asked::Bound, ..request };
         trials.push(Trial { asked, label, name, request, supports: bound.supports(problem) });
     };
     add(Asked::Bound, "", Request::default());

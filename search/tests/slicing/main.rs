@@ -65,7 +65,7 @@ fn slices_are_the_best_of_all() {
     let (mut compared, mut limited, mut shared) = (0, 0, 0);
     for seed in 0..6000 {
         let Some(case) = even_case(seed) else { continue };
-        let tables = PipelineTables::with_shared_stages(&case.problem).expect("a pipeline problem");
+        let tables = PipelineTables::with_replicated_stages(&case.problem).expect("a pipeline problem");
         assert!(tables.even_links(), "seed {seed}");
         let network = StageNetwork::new(&tables);
         let mut rng = Rng::new(seed);

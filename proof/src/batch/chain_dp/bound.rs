@@ -76,7 +76,9 @@ impl ChainDp<'_> {
         let mut node = &first;
         for (link, StageEstimates { tail, inner, works }) in links.iter().zip(&estimates) {
             fronts = match inner {
-                InnerTails::ByBranch(inner) => search.extend_stage(node, &fronts, link, tail, inner, works)?,
+                InnerTails::ByBranch(inner) => {
+                    search.extend_stage(node, &fronts, link, tail, inner, works)?
+                }
                 InnerTails::ByDivision(targets) => {
                     search.extend_by_division(node, &fronts, link, tail, targets, works)?
                 }

@@ -133,7 +133,8 @@ impl ChainDp<'_> {
         }
         let paths = &tail.paths[division];
         let each = used(&self.transitions.divisions[division]).map(|device| label[device] + paths[device]);
-        let shortest = used(&self.transitions.divisions[division]).map(|device| paths[device]).min().unwrap_or(0);
+        let shortest =
+            used(&self.transitions.divisions[division]).map(|device| paths[device]).min().unwrap_or(0);
         each.max().unwrap_or(0).max(label[LAST_START] + shortest)
     }
 }
@@ -157,7 +158,8 @@ impl ChainStep<'_, '_> {
             for label in front {
                 let ends = std::array::from_fn(|d| if groups[d] > 0 { label[d] + times[d] } else { 0 });
                 let mean_work = label[MEAN_WORK];
-                let entry = BranchEntry { division, ends, mean_work, limit: self.limit, is_whole: true, works };
+                let entry =
+                    BranchEntry { division, ends, mean_work, limit: self.limit, is_whole: true, works };
                 for target in targets {
                     for mut reached in self.stage_labels(&entry, link, target)? {
                         reached[LAST_START] = reached[LAST_START].max(label[LAST_START] + shortest);
@@ -229,7 +231,12 @@ impl ChainStep<'_, '_> {
     }
 
     /// The labels of a division of the later op: it waits for all branches, and for the work between each pair of batches.
-    fn stage_labels(&mut self, entry: &BranchEntry<'_>, link: &StageLink, target: &TargetDivision) -> Result<Vec<StartLabel>, String> {
+    fn stage_labels(
+        &mut self,
+        entry: &BranchEntry<'_>,
+        link: &StageLink,
+        target: &TargetDivision,
+    ) -> Result<Vec<StartLabel>, String> {
         let divisions = &self.dp.transitions.divisions;
         let single =
             |division: usize| divisions[division].iter().position(|&groups| groups == self.dp.groups);
@@ -370,8 +377,9 @@ impl ChainStep<'_, '_> {
                     let label = dp.tightened(target.division, &link.node, label);
                     dp.finish(target.division, &label, &target.tail, entry.is_whole) < entry.limit
                 };
-                let ended =
-                    |state: &BranchState| -> BranchState { std::array::from_fn(|place| state[place] + added[place]) };
+                let ended = |state: &BranchState| -> BranchState {
+                    std::array::from_fn(|place| state[place] + added[place])
+                };
                 let front: Vec<BranchState> = front.iter().map(ended).filter(is_in_time).collect();
                 // Every batch of the next op has inputs of one of these batches, so none starts before the first of them ends.
                 let ends =
@@ -430,13 +438,21 @@ impl ChainStep<'_, '_> {
     }
 
     /// What the batches of an op add to a state: times, then works; none for a division that its sizes do not allow.
-    fn added_by(&self, node: &OpTimes, division: usize, link: &StageLink, sizes: &BatchThresholds) -> Option<BranchState> {
+    fn added_by(
+        &self,
+        node: &OpTimes,
+        division: usize,
+        link: &StageLink,
+        sizes: &BatchThresholds,
+    ) -> Option<BranchState> {
         let times = node.times[division]?;
         let groups = &self.dp.transitions.divisions[division];
         let mut added: BranchState = [0; PLACES];
         added[..MOST_DEVICES].copy_from_slice(&times);
         added[CHAIN_WORK] = node.works[division];
-        for (works, weights) in added[MOST_DEVICES..CHAIN_WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights) {
+        for (works, weights) in
+            added[MOST_DEVICES..CHAIN_WORK].chunks_exact_mut(MOST_SIZES).zip(&link.weights)
+        {
             let all = u128::from(weights.iter().sum::<u64>().max(1));
             for (work, &least) in works.iter_mut().zip(&sizes.least) {
                 let counted = (0..MOST_DEVICES).filter(|&device| groups[device] >= least);
@@ -461,11 +477,11 @@ mod tests {
     use divvy_core::units::Time;
 
     #[test]
-    fn a_batch_counts_where_it_cannot_but_share_inputs_with_both_parts() {
+    fn thresholds_are_the_sizes_that_share_inputs_with_both_batches() {
         let sizes = BatchThresholds::new(&[0, 0, 4], &[0, 1, 3], 4);
         assert_eq!(sizes.least, [1, 4, 2]);
         assert_eq!([sizes.of[2][1], sizes.of[2][2]], [1, 2]);
-        // Between two parts with one group each, only what has all groups.
+        // Between two batches of one group each, only batches of all groups.
         let sizes = BatchThresholds::new(&[1, 0, 3], &[0, 1, 3], 4);
         assert_eq!(sizes.least[sizes.of[0][1]], 4);
         assert_eq!(sizes.least[sizes.of[2][2]], 2);
@@ -522,10 +538,11 @@ mod tests {
 
     /// A state has a place for the works of all thresholds.
     #[test]
-    fn sizes_are_few() {
+    fn there_are_few_thresholds() {
         for groups in 1..=crate::batch::chain_dp::divisions::MOST_GROUPS {
             let transitions = crate::batch::chain_dp::divisions::Transitions::new(MOST_DEVICES, groups);
-            let pairs = transitions.divisions.iter().flat_map(|a| transitions.divisions.iter().map(move |b| (a, b)));
+            let pairs =
+                transitions.divisions.iter().flat_map(|a| transitions.divisions.iter().map(move |b| (a, b)));
             let most = pairs.map(|(a, b)| BatchThresholds::new(a, b, groups).least.len()).max();
             assert!(most.is_some_and(|most| most <= MOST_SIZES));
         }

@@ -100,7 +100,12 @@ fn transitions(from: &GroupDivision, to: &GroupDivision) -> Vec<Vec<Shipment>> {
 }
 
 /// All transitions of whole groups, as the number of groups for each pair of devices; among them are all vertices.
-fn list_vertices(from: &GroupDivision, left: GroupDivision, chosen: &mut Vec<u32>, found: &mut Vec<[u32; PAIRS]>) {
+fn list_vertices(
+    from: &GroupDivision,
+    left: GroupDivision,
+    chosen: &mut Vec<u32>,
+    found: &mut Vec<[u32; PAIRS]>,
+) {
     let Some(&has) = from.get(chosen.len() / MOST_DEVICES) else {
         if left.iter().all(|&count| count == 0)
             && let Ok(groups) = chosen.as_slice().try_into()

@@ -5,8 +5,8 @@
 //! slow devices, the second that not all inputs can take the fast paths. Each is a minimum over what may follow, hence valid.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::pareto_front::{LAST_START, StartLabel, MEAN_WORK};
 use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, WorkWeights, used};
+use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel};
 use crate::batch::chain_dp::stage_links::{Branch, StageLink};
 
 /// Lower bounds from the start of an op to the end, by division.
@@ -51,15 +51,17 @@ impl ChainDp<'_> {
         let never = [NEVER; MOST_DEVICES];
         let paths = node.times.iter().map(|times| times.unwrap_or(never)).collect();
         let sums = node.times.iter().zip(&self.transitions.divisions);
-        let sums =
-            sums.map(|(times, division)| times.map_or(NEVER, |times| self.sum_over_inputs(division, &times))).collect();
+        let sums = sums
+            .map(|(times, division)| times.map_or(NEVER, |times| self.sum_over_inputs(division, &times)))
+            .collect();
         TailEstimate { paths, sums, rest: 0 }
     }
 
     /// The tails of an op, from those of the next one.
     pub(super) fn tail_before(&self, node: &OpTimes, delays: &Delays, next: &TailEstimate) -> TailEstimate {
         let count = self.transitions.divisions.len();
-        let mut tail = TailEstimate { paths: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let mut tail =
+            TailEstimate { paths: vec![[NEVER; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let (mut paths, mut sum) = ([NEVER; MOST_DEVICES], NEVER);
@@ -72,7 +74,8 @@ impl ChainDp<'_> {
                             (latest, moved) = ([NEVER; MOST_DEVICES], NEVER);
                             break;
                         }
-                        latest[shipment.from] = latest[shipment.from].max(delay + next.paths[there][shipment.to]);
+                        latest[shipment.from] =
+                            latest[shipment.from].max(delay + next.paths[there][shipment.to]);
                         moved += delay * u64::from(shipment.groups * self.grain).max(1);
                     }
                     paths.iter_mut().zip(latest).for_each(|(path, new)| *path = new.min(*path));
@@ -91,7 +94,13 @@ impl ChainDp<'_> {
 
     /// The tails of an op by the work of the branches: a device runs the batches of an input one after the other, so the mean
     /// over inputs of the time between the two ops is at least the mean of that work, each op divided at its best.
-    pub(super) fn tail_across(&self, node: &OpTimes, link: &StageLink, each: &WorkWeights, next: &TailEstimate) -> TailEstimate {
+    pub(super) fn tail_across(
+        &self,
+        node: &OpTimes,
+        link: &StageLink,
+        each: &WorkWeights,
+        next: &TailEstimate,
+    ) -> TailEstimate {
         let weights = u128::from(each.iter().sum::<u64>().max(1));
         // For each number of groups, a lower bound on the sum over them of their weighted work.
         let mut work = vec![0u128; self.groups as usize + 1];
@@ -113,14 +122,20 @@ impl ChainDp<'_> {
             }
             work.iter_mut().zip(&least).skip(1).for_each(|(work, least)| *work = work.saturating_add(*least));
         }
-        let path = next.paths.iter().zip(&self.transitions.divisions).zip(&next.sums).filter(|(_, sum)| **sum < NEVER);
+        let path = next
+            .paths
+            .iter()
+            .zip(&self.transitions.divisions)
+            .zip(&next.sums)
+            .filter(|(_, sum)| **sum < NEVER);
         let path =
             path.flat_map(|((paths, groups), _)| paths.iter().zip(groups).filter(|(_, groups)| **groups > 0));
         let path = path.map(|(path, _)| *path).min().unwrap_or(NEVER);
         let sum = next.sums.iter().copied().min().unwrap_or(NEVER);
         let quotient = |work: u128, divisor: u128| u64::try_from(work / divisor).unwrap_or(NEVER).min(NEVER);
         let count = self.transitions.divisions.len();
-        let mut tail = TailEstimate { paths: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
+        let mut tail =
+            TailEstimate { paths: vec![[0; MOST_DEVICES]; count], sums: vec![NEVER; count], rest: 0 };
         for (here, times) in node.times.iter().enumerate() {
             let Some(times) = times else { continue };
             let groups = &self.transitions.divisions[here];
@@ -147,18 +162,31 @@ impl ChainDp<'_> {
 
     /// The least mean work of an op over the divisions with which a plan can end below the limit if the op starts no earlier
     /// than `earliest_end`.
-    pub(super) fn least_work(&self, node: &OpTimes, tail: &TailEstimate, earliest_end: u64, limit: u64) -> u64 {
+    pub(super) fn least_work(
+        &self,
+        node: &OpTimes,
+        tail: &TailEstimate,
+        earliest_end: u64,
+        limit: u64,
+    ) -> u64 {
         let is_in_time = |division: usize| {
             let paths = tail.paths[division].iter().zip(&self.transitions.divisions[division]);
             let longest = paths.filter(|(_, groups)| **groups > 0).map(|(path, _)| *path).max().unwrap_or(0);
-            tail.sums[division] < NEVER && earliest_end + longest.max(tail.sums[division] / self.inputs) < limit
+            tail.sums[division] < NEVER
+                && earliest_end + longest.max(tail.sums[division] / self.inputs) < limit
         };
         let possible = node.works.iter().enumerate().filter(|(division, _)| is_in_time(*division));
         possible.map(|(_, work)| *work).min().unwrap_or(limit).min(limit)
     }
 
     /// The least mean work of a branch, from each of its ops on.
-    pub(super) fn work_bounds(&self, branch: &Branch, inner: &[TailEstimate], earliest_end: u64, limit: u64) -> Vec<u64> {
+    pub(super) fn work_bounds(
+        &self,
+        branch: &Branch,
+        inner: &[TailEstimate],
+        earliest_end: u64,
+        limit: u64,
+    ) -> Vec<u64> {
         let mut works = vec![0];
         for (node, tail) in branch.nodes.iter().zip(inner).rev() {
             let work = self.least_work(node, tail, earliest_end, limit);

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_no_later_than_what_was_there() {
+    fn merged_labels_dominate_all_labels_before() {
         let all: Vec<StartLabel> = (0..100).map(|i| [i * i, 10_000 - i * i, (i * 37) % 101, 0, i]).collect();
         for width in [1, 2, 7, 50] {
             let mut front = all.clone();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_to_one_becomes_one_with_it() {
+    fn inserting_at_width_one_merges() {
         let [a, b]: [StartLabel; 2] = [[1, 5, 2, 0, 7], [3, 4, 2, 0, 6]];
         let mut front = Vec::new();
         [a, b].into_iter().for_each(|new| insert(&mut front, new, 1));

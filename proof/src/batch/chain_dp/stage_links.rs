@@ -38,7 +38,11 @@ pub(super) struct StageLink {
 
 impl ChainDp<'_> {
     /// The links behind the first op of a chain; an error if the stages are no chain, or their times do not fit.
-    pub(super) fn links(&self, stages: &[ChainStage], weights: &WorkWeights) -> Result<Vec<StageLink>, String> {
+    pub(super) fn links(
+        &self,
+        stages: &[ChainStage],
+        weights: &WorkWeights,
+    ) -> Result<Vec<StageLink>, String> {
         let graph = &self.problem.graph;
         let mut used = vec![false; graph.op_count()];
         for &op in stages.iter().flat_map(|stage| stage.branches.iter().flatten().chain([&stage.op])) {
@@ -66,7 +70,12 @@ impl ChainDp<'_> {
         Ok(links)
     }
 
-    fn link(&self, before: OpId, stage: &ChainStage, chain_weights: &WorkWeights) -> Result<StageLink, String> {
+    fn link(
+        &self,
+        before: OpId,
+        stage: &ChainStage,
+        chain_weights: &WorkWeights,
+    ) -> Result<StageLink, String> {
         let graph = &self.problem.graph;
         let one_empty = [Vec::new()];
         let branches = if stage.branches.is_empty() { &one_empty[..] } else { &stage.branches };

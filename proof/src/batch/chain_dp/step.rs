@@ -5,8 +5,8 @@
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
 use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
-use crate::batch::chain_dp::pareto_front::{LAST_START, StartLabel, MEAN_WORK, merge_labels};
 use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, mean, used};
+use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel, merge_labels};
 use crate::batch::chain_dp::stage_links::StageLink;
 
 /// The most labels looked at in all.
@@ -123,7 +123,12 @@ impl<'p, 's> ChainStep<'p, 's> {
     }
 
     /// One branch from one label.
-    fn extend_branch(&mut self, entry: &StageEntry, chain_link: &ChainLink<'_>, number: usize) -> Result<Fronts, String> {
+    fn extend_branch(
+        &mut self,
+        entry: &StageEntry,
+        chain_link: &ChainLink<'_>,
+        number: usize,
+    ) -> Result<Fronts, String> {
         let ChainLink { link, tail, works, .. } = chain_link;
         let (branch, inner) = (&link.branches[number], &chain_link.inner[number]);
         // The mean work before this branch, in the others, and behind them.
@@ -188,7 +193,14 @@ impl<'p, 's> ChainStep<'p, 's> {
     }
 
     /// Adds the labels of an op, one for each batch that may be the one which starts last.
-    pub(super) fn keep(&self, division: usize, node: &OpTimes, label: StartLabel, tail: &TailEstimate, next: &mut Fronts) {
+    pub(super) fn keep(
+        &self,
+        division: usize,
+        node: &OpTimes,
+        label: StartLabel,
+        tail: &TailEstimate,
+        next: &mut Fronts,
+    ) {
         let groups = &self.dp.transitions.divisions[division];
         let latest = label[LAST_START].max(label[MEAN_WORK]);
         for device in used(groups) {

@@ -80,7 +80,8 @@ impl FrontierSearch<'_> {
     /// The earliest time at which the devices, each working at its weight from when it is free in `child`, have done `area`.
     fn area_finish(&mut self, weights: &[u64], area: u64) -> u64 {
         self.filling.clear();
-        self.filling.extend(self.child[..self.subproblem.devices].iter().copied().zip(weights.iter().copied()));
+        self.filling
+            .extend(self.child[..self.subproblem.devices].iter().copied().zip(weights.iter().copied()));
         self.filling.sort_unstable();
         let (mut rate, mut done, mut now) = (0, 0, 0);
         for &(free, weight) in &self.filling {

@@ -1,7 +1,7 @@
 //! The successors of a state: every ready op on every device, except where that leaves time idle that a ready op could use.
 
 use crate::frontier_search::levels::FrontierSearch;
-use crate::frontier_search::levels::states::{StateLevel, StatesOfSet, BackPointer};
+use crate::frontier_search::levels::states::{BackPointer, StateLevel, StatesOfSet};
 use crate::latency_tables::NEVER;
 
 /// The earliest start from which on a step leaves idle time that a ready op could use: the op that gives it (as a position in
@@ -69,7 +69,8 @@ impl FrontierSearch<'_> {
                 // Strictly earlier: otherwise two ops could each be pruned in favour of the other.
                 let mut from = (start + subproblem.times[op * devices + device]).max(start + 1);
                 for &instead in &subproblem.allowed[op] {
-                    let head_start = subproblem.head_start[(op * devices + device) * devices + instead as usize];
+                    let head_start =
+                        subproblem.head_start[(op * devices + device) * devices + instead as usize];
                     let needed = start.saturating_add_signed(head_start);
                     if self.starts[instead as usize] < needed {
                         from = from.max(needed);

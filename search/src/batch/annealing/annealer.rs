@@ -20,12 +20,12 @@ use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::NEVER;
 use smallvec::smallvec;
 
-use crate::batch::annealing::move_mix::{Draw, MoveMix, FollowRule};
+use crate::batch::annealing::move_mix::{Draw, FollowRule, MoveMix};
 use crate::batch::dual_cost::DualCost;
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::{BatchId, BatchSchedule};
 use crate::batch::segment_value::{ScheduleFacts, Segment};
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 
 /// The share of moves that start at a critical batch.
 const CRITICAL_SHARE: f64 = 0.5;
@@ -36,7 +36,7 @@ const SORT_SHARE: f64 = 0.01;
 /// The weight of the dual cost beside the makespan.
 const DUAL_COST_SHARE: f64 = 0.3;
 /// The price of memory above a limit, where the temperature equals the makespan: makespans for each multiple of the limit. It
-/// grows with the root of makespan / temperature, so limits are kept in the end.
+/// grows with the root of makespan / temperature, so limits are is_accepted in the end.
 const EXCESS_PRICE: f64 = 0.2;
 /// The share of division moves in which one batch is inserted at its best position.
 const INSERT_SHARE: f64 = 0.4;
@@ -91,12 +91,12 @@ impl<'a> Annealer<'a> {
         seed: u64,
     ) -> Option<Annealer<'a>> {
         let mut memory = memory.clone();
-        for (unit, divisions) in start.divisions.iter().enumerate() {
-            memory.put(unit, divisions);
+        for (unit, division) in start.divisions.iter().enumerate() {
+            memory.put(unit, division);
         }
         let mut loads = vec![0; tables.devices];
-        for (unit, divisions) in start.divisions.iter().enumerate() {
-            for (device, time) in tables.loads_of(unit, divisions) {
+        for (unit, division) in start.divisions.iter().enumerate() {
+            for (device, time) in tables.loads_of(unit, division) {
                 loads[device] += time;
             }
         }
@@ -143,21 +143,21 @@ impl<'a> Annealer<'a> {
         let slack = -temperature * (1.0 - self.rng.unit()).ln();
         let excess = self.memory.excess();
         let before = self.current.value();
-        let moved = self.propose_move();
-        let kept = moved.is_some_and(|is_divided| {
+        let proposal = self.propose_move();
+        let is_accepted = proposal.is_some_and(|is_divided| {
             if !self.may_exceed && !self.memory.is_within_limits() {
                 return false;
             }
-            let dearer: f64 = (self.changed.iter())
+            let extra_cost: f64 = (self.changed.iter())
                 .map(|(unit, before)| {
                     let after = self.dual_cost.of(self.tables, *unit, &self.current.divisions[*unit]);
                     after - self.dual_cost.of(self.tables, *unit, before)
                 })
                 .sum();
-            let finish = self.current.value() as f64;
-            let price = EXCESS_PRICE * (finish / temperature).sqrt();
-            let exceeding = price * (self.memory.excess() - excess) * finish;
-            let most = finish + slack - DUAL_COST_SHARE * dearer - exceeding;
+            let makespan = self.current.value() as f64;
+            let price = EXCESS_PRICE * (makespan / temperature).sqrt();
+            let penalty = price * (self.memory.excess() - excess) * makespan;
+            let most = makespan + slack - DUAL_COST_SHARE * extra_cost - penalty;
             let limit = most.clamp(0.0, (NEVER - 1) as f64) as u64;
             if is_divided {
                 if !self.loads_are_within(limit) {
@@ -170,11 +170,11 @@ impl<'a> Annealer<'a> {
             }
             self.try_segment(limit)
         });
-        if kept && moved == Some(true) && self.current.value() < before {
+        if is_accepted && proposal == Some(true) && self.current.value() < before {
             self.mix.reward();
         }
-        self.finish_move(kept);
-        kept
+        self.finish_move(is_accepted);
+        is_accepted
     }
 
     /// Draws a move; none if it is impossible. True if it changes divisions: the segment is still to be built.
@@ -205,18 +205,18 @@ impl<'a> Annealer<'a> {
         // A limit below the present makespan may still be exceeded by paths that the change does not touch.
         let is_certain = limit >= self.current.value();
         let is_divided = |op: u32| self.marks[self.tables.unit_of[op as usize] as usize] > 0;
-        let kept =
+        let is_accepted =
             self.current.commit_segment(self.tables, &mut self.facts, &mut self.segment, limit, is_divided);
-        debug_assert!(kept || !is_certain, "the segment determines the makespan");
-        self.positions_are_known = kept;
-        kept
+        debug_assert!(is_accepted || !is_certain, "the segment determines the makespan");
+        self.positions_are_known = is_accepted;
+        is_accepted
     }
 
     /// Ends a move: if it was rejected, its divisions are undone.
-    fn finish_move(&mut self, kept: bool) {
+    fn finish_move(&mut self, is_accepted: bool) {
         while let Some((unit, before)) = self.changed.pop() {
             self.marks[unit] = 0;
-            if !kept {
+            if !is_accepted {
                 self.memory.take(unit, &self.current.divisions[unit]);
                 self.memory.put(unit, &before);
                 self.update_loads(unit, &before);
@@ -227,7 +227,7 @@ impl<'a> Annealer<'a> {
             self.facts.find_positions(self.tables, &self.current, self.segment.from);
             self.positions_are_known = true;
         }
-        self.accepted_since_sort += u32::from(kept);
+        self.accepted_since_sort += u32::from(is_accepted);
         if self.accepted_since_sort >= SORT_AFTER {
             self.accepted_since_sort = 0;
             self.current.sort_by_start(self.tables);
@@ -260,7 +260,8 @@ impl<'a> Annealer<'a> {
             let device = self.current.part(self.tables, list[position]).device as usize;
             let to = self.facts.along_queue(device, position, far, is_back)?;
             // Of no use unless the batch that is to move forward waits for its device alone.
-            let earlier = if is_back { position } else { self.facts.along_queue(device, position, 1, false)? };
+            let earlier =
+                if is_back { position } else { self.facts.along_queue(device, position, 1, false)? };
             if !self.current.waits_for_device(self.tables, list[earlier]) {
                 return None;
             }
@@ -320,7 +321,9 @@ impl<'a> Annealer<'a> {
             let Some(next) = self.neighbour(at) else { break };
             let division = &self.current.divisions[at];
             let is_changed = self.marks[next] > 0;
-            if is_changed || !self.tables.is_division(next, division) || self.current.divisions[next] == *division
+            if is_changed
+                || !self.tables.is_division(next, division)
+                || self.current.divisions[next] == *division
             {
                 break;
             }
@@ -359,8 +362,7 @@ impl<'a> Annealer<'a> {
         let before = &self.current.divisions[unit];
         let gain = |part: &DevicePart| groups_on(&division, part.device) - groups_on(before, part.device);
         let loser = before.iter().min_by_key(|&part| gain(part)).filter(|&part| gain(part) < 0)?.device;
-        let winner =
-            division.iter().max_by_key(|&part| gain(part)).filter(|&part| gain(part) > 0)?.device;
+        let winner = division.iter().max_by_key(|&part| gain(part)).filter(|&part| gain(part) > 0)?.device;
         let in_return = if self.rng.chance(0.5) {
             let whole = smallvec![DevicePart { device: loser, groups: self.tables.all_groups() }];
             let can_be = self.tables.is_division(other, &whole) && self.current.divisions[other] != whole;
@@ -387,7 +389,8 @@ impl<'a> Annealer<'a> {
                 let edges = self.tables.inputs[op as usize].iter().chain(&self.tables.outputs[op as usize]);
                 for edge in edges {
                     let other = self.tables.unit_of[edge.op as usize] as usize;
-                    let is_alike = self.marks[other] == 0 && self.current.divisions[other] == self.changed[0].1;
+                    let is_alike =
+                        self.marks[other] == 0 && self.current.divisions[other] == self.changed[0].1;
                     if is_alike && self.changed.len() < most && self.tables.is_division(other, &division) {
                         self.divide(other, division.clone());
                     }
@@ -544,7 +547,8 @@ impl<'a> Annealer<'a> {
             return None;
         }
         let position = division.iter().position(|part| part.device == to);
-        let (has, there) = (division[from].count() as u32, position.map_or(0, |p| division[p].count() as u32));
+        let (has, there) =
+            (division[from].count() as u32, position.map_or(0, |p| division[p].count() as u32));
         let (keeps, takes) = (tables.counts(unit, division[from].device), tables.counts(unit, to));
         let possible = |&m: &u32| (m == has || keeps.contains(&(has - m))) && takes.contains(&(there + m));
         let amounts = (1..=has).filter(possible);
@@ -556,8 +560,11 @@ impl<'a> Annealer<'a> {
         let mut groups = 0;
         for _ in 0..amounts.next()? {
             let left = division[from].groups & !groups;
-            groups |=
-                if self.rng.chance(0.7) { left & left.wrapping_neg() } else { random_bit(left, &mut self.rng) };
+            groups |= if self.rng.chance(0.7) {
+                left & left.wrapping_neg()
+            } else {
+                random_bit(left, &mut self.rng)
+            };
         }
         division[from].groups &= !groups;
         match position {

@@ -11,7 +11,9 @@ use divvy_core::units::Time;
 use divvy_proof::latency_tables::NEVER;
 
 use crate::batch::baselines::milp_formulation;
-use crate::batch::baselines::milp_formulation::{FixedContext, MOST_FACTORS, MipSolution, Symmetry, factor_count};
+use crate::batch::baselines::milp_formulation::{
+    FixedContext, MOST_FACTORS, MipSolution, Symmetry, factor_count,
+};
 use crate::batch::list_scheduling::{ListSettings, Measure, by_rank, schedule};
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::{BatchId, BatchSchedule};
@@ -21,7 +23,12 @@ use crate::planner::Planner;
 use crate::run::Run;
 
 /// b-HEFT's schedule, which is offered under the name `b-heft` for another planner.
-pub(crate) fn b_heft(run: &mut Run<'_>, planner: &str, tables: &BatchTables, memory: &BatchMemory) -> Option<BatchSchedule> {
+pub(crate) fn b_heft(
+    run: &mut Run<'_>,
+    planner: &str,
+    tables: &BatchTables,
+    memory: &BatchMemory,
+) -> Option<BatchSchedule> {
     let order = by_rank(tables);
     let settings =
         ListSettings { order: &order, measure: Measure::Finish, inserts: true, sizes: None, early: None };
@@ -65,8 +72,7 @@ pub(crate) fn tails(tables: &BatchTables) -> Vec<u64> {
             times.min().unwrap_or(0)
         };
         let after = tables.outputs[op as usize].iter();
-        tails[op as usize] =
-            after.map(|e| shortest(e.op as usize) + tails[e.op as usize]).max().unwrap_or(0);
+        tails[op as usize] = after.map(|e| shortest(e.op as usize) + tails[e.op as usize]).max().unwrap_or(0);
     }
     tails
 }

@@ -25,7 +25,7 @@ use divvy_solver::{Column, Event, Options, Program, Terms, solve_watched};
 
 use crate::batch::memory_use::BatchMemory;
 use crate::batch::schedule::BatchId;
-use crate::batch::tables::{Division, DevicePart, BatchTables};
+use crate::batch::tables::{BatchTables, DevicePart, Division};
 use crate::run::Run;
 
 /// The most non-zero coefficients.
@@ -155,7 +155,8 @@ impl BatchFormulation {
             }
             let fixed = context.divisions[number].as_ref();
             let mut on = Vec::new();
-            for choice in tables.choices[number].iter().filter(|choice| context.devices.contains(&choice.device))
+            for choice in
+                tables.choices[number].iter().filter(|choice| context.devices.contains(&choice.device))
             {
                 let groups: Vec<Column> = (0..tables.groups).map(|_| program.binary()).collect();
                 let counts = choice.counts.iter().map(|&count| (count, program.binary())).collect();
@@ -308,7 +309,9 @@ impl BatchFormulation {
         most: f64,
         delay: &dyn Fn(usize, usize) -> u64,
     ) {
-        let Some(division) = &context.divisions[context.tables.unit_of[producer as usize] as usize] else { return };
+        let Some(division) = &context.divisions[context.tables.unit_of[producer as usize] as usize] else {
+            return;
+        };
         let groups = context.tables.groups;
         for (part, &end) in division.iter().zip(&context.ends[producer as usize]) {
             let ys = self.units[receiver].1[v].groups.clone();
@@ -343,8 +346,10 @@ impl BatchFormulation {
                         continue;
                     };
                     let before = self.program.binary();
-                    let is_used = |on: &DeviceColumns| -> Terms { on.counts.iter().map(|&(_, b)| (b, 1.0)).collect() };
-                    let both = [is_used(&self.units[unit_a].1[u]), is_used(&self.units[unit_b].1[v])].concat();
+                    let is_used =
+                        |on: &DeviceColumns| -> Terms { on.counts.iter().map(|&(_, b)| (b, 1.0)).collect() };
+                    let both =
+                        [is_used(&self.units[unit_a].1[u]), is_used(&self.units[unit_b].1[v])].concat();
                     for (first, second, (op, unit, place), sign) in [
                         (self.starts[one][u], self.starts[other][v], (a, unit_a, u), 1.0),
                         (self.starts[other][v], self.starts[one][u], (b, unit_b, v), -1.0),
@@ -373,7 +378,8 @@ impl BatchFormulation {
             let Some(left) = context.memory.left(device) else { continue };
             let scale = (left as f64 / 1e6).max(1.0);
             let mut row: Terms = Vec::new();
-            let mut readers: std::collections::BTreeMap<u32, Vec<&DeviceColumns>> = std::collections::BTreeMap::new();
+            let mut readers: std::collections::BTreeMap<u32, Vec<&DeviceColumns>> =
+                std::collections::BTreeMap::new();
             for (number, on) in &self.units {
                 if context.divisions[*number].is_some() {
                     continue;
@@ -431,7 +437,8 @@ impl BatchFormulation {
     fn read(&self, context: &FixedContext<'_>, values: &[f64]) -> MipSolution {
         let mut divisions = Vec::new();
         for (number, on) in &self.units {
-            let mut division: Division = on.iter().map(|on| DevicePart { device: on.device, groups: 0 }).collect();
+            let mut division: Division =
+                on.iter().map(|on| DevicePart { device: on.device, groups: 0 }).collect();
             for group in 0..context.tables.groups {
                 let most = |&place: &usize| (values[on[place].groups[group].index()] * 1e6) as i64;
                 if let Some(place) = (0..on.len()).max_by_key(most) {

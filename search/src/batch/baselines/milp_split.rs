@@ -50,9 +50,11 @@ impl Planner for MilpSplit {
         let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
         let empty = BatchMemory::new(run.problem, &tables);
         let Some(known) = b_heft(run, self.name(), &tables, &empty) else { return StopReason::Finished };
-        let latency_tables = undivided::problem(run.problem).and_then(|problem| LatencyTables::new(&problem).ok());
+        let latency_tables =
+            undivided::problem(run.problem).and_then(|problem| LatencyTables::new(&problem).ok());
         let default = || tables.order.chunks(DEFAULT_MODULE).map(<[u32]>::to_vec).collect();
-        let modules: Vec<Vec<u32>> = latency_tables.map_or_else(default, |latency_tables| Modules::find(&latency_tables).modules);
+        let modules: Vec<Vec<u32>> =
+            latency_tables.map_or_else(default, |latency_tables| Modules::find(&latency_tables).modules);
         let (tails, interchangeable) = (tails(&tables), interchangeable(run.problem));
         let network = ModuleContext { tables: &tables, known, tails, interchangeable };
         let mut state = SplitState {
@@ -193,7 +195,8 @@ impl SplitState {
         with.take(tables, found);
         let new = with.list[self.list.len()..].iter();
         let end = |batch: &BatchId| {
-            let part = with.divisions[tables.unit_of[batch.op as usize] as usize].as_ref()?[batch.part as usize];
+            let part =
+                with.divisions[tables.unit_of[batch.op as usize] as usize].as_ref()?[batch.part as usize];
             let out = tables.delivery(batch.op as usize, part.device as usize, part.count());
             Some(with.ends[batch.op as usize][batch.part as usize] + out.max(tails[batch.op as usize]))
         };
@@ -238,7 +241,13 @@ impl SplitState {
 }
 
 /// When all inputs of a batch have arrived on its device; none if some producer is not scheduled yet.
-fn arrival(tables: &BatchTables, divisions: &[Division], ends: &[Vec<u64>], op: usize, part: DevicePart) -> Option<u64> {
+fn arrival(
+    tables: &BatchTables,
+    divisions: &[Division],
+    ends: &[Vec<u64>],
+    op: usize,
+    part: DevicePart,
+) -> Option<u64> {
     let mut latest = tables.release(op, part.device as usize, part.count());
     for edge in &tables.inputs[op] {
         let division = &divisions[tables.unit_of[edge.op as usize] as usize];

@@ -148,7 +148,9 @@ impl ChainDp {
         for factor in FACTORS {
             loop {
                 let before = proved;
-                for (device, up) in (0..attempts.chain_weights.len()).flat_map(|device| [(device, true), (device, false)]) {
+                for (device, up) in
+                    (0..attempts.chain_weights.len()).flat_map(|device| [(device, true), (device, false)])
+                {
                     let known = attempts.chain_weights.clone();
                     attempts.chain_weights[device] *= if up { factor } else { 1.0 / factor };
                     let mut moved = WorkMeasure { failed_limit: None, proved: None, ..measure.clone() };
@@ -182,9 +184,11 @@ impl ChainDp {
         let (mut highest, mut intermediate) = (0, INTERMEDIATE.iter());
         while refuted < most && !attempts.is_spent(run, until) && !run.is_solved() {
             // A limit that failed once is approached by halving.
-            let half = measure.failed_limit.map_or(most, |failed_limit| failed_limit.saturating_sub(refuted) / 2);
+            let half =
+                measure.failed_limit.map_or(most, |failed_limit| failed_limit.saturating_sub(refuted) / 2);
             let limit = (refuted + step.min(half)).min(most);
-            if limit <= refuted + first / LEAST_STEP_DIVISOR || (to_first_failure && (has_failed || measure.failed_limit.is_some()))
+            if limit <= refuted + first / LEAST_STEP_DIVISOR
+                || (to_first_failure && (has_failed || measure.failed_limit.is_some()))
             {
                 break;
             }

@@ -90,7 +90,10 @@ impl ChainNetwork {
             graph.ops().map(|op| graph.predecessors(op).map(|from| from.index()).collect()).collect();
         let devices: Vec<DeviceId> = problem.hardware.devices().collect();
         let fastest = *devices.iter().min_by_key(|&&device| {
-            graph.ops().map(|op| u128::from(time_of_all_inputs(problem, op, device).unwrap_or(1 << 50))).sum::<u128>()
+            graph
+                .ops()
+                .map(|op| u128::from(time_of_all_inputs(problem, op, device).unwrap_or(1 << 50)))
+                .sum::<u128>()
         })?;
         let times: Vec<u64> = graph
             .ops()
@@ -111,7 +114,8 @@ impl ChainNetwork {
             }
             let time = |device: DeviceId| {
                 let ops = window.branches.iter().flatten().map(|&op| OpId::new(op));
-                ops.map(|op| time_of_all_inputs(problem, op, device).map(|time| time as f64)).sum::<Option<f64>>()
+                ops.map(|op| time_of_all_inputs(problem, op, device).map(|time| time as f64))
+                    .sum::<Option<f64>>()
             };
             window.speeds =
                 devices.iter().map(|&device| time(device).map_or(0.0, |t| 1.0 / t.max(1.0))).collect();
@@ -127,7 +131,9 @@ impl ChainNetwork {
     /// The first weights along the chain: the dual of `division-area`, else equal ones.
     pub(crate) fn chain_weights(&self, run: &Run<'_>) -> Vec<f64> {
         let area = run.outcome().certificates.iter().find_map(|certificate| match &certificate.evidence {
-            Evidence::DivisionLp { weights, flows, windows, .. } if flows.is_empty() && windows.is_empty() => {
+            Evidence::DivisionLp { weights, flows, windows, .. }
+                if flows.is_empty() && windows.is_empty() =>
+            {
                 Some(weights.iter().map(|&weight| weight as f64).collect())
             }
             _ => None,
@@ -137,7 +143,8 @@ impl ChainNetwork {
 
     /// The measures of work within windows, the faster one first.
     pub(crate) fn measures(&self, is_weighted: bool) -> Vec<WorkMeasure> {
-        let measures = [false, true].into_iter().filter(|is_by_batches| !is_by_batches || !self.windows.is_empty());
+        let measures =
+            [false, true].into_iter().filter(|is_by_batches| !is_by_batches || !self.windows.is_empty());
         let measure = |is_by_batches: bool| WorkMeasure {
             stages: if is_by_batches { self.stages_by_batches() } else { self.stages() },
             is_weighted,

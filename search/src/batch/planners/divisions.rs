@@ -85,7 +85,8 @@ impl Planner for Divisions {
         if starts.is_empty() {
             return StopReason::Finished;
         }
-        let are_few = |contracted: &BatchTables| contracted.ops as f64 <= tables.ops as f64 * MOST_CHAIN_SHARE;
+        let are_few =
+            |contracted: &BatchTables| contracted.ops as f64 <= tables.ops as f64 * MOST_CHAIN_SHARE;
         let contracted = tables.contract_chains().filter(are_few);
         let all = Granularity::new(run, &tables);
         let chains = contracted.as_ref().map(|contracted| Granularity::new(run, contracted));
@@ -165,12 +166,22 @@ impl AnnealingPlan {
         let work = budget.nodes.map_or(left / SECONDS_PER_UNIT, |nodes| nodes as f64 / MOVES_PER_UNIT);
         let independent = ((INDEPENDENT_SHARE * work / units.max(1) as f64) as usize).min(MOST_INDEPENDENT);
         let (first, again, _) = TEMPERATURES;
-        let one = AnnealingPlan { independent: 1, independent_share: INDEPENDENT_SHARE, restarts: RESTARTS, has_crossover: false, first, again };
+        let one = AnnealingPlan {
+            independent: 1,
+            independent_share: INDEPENDENT_SHARE,
+            restarts: RESTARTS,
+            has_crossover: false,
+            first,
+            again,
+        };
         match (independent >= LEAST_INDEPENDENT, starts) {
             // Expanded schedules need a low temperature only.
-            _ if has_chains => {
-                AnnealingPlan { independent: LEAST_INDEPENDENT, first: EXPANDED_TEMPERATURE, again: EXPANDED_TEMPERATURE, ..one }
-            }
+            _ if has_chains => AnnealingPlan {
+                independent: LEAST_INDEPENDENT,
+                first: EXPANDED_TEMPERATURE,
+                again: EXPANDED_TEMPERATURE,
+                ..one
+            },
             (true, _) => AnnealingPlan {
                 independent,
                 restarts: (independent as f64 * RESTARTS_PER_INDEPENDENT) as usize,
@@ -180,9 +191,12 @@ impl AnnealingPlan {
             },
             // With a short budget one, or a colder one from each of several starts.
             (false, 0 | 1) => one,
-            (false, independent) => {
-                AnnealingPlan { independent, independent_share: independent as f64 / (independent + RESTARTS) as f64, first: again, ..one }
-            }
+            (false, independent) => AnnealingPlan {
+                independent,
+                independent_share: independent as f64 / (independent + RESTARTS) as f64,
+                first: again,
+                ..one
+            },
         }
     }
 
@@ -194,7 +208,10 @@ impl AnnealingPlan {
     fn begin(&self, number: usize) -> f64 {
         match number.checked_sub(self.independent) {
             None => self.independent_share * number as f64 / self.independent as f64,
-            Some(restart) => self.independent_share + (1.0 - self.independent_share) * restart as f64 / self.restarts as f64,
+            Some(restart) => {
+                self.independent_share
+                    + (1.0 - self.independent_share) * restart as f64 / self.restarts as f64
+            }
         }
     }
 }
@@ -347,10 +364,17 @@ mod tests {
         for moves in [0, 1_000_000, 10_000_000, 1_000_000_000] {
             for (has_chains, starts) in [(false, 1), (false, 3), (true, 1)] {
                 let annealing_plan = annealing_plan(moves, has_chains, starts);
-                let begins: Vec<f64> = (0..=annealing_plan.count()).map(|part| annealing_plan.begin(part)).collect();
+                let begins: Vec<f64> =
+                    (0..=annealing_plan.count()).map(|part| annealing_plan.begin(part)).collect();
                 assert!(begins.is_sorted_by(|a, b| a < b), "{begins:?}");
-                assert!(begins[0] == 0.0 && (begins[annealing_plan.count()] - 1.0).abs() < 1e-9, "{begins:?}");
-                assert!((begins[annealing_plan.independent] - annealing_plan.independent_share).abs() < 1e-9, "{begins:?}");
+                assert!(
+                    begins[0] == 0.0 && (begins[annealing_plan.count()] - 1.0).abs() < 1e-9,
+                    "{begins:?}"
+                );
+                assert!(
+                    (begins[annealing_plan.independent] - annealing_plan.independent_share).abs() < 1e-9,
+                    "{begins:?}"
+                );
             }
         }
     }
@@ -362,7 +386,11 @@ mod tests {
         assert_eq!(annealing_plan(0, false, 3).independent, 3);
         assert_eq!(annealing_plan(1_000_000_000, false, 1).independent, MOST_INDEPENDENT);
         let some = annealing_plan(15_000_000, false, 1);
-        assert!(LEAST_INDEPENDENT < some.independent && some.independent < MOST_INDEPENDENT && some.has_crossover, "{}", some.independent);
+        assert!(
+            LEAST_INDEPENDENT < some.independent && some.independent < MOST_INDEPENDENT && some.has_crossover,
+            "{}",
+            some.independent
+        );
         assert!(some.restarts > some.independent);
     }
 }

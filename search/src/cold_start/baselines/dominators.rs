@@ -153,7 +153,10 @@ mod tests {
         assert_eq!(cut.len(), large);
         let mut seen = vec![false; both.pieces.len()];
         for &piece in cut.iter().flatten() {
-            assert!(both.pieces[piece].predecessors.iter().all(|&before| seen[before]), "{piece} comes too soon");
+            assert!(
+                both.pieces[piece].predecessors.iter().all(|&before| seen[before]),
+                "{piece} comes too soon"
+            );
             seen[piece] = true;
         }
         assert!(seen.iter().all(|&seen| seen));

@@ -13,14 +13,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::budget::StopReason;
 use divvy_core::ids::ParamId;
 use divvy_core::plan::{BusItem, Plan};
 use divvy_core::problem::Problem;
 
+use crate::budget::StopReason;
 use crate::cold_start;
 use crate::cold_start::baselines::dominators::submodels;
-use crate::cold_start::baselines::submodel_mip::{CarriedState, PieceDecision, SubmodelSettings, SubmodelProgram, bus_of};
+use crate::cold_start::baselines::submodel_mip::{
+    CarriedState, PieceDecision, SubmodelProgram, SubmodelSettings, bus_of,
+};
 use crate::cold_start::choices::{Choices, PieceChoice};
 use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cold_start::simulate::Simulation;
@@ -141,7 +143,11 @@ impl Planner for Submodels {
             let known = if settings.carries_state {
                 carried.clone()
             } else {
-                CarriedState { placed: carried.placed.clone(), landed: carried.landed.clone(), ..fresh.clone() }
+                CarriedState {
+                    placed: carried.placed.clone(),
+                    landed: carried.landed.clone(),
+                    ..fresh.clone()
+                }
             };
             let program = SubmodelProgram::new(&pieces, &settings, &known, part);
             let Some(mut decided) = program.solve(run.budget, share) else { return StopReason::Finished };
@@ -160,7 +166,10 @@ impl Planner for Submodels {
             carried.devices.copy_from_slice(&simulation.device_free);
             let (bus, _) = bus_of(&pieces, &settings);
             for device in (0..pieces.devices).filter(|&d| pieces.has_bus[d]) {
-                let free = pieces.load_links[device].iter().map(|&link| simulation.link_free[link]).fold(0.0, f64::max);
+                let free = pieces.load_links[device]
+                    .iter()
+                    .map(|&link| simulation.link_free[link])
+                    .fold(0.0, f64::max);
                 carried.buses[bus[device]] = if settings.shares_buses { free } else { 0.0 };
             }
         }

@@ -15,9 +15,9 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use crate::budget::Budget;
 use divvy_solver::{Column, Event, Options, Program, Solver, Status, solve_watched};
 
+use crate::budget::Budget;
 use crate::cold_start::choices::PieceChoice;
 use crate::cold_start::pieces::{NEVER, Pieces};
 use crate::cpu_time::Stopwatch;

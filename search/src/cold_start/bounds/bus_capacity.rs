@@ -13,7 +13,7 @@ use divvy_core::hardware::Route;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::last_loads::{LoadDemand, LastLoadArgument};
+use divvy_proof::cold_start::last_loads::{LastLoadArgument, LoadDemand};
 use divvy_proof::verify::Proven;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 

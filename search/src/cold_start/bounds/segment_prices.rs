@@ -12,7 +12,7 @@
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::cold_start::segment_prices::{MOST_DEVICES, SegmentPrices, SegmentArgument};
+use divvy_proof::cold_start::segment_prices::{MOST_DEVICES, SegmentArgument, SegmentPrices};
 use divvy_proof::verify::Proven;
 
 use crate::bound::{Bound, When};
@@ -96,8 +96,8 @@ fn chain(problem: &Problem) -> Vec<OpId> {
     let mut reach = 0;
     let mut chain = Vec::new();
     for (position, &op) in graph.order().iter().enumerate() {
-        constant[op.index()] = can_be_constant(problem, op)
-            && graph.predecessors(op).all(|before| constant[before.index()]);
+        constant[op.index()] =
+            can_be_constant(problem, op) && graph.predecessors(op).all(|before| constant[before.index()]);
         if constant[op.index()] {
             continue;
         }
@@ -157,9 +157,9 @@ fn cuts(problem: &Problem, from: OpId, to: OpId) -> Vec<OpId> {
 fn groups(problem: &Problem) -> Vec<Vec<usize>> {
     let hardware = &problem.hardware;
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for alike in hardware.interchangeable() {
+    for group in hardware.interchangeable() {
         let mut links: Vec<usize> = Vec::new();
-        for route in alike.iter().filter_map(|&device| hardware.host_route(device)) {
+        for route in group.iter().filter_map(|&device| hardware.host_route(device)) {
             // The last of the narrowest: a shared bus is listed behind the links that are part of it.
             let narrowest =
                 route.links.iter().rev().min_by_key(|link| hardware.links()[link.index()].bandwidth);

@@ -7,10 +7,10 @@
 //! what it reads, as it is for embeddings. Every number of peers is tried, with and without in-place reads.
 //! O(devices × buses × ops).
 
-use crate::budget::StopReason;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 
+use crate::budget::StopReason;
 use crate::cold_start;
 use crate::cold_start::choices::{Choices, PieceChoice};
 use crate::cold_start::pieces::Pieces;

@@ -6,12 +6,12 @@
 //! start plus the longest remaining chain of kernels is no better than the incumbent. If the search completes, the incumbent is
 //! optimal; this is attested, and compared with brute force in the tests. Exponential. A node of the budget is a hundred items.
 
-use crate::budget::StopReason;
 use divvy_core::ids::{DeviceId, OpId, ParamId, TensorId};
 use divvy_core::plan::{BusItem, ColdStartPlan, Landing, Plan};
 use divvy_core::problem::{Contention, Objective, Problem};
 use divvy_core::units::Time;
 
+use crate::budget::StopReason;
 use crate::cold_start;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -240,7 +240,11 @@ impl<'a> Enumeration<'a> {
             let extended = |landings: &Vec<Landing>| {
                 let landings = landings.clone();
                 let more = from.iter().map(move |&via| {
-                    landings.iter().copied().chain([Landing { param, reader: device, via }]).collect::<Vec<_>>()
+                    landings
+                        .iter()
+                        .copied()
+                        .chain([Landing { param, reader: device, via }])
+                        .collect::<Vec<_>>()
                 });
                 more.collect::<Vec<_>>()
             };

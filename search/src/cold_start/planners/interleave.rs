@@ -6,11 +6,11 @@
 //! spent or `PATIENCE` runs bring nothing. Improvements are normalised without loss (faster devices, fewer forwards over buses)
 //! and offered as plans with every bus in the order of Jackson's rule. A node of the budget is a hundred simulations.
 
-use crate::budget::StopReason;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
+use crate::budget::StopReason;
 use crate::cold_start;
 use crate::cold_start::annealing::{ChoiceAnnealing, LONGEST_RUN};
 use crate::cold_start::choices::{Choices, PieceChoice};
@@ -146,10 +146,12 @@ fn with_faster_devices(pieces: &Pieces, choices: &Choices) -> Choices {
                     let may = single && pieces.pieces[piece].devices.contains(&device);
                     let lands = pieces.has_bus[via] && pieces.reaches(via, device);
                     if choice.device as usize == slow && !choice.in_place && may && lands {
-                        improved.by_piece[piece] = PieceChoice { device: device as u16, via: via as u16, in_place: false };
+                        improved.by_piece[piece] =
+                            PieceChoice { device: device as u16, via: via as u16, in_place: false };
                     }
                 }
-                let changed = if improved.by_piece == before { NEVER } else { simulation.evaluate(pieces, &improved) };
+                let changed =
+                    if improved.by_piece == before { NEVER } else { simulation.evaluate(pieces, &improved) };
                 if changed <= value {
                     value = changed;
                     break;
@@ -210,4 +212,3 @@ fn single_device_choices(pieces: &Pieces, sequence: &[usize]) -> Vec<Choices> {
     }
     all
 }
-

@@ -5,12 +5,12 @@
 //! parameter run first, and what that op reads is loaded last. `one-gpu-overlapped` loads in the order of need while kernels
 //! run. Every such device is tried, one of each interchangeable set. O(ops + edges + parameters) for each.
 
-use crate::budget::StopReason;
 use divvy_core::default_plan;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{BusItem, Plan};
 use divvy_core::problem::Problem;
 
+use crate::budget::StopReason;
 use crate::cold_start;
 use crate::one_device::baseline::unlike_devices;
 use crate::planner::Planner;

@@ -11,8 +11,8 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::device_string::{DeviceString, StringSearch};
+use crate::latency::placement_units::PlacementUnits;
 use crate::planner::Planner;
 use crate::run::Run;
 

@@ -19,8 +19,8 @@ use divvy_core::ids::DeviceId;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::placement_units::PlacementUnits;
 use crate::latency::memory_use::MemoryUse;
+use crate::latency::placement_units::PlacementUnits;
 use crate::latency::repair::repair;
 use crate::planner::Planner;
 use crate::run::Run;
@@ -102,7 +102,13 @@ fn fill(problem: &Problem, tables: &LatencyTables, units: &PlacementUnits, seed:
 }
 
 /// Whether a unit on a device has routes to all its neighbours placed so far.
-fn reaches(tables: &LatencyTables, units: &PlacementUnits, device_of: &[Option<u32>], unit: usize, device: u32) -> bool {
+fn reaches(
+    tables: &LatencyTables,
+    units: &PlacementUnits,
+    device_of: &[Option<u32>],
+    unit: usize,
+    device: u32,
+) -> bool {
     if units.all_connected() {
         return true;
     }

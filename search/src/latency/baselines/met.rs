@@ -7,7 +7,7 @@ use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::LatencyTables;
 
-use crate::latency::list_scheduling::{ListRule, positions_of, plan_by_list};
+use crate::latency::list_scheduling::{ListRule, plan_by_list, positions_of};
 use crate::planner::Planner;
 use crate::run::Run;
 

@@ -135,7 +135,11 @@ impl ModuleSplit<'_> {
             let mut next: Vec<PivotState> = Vec::new();
             for (g, &goal) in goals.iter().enumerate() {
                 let dominating_end = next.iter().filter_map(|end| {
-                    Some(end.best.as_ref()?.end.saturating_add(self.delay_penalty(pivot?, end.device?, goal?)))
+                    Some(end.best.as_ref()?.end.saturating_add(self.delay_penalty(
+                        pivot?,
+                        end.device?,
+                        goal?,
+                    )))
                 });
                 let dominating_end = dominating_end.min().unwrap_or(NEVER);
                 let mut new = PivotState { device: goal, best: None, bound: NEVER };
@@ -199,7 +203,12 @@ impl ModuleSplit<'_> {
     }
 
     /// A module from the end of the pivot before it to the end of its own pivot, both on given devices.
-    fn module_between(&self, m: usize, before: Option<(u32, u32)>, pivot: Option<(u32, u32)>) -> Subproblem<'_> {
+    fn module_between(
+        &self,
+        m: usize,
+        before: Option<(u32, u32)>,
+        pivot: Option<(u32, u32)>,
+    ) -> Subproblem<'_> {
         let mut part = Subproblem::new(self.problem, self.tables, self.modules.modules[m].clone());
         let (is_first, is_last) = (m == 0, m + 1 == self.modules.modules.len());
         part.symmetric.clear();
@@ -261,8 +270,12 @@ impl ModuleSplit<'_> {
     fn beam_pass(&self, run: &mut Run<'_>, width: usize, limits: &MipLimits<'_>) -> bool {
         let devices = self.tables.device_count();
         let (_, tails) = self.whole.heads_and_tails();
-        let mut states =
-            vec![Rc::new(ScheduledModules { before: None, placed: Vec::new(), free: vec![0; devices], value: 0 })];
+        let mut states = vec![Rc::new(ScheduledModules {
+            before: None,
+            placed: Vec::new(),
+            free: vec![0; devices],
+            value: 0,
+        })];
         let mut dropped = false;
         for (m, module) in self.modules.modules.iter().enumerate() {
             let choices = if width == 1 { vec![Vec::new()] } else { self.choices(module) };
@@ -409,7 +422,11 @@ struct ModuleChain {
 }
 
 /// The state behind another with a module scheduled.
-fn extended(state: &Rc<ScheduledModules>, part: &Subproblem<'_>, schedule: &SubproblemSchedule) -> ScheduledModules {
+fn extended(
+    state: &Rc<ScheduledModules>,
+    part: &Subproblem<'_>,
+    schedule: &SubproblemSchedule,
+) -> ScheduledModules {
     let mut free = state.free.clone();
     let mut placed = Vec::with_capacity(part.op_count());
     for &op in &schedule.sequence {

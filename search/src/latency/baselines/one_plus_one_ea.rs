@@ -10,8 +10,8 @@ use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::LatencyTables;
 
+use crate::latency::device_string::{DeviceString, GeneChange, StringSearch};
 use crate::latency::placement_units::PlacementUnits;
-use crate::latency::device_string::{GeneChange, DeviceString, StringSearch};
 use crate::planner::Planner;
 use crate::run::Run;
 

@@ -11,7 +11,7 @@
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 use divvy_proof::evidence::{Evidence, ProofStep};
-use divvy_proof::frontier_search::recipe::{MOST_WIDTH, FrontierProof};
+use divvy_proof::frontier_search::recipe::{FrontierProof, MOST_WIDTH};
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 

@@ -13,7 +13,7 @@ use crate::budget::Budget;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::evidence::{RowMultiple, IntervalRow};
+use divvy_proof::evidence::{IntervalRow, RowMultiple};
 use divvy_proof::frontier_search::recipe::FrontierProof;
 use divvy_proof::latency::interval_lp::IntervalRows;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
@@ -267,7 +267,10 @@ impl<'a> IntervalProgram<'a> {
                 if load - available > least {
                     let id = |op: usize| OpId(op as u32);
                     let device = DeviceId(device as u32);
-                    found.push((load - available, IntervalRow::Between { from: from.map(id), to: to.map(id), device }));
+                    found.push((
+                        load - available,
+                        IntervalRow::Between { from: from.map(id), to: to.map(id), device },
+                    ));
                 }
             }
         };
@@ -370,7 +373,8 @@ mod tests {
             for seed in 0..3 {
                 let problem = network(wiring, seed);
                 let tables = LatencyTables::new(&problem).unwrap();
-                let prover = FrontierProof::new(&problem, device_weights::weights(&problem, &tables)).unwrap();
+                let prover =
+                    FrontierProof::new(&problem, device_weights::weights(&problem, &tables)).unwrap();
                 let interval = IntervalRows::new(&prover).unwrap();
                 let budget = Budget::new(Duration::from_secs(60));
                 let mut program = IntervalProgram::new(&interval, &budget).unwrap();

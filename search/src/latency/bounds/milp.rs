@@ -9,7 +9,7 @@ use divvy_proof::latency_tables::LatencyTables;
 use crate::bound::{Bound, When};
 use crate::highs::attested_by;
 use crate::latency::mip;
-use crate::latency::mip::{MipLimits, MipEvent};
+use crate::latency::mip::{MipEvent, MipLimits};
 use crate::latency::subproblem::Subproblem;
 use crate::run::Run;
 

@@ -126,7 +126,8 @@ impl MipFormulation {
                 let mut row = self.end_of(part, scale, from, -1.0);
                 row.push((self.start[to], 1.0));
                 let delay = |u: u32, v: u32| part.delay(edge.size, u, v);
-                let are_colocated = part.colocated.iter().any(|group| group.contains(&from) && group.contains(&to));
+                let are_colocated =
+                    part.colocated.iter().any(|group| group.contains(&from) && group.contains(&to));
                 if !are_colocated {
                     match self.uniform_delay(from, to, &delay) {
                         Some(0) => {}
@@ -330,7 +331,12 @@ impl MipFormulation {
     }
 
     /// The solution that a schedule corresponds to.
-    pub(crate) fn values(&self, part: &Subproblem<'_>, scale: &Scale, schedule: &SubproblemSchedule) -> Vec<f64> {
+    pub(crate) fn values(
+        &self,
+        part: &Subproblem<'_>,
+        scale: &Scale,
+        schedule: &SubproblemSchedule,
+    ) -> Vec<f64> {
         let device = self.relabelled(part, schedule);
         let mut values = vec![0.0; self.program.column_count()];
         values[self.end.index()] = scale.units(schedule.value);

@@ -10,8 +10,8 @@ use std::time::Instant;
 use divvy_proof::latency_tables::NEVER;
 use divvy_solver::{Options, Solver, Status, Terms};
 
-use crate::latency::mip::limits::MipLimits;
 use crate::latency::mip::formulation::{MipFormulation, OpSet, descendants};
+use crate::latency::mip::limits::MipLimits;
 use crate::latency::mip::scale::Scale;
 use crate::latency::subproblem::Subproblem;
 

@@ -7,7 +7,6 @@
 //! HiGHS's bound is floating-point. It is reduced by a millionth of the horizon, HiGHS's tolerance, and then rounded up to
 //! the next value that a schedule can have: see [`Scale::safe_bound`].
 
-
 use std::ops::ControlFlow;
 
 use divvy_core::problem::Problem;

@@ -22,15 +22,15 @@ use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::division_lp::memory_prices::is_tight;
 use divvy_proof::frontier_search::levels::FrontierResult;
-use divvy_proof::frontier_search::recipe::{MOST_WIDTH, FrontierProof};
+use divvy_proof::frontier_search::recipe::{FrontierProof, MOST_WIDTH};
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
 use crate::device_weights;
 use crate::latency::baselines::annealing::anneal;
 use crate::latency::bounds::frontier_search::bound_name;
+use crate::latency::device_string::{DeviceString, SearchLimits, StringSearch};
 use crate::latency::placement_units::PlacementUnits;
-use crate::latency::device_string::{DeviceString, StringSearch, SearchLimits};
 use crate::latency::planners::heft::Heft;
 use crate::latency::planners::milp::Milp;
 use crate::latency::window_search::{WindowContext, WindowSearch};
@@ -126,7 +126,9 @@ impl Planner for Dominance {
         }
         let Ok(tables) = LatencyTables::new(run.problem) else { return StopReason::Finished };
         let weights = device_weights::weights(run.problem, &tables);
-        let Ok(prover) = FrontierProof::new(run.problem, weights.clone()) else { return StopReason::Finished };
+        let Ok(prover) = FrontierProof::new(run.problem, weights.clone()) else {
+            return StopReason::Finished;
+        };
         let tails = prover.tails().clone();
         let units = PlacementUnits::new(run.problem, &tables);
         let context = WindowContext { tables: &tables, tails: &tails, weights: &weights, units: &units };
@@ -172,16 +174,27 @@ struct BeamSearches {
 
 impl BeamSearches {
     fn new(prover: FrontierProof) -> BeamSearches {
-        BeamSearches { prover, seconds_per_width: None, seconds_per_tail_size: None, tails_share: TAILS_SHARE.0, widest: 0, exhausted: false }
+        BeamSearches {
+            prover,
+            seconds_per_width: None,
+            seconds_per_tail_size: None,
+            tails_share: TAILS_SHARE.0,
+            widest: 0,
+            exhausted: false,
+        }
     }
 
     /// Whether a round is estimated to fit in the time left.
     fn has_time_for(&self, round: &Round, budget: &Budget) -> bool {
         match round.tails {
             Some(tails) => {
-                self.seconds_per_tail_size.map_or(0.0, |seconds| seconds * tails.size()) <= self.tails_share * left(budget)
+                self.seconds_per_tail_size.map_or(0.0, |seconds| seconds * tails.size())
+                    <= self.tails_share * left(budget)
             }
-            None => self.seconds_per_width.map_or(0.0, |seconds| seconds * f64::from(round.width)) <= PLAIN_SHARE * left(budget),
+            None => {
+                self.seconds_per_width.map_or(0.0, |seconds| seconds * f64::from(round.width))
+                    <= PLAIN_SHARE * left(budget)
+            }
         }
     }
 
@@ -233,7 +246,9 @@ impl BeamSearches {
 
     /// The width of a beam search that is estimated to fit in the time left.
     fn affordable_width(&self, budget: &Budget) -> u32 {
-        let width = self.seconds_per_width.map_or(u32::MAX, |seconds| (left(budget) * LAST_BEAM_SHARE / seconds) as u32);
+        let width = self
+            .seconds_per_width
+            .map_or(u32::MAX, |seconds| (left(budget) * LAST_BEAM_SHARE / seconds) as u32);
         width.min(MOST_WIDTH)
     }
 }
@@ -296,7 +311,10 @@ impl<'s> DominanceRun<'_, '_, 's> {
         let patience = least + each * self.context.tables.op_count();
         // Small problems are left to `milp`, which comes next.
         let keeps_annealing = self.is_refused && !Milp.helps_auto(self.run.problem);
-        while !self.is_over() && (keeps_annealing || self.windows_without_gain < patience) && self.run.outcome().best.is_some() {
+        while !self.is_over()
+            && (keeps_annealing || self.windows_without_gain < patience)
+            && self.run.outcome().best.is_some()
+        {
             if keeps_annealing {
                 let left = self.run.budget.time.saturating_sub(self.run.budget.start.elapsed());
                 self.anneal(left.mul_f64(LAST_ANNEAL_SHARE).max(LEAST_ANNEAL));
@@ -324,7 +342,8 @@ impl<'s> DominanceRun<'_, '_, 's> {
         if let Some(mut string) = string.filter(|string| string.len() > 0) {
             let left = |nodes: u64| nodes.saturating_sub(self.states) as f64;
             let nodes = self.run.budget.nodes.map(|nodes| (left(nodes) * LAST_ANNEAL_SHARE).ceil() as u64);
-            let mut search = StringSearch::within(SearchLimits { time: began + time, nodes }, self.run, &string);
+            let mut search =
+                StringSearch::within(SearchLimits { time: began + time, nodes }, self.run, &string);
             anneal(&mut string, &mut search, &mut Rng::new(self.seed));
             self.states += search.evaluations();
             search.end();
@@ -363,7 +382,8 @@ impl<'s> DominanceRun<'_, '_, 's> {
         let best = self.run.outcome().value();
         let (mut windows_without_gain, mut tried) = (0, 0);
         while !stop() && windows_without_gain < PATIENCE * windows.op_count() && windows.value() > lower {
-            windows_without_gain = if windows.improve_window(&mut stop) { 0 } else { windows_without_gain + 1 };
+            windows_without_gain =
+                if windows.improve_window(&mut stop) { 0 } else { windows_without_gain + 1 };
             tried += 1;
         }
         self.states += windows.rows();
@@ -429,7 +449,8 @@ impl<'s> DominanceRun<'_, '_, 's> {
         self.states += found.as_ref().map_or(0, |found| found.states);
         if let Some((_, steps)) = found.and_then(|found| found.best) {
             let tables = self.context.tables;
-            let sequence: Vec<OpId> = steps.iter().map(|&(op, _)| OpId(tables.order()[op as usize])).collect();
+            let sequence: Vec<OpId> =
+                steps.iter().map(|&(op, _)| OpId(tables.order()[op as usize])).collect();
             let mut device_of = vec![DeviceId(0); tables.op_count()];
             for (op, &(_, device)) in sequence.iter().zip(&steps) {
                 device_of[op.index()] = DeviceId(device);

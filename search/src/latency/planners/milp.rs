@@ -16,7 +16,7 @@ use divvy_core::units::Time;
 use divvy_proof::latency_tables::LatencyTables;
 
 use crate::latency::mip;
-use crate::latency::mip::{MipLimits, MipEvent};
+use crate::latency::mip::{MipEvent, MipLimits};
 use crate::latency::planners::heft::Heft;
 use crate::latency::subproblem::{Subproblem, SubproblemSchedule};
 use crate::planner::Planner;

@@ -3,16 +3,16 @@
 //! Keys are priorities of Kahn's algorithm. 100 individuals and 100 generations as in the paper, or the square root of the
 //! number in the name of each: `brkga-100` is 10 and 10.
 
-use crate::budget::StopReason;
-use crate::pipeline::tables::{PipelineTables, NEVER};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
+use crate::budget::StopReason;
 use crate::pipeline::budget_progress::BudgetProgress;
+use crate::pipeline::random_keys::{BrkgaSettings, NOT_BETTER, evolve};
 use crate::pipeline::sliced_plan::plan_of;
-use crate::pipeline::random_keys::{NOT_BETTER, BrkgaSettings, evolve};
 use crate::pipeline::slicing::slicer::Slicer;
-use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
+use crate::pipeline::stage_network::{StageNetwork, TopologicalSorter};
+use crate::pipeline::tables::{NEVER, PipelineTables};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -35,7 +35,7 @@ impl Planner for BiasedKeys {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        PipelineTables::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_replicated_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -44,7 +44,9 @@ impl Planner for BiasedKeys {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let Ok(tables) = PipelineTables::with_replicated_stages(run.problem) else {
+            return StopReason::Finished;
+        };
         let network = StageNetwork::new(&tables);
         let mut progress = BudgetProgress::new(run.budget);
         let settings = BrkgaSettings::of_evaluations(run.number().unwrap_or(EVALUATIONS));

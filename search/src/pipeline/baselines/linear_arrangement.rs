@@ -3,16 +3,16 @@
 //! The order minimises Σ over edges (u, v) of w_uv · (position of v − position of u), whatever the stages; w is 1, or the time
 //! of the tensor. It is found by BRKGA with 100 individuals and 100 generations, as in the paper.
 
-use crate::budget::StopReason;
-use crate::pipeline::tables::{PipelineTables, NOBODY};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
+use crate::budget::StopReason;
 use crate::pipeline::budget_progress::BudgetProgress;
-use crate::pipeline::sliced_plan::offer_order;
 use crate::pipeline::random_keys::{BrkgaSettings, evolve};
+use crate::pipeline::sliced_plan::offer_order;
 use crate::pipeline::slicing::slicer::Slicer;
-use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
+use crate::pipeline::stage_network::{StageNetwork, TopologicalSorter};
+use crate::pipeline::tables::{NETWORK_INPUT, PipelineTables};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -34,7 +34,7 @@ impl Planner for LinearArrangement {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        PipelineTables::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_replicated_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -57,7 +57,7 @@ impl Planner for WeightedLinearArrangement {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        PipelineTables::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_replicated_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -71,7 +71,7 @@ impl Planner for WeightedLinearArrangement {
 }
 
 fn arrange(run: &mut Run<'_>, weighted: bool) -> StopReason {
-    let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+    let Ok(tables) = PipelineTables::with_replicated_stages(run.problem) else { return StopReason::Finished };
     let network = StageNetwork::new(&tables);
     let edges = edges(&network, weighted);
     let mut progress = BudgetProgress::new(run.budget);
@@ -113,7 +113,7 @@ fn edges(network: &StageNetwork<'_>, weighted: bool) -> Vec<(u32, u32, u64)> {
     }
     // The least time over the kinds of devices, since the order is chosen before the devices.
     let time = |tensor: usize| (0..network.kinds).map(|kind| network.enter(tensor, kind)).min().unwrap_or(0);
-    let made = (0..network.tensor_count()).filter(|&tensor| network.producer[tensor] != NOBODY);
+    let made = (0..network.tensor_count()).filter(|&tensor| network.producer[tensor] != NETWORK_INPUT);
     made.flat_map(|tensor| {
         let readers = network.readers.get(tensor).iter();
         readers.map(move |&to| (network.producer[tensor], to, time(tensor)))

@@ -3,12 +3,12 @@
 //! The program knows neither memory nor overflow nor unlike devices; its plans are checked like all others, and its bound is
 //! kept as the bound `milp`. Blocks take the devices in their order.
 
-use crate::budget::StopReason;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{PipelinePlan, Plan, Stage};
 use divvy_core::problem::Problem;
 use divvy_solver::Status;
 
+use crate::budget::StopReason;
 use crate::pipeline::bounds::mip;
 use crate::planner::Planner;
 use crate::run::Run;

@@ -2,15 +2,15 @@
 //!
 //! Every unit gets a uniform random key; of the ready units the one with the largest key comes next.
 
-use crate::budget::StopReason;
-use crate::pipeline::tables::PipelineTables;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 
+use crate::budget::StopReason;
 use crate::pipeline::budget_progress::BudgetProgress;
 use crate::pipeline::sliced_plan::offer_order;
 use crate::pipeline::slicing::slicer::Slicer;
-use crate::pipeline::stage_network::{TopologicalSorter, StageNetwork};
+use crate::pipeline::stage_network::{StageNetwork, TopologicalSorter};
+use crate::pipeline::tables::PipelineTables;
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -33,7 +33,7 @@ impl Planner for Random {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        PipelineTables::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_replicated_stages(problem).map(|_| ())
     }
 
     fn in_auto(&self) -> bool {
@@ -42,7 +42,9 @@ impl Planner for Random {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let Ok(tables) = PipelineTables::with_replicated_stages(run.problem) else {
+            return StopReason::Finished;
+        };
         let network = StageNetwork::new(&tables);
         let mut slicer = Slicer::new(&network);
         let mut rng = Rng::new(run.budget.seed);

@@ -6,7 +6,6 @@
 use std::time::{Duration, Instant};
 
 use crate::budget::Budget;
-
 use crate::pipeline::bounds::branch_and_bound::TreeLimits;
 
 /// The share of the remaining time for an attempt when the interval is halved.
@@ -54,7 +53,11 @@ impl<'a> BisectionLimits<'a> {
 
     /// The limits of an attempt with a share of the remaining time.
     pub(crate) fn for_attempt(&self, share: f64) -> TreeLimits<'a> {
-        TreeLimits { budget: self.budget, until: Instant::now() + self.left().mul_f64(share), nodes: self.nodes }
+        TreeLimits {
+            budget: self.budget,
+            until: Instant::now() + self.left().mul_f64(share),
+            nodes: self.nodes,
+        }
     }
 }
 

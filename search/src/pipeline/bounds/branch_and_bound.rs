@@ -12,11 +12,12 @@
 
 use std::time::Instant;
 
-use crate::budget::Budget;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::pipeline::branching_tree::{Branching, MOST_MULTIPLIER};
 use divvy_proof::pipeline::convex_sets::{BY_PRICE, COST_FACTOR, ConvexSets, SetBranch};
 use divvy_proof::pipeline::two_way_cut::{CutBranch, FACTOR_SUM, TwoWayCut};
+
+use crate::budget::Budget;
 
 /// The limits of one tree.
 #[derive(Clone, Copy, Debug)]
@@ -70,11 +71,11 @@ struct OpenNode<S> {
 
 /// Searches for up to `most` solutions of a set problem.
 pub(crate) fn find_sets(sets: &mut ConvexSets<'_>, most: usize, limits: TreeLimits<'_>) -> BranchResult {
-    let open_node = |multiplier: u32, is_closed: bool| {
-        move |state: SetBranch| OpenNode { state, multiplier, is_closed }
-    };
+    let open_node =
+        |multiplier: u32, is_closed: bool| move |state: SetBranch| OpenNode { state, multiplier, is_closed };
     let mut tree = Vec::new();
-    let mut open: Vec<OpenNode<SetBranch>> = sets.root().map(open_node(COST_FACTOR as u32, false)).into_iter().collect();
+    let mut open: Vec<OpenNode<SetBranch>> =
+        sets.root().map(open_node(COST_FACTOR as u32, false)).into_iter().collect();
     let (mut nodes, mut is_done, mut all_found) = (0, true, Vec::new());
     'nodes: while let Some(OpenNode { mut state, multiplier, is_closed }) = open.pop() {
         if is_closed {
@@ -237,7 +238,12 @@ fn unit_between(sets: &ConvexSets<'_>, set: &Bits, state: &SetBranch) -> usize {
 
 /// The unit to branch on; none if all are decided. If no unit is in yet, one near the end of the network; otherwise, of those
 /// on which the two solutions differ, the one with the largest product of the prices that its two branches decide.
-fn choose_set_unit(sets: &ConvexSets<'_>, state: &SetBranch, costly: Option<&Bits>, cheap: Option<&Bits>) -> Option<usize> {
+fn choose_set_unit(
+    sets: &ConvexSets<'_>,
+    state: &SetBranch,
+    costly: Option<&Bits>,
+    cheap: Option<&Bits>,
+) -> Option<usize> {
     let relaxed = sets.relaxed();
     let none = Bits::none(relaxed.units());
     let (costly, cheap) = (costly.unwrap_or(&none), cheap.unwrap_or(&none));
@@ -269,7 +275,8 @@ fn choose_set_unit(sets: &ConvexSets<'_>, state: &SetBranch, costly: Option<&Bit
 /// Searches for a solution of a cut problem.
 pub(crate) fn find_down_set(cut: &mut TwoWayCut<'_>, limits: TreeLimits<'_>) -> BranchResult {
     let mut tree = Vec::new();
-    let mut open: Vec<(CutBranch, u32)> = cut.root().map(|state| (state, FACTOR_SUM / 2)).into_iter().collect();
+    let mut open: Vec<(CutBranch, u32)> =
+        cut.root().map(|state| (state, FACTOR_SUM / 2)).into_iter().collect();
     let mut nodes = 0;
     while let Some((state, multiplier)) = open.pop() {
         nodes += 1;
@@ -292,7 +299,12 @@ pub(crate) fn find_down_set(cut: &mut TwoWayCut<'_>, limits: TreeLimits<'_>) -> 
 }
 
 /// Searches for a multiplier that closes a node of a cut problem.
-fn evaluate_cut_node(cut: &mut TwoWayCut<'_>, state: &CutBranch, last: &mut u32, limits: TreeLimits<'_>) -> NodeOutcome {
+fn evaluate_cut_node(
+    cut: &mut TwoWayCut<'_>,
+    state: &CutBranch,
+    last: &mut u32,
+    limits: TreeLimits<'_>,
+) -> NodeOutcome {
     // The lines of a solution whose down-set is too long and of one whose complement is: the excess of either side.
     let mut long: Option<([i64; 2], Bits)> = None;
     let mut short: Option<([i64; 2], Bits)> = None;
@@ -321,15 +333,15 @@ fn evaluate_cut_node(cut: &mut TwoWayCut<'_>, state: &CutBranch, last: &mut u32,
         // The complement has the factor `multiplier`, the down-set the rest of FACTOR_SUM.
         multiplier = match (&long, &short) {
             (Some((a, _)), Some((b, _))) => {
-                let whole = f64::from(FACTOR_SUM);
-                // (whole − m)·a0 + m·a1 = (whole − m)·b0 + m·b1
+                let sum = f64::from(FACTOR_SUM);
+                // (sum − m)·a0 + m·a1 = (sum − m)·b0 + m·b1
                 let (d0, d1) = ((a[0] - b[0]) as f64, (a[1] - b[1]) as f64);
-                let meet = whole * d0 / (d0 - d1);
+                let meet = sum * d0 / (d0 - d1);
                 if !meet.is_finite() {
                     break;
                 }
-                let meet = meet.clamp(0.0, whole);
-                if (whole - meet) * a[0] as f64 + meet * a[1] as f64 <= 0.0 {
+                let meet = meet.clamp(0.0, sum);
+                if (sum - meet) * a[0] as f64 + meet * a[1] as f64 <= 0.0 {
                     *last = meet.round() as u32;
                     break;
                 }

@@ -31,9 +31,9 @@ use divvy_solver::{Column, Options, Program, Solver, Status};
 use crate::bound::{Bound, When};
 use crate::pipeline::bounds::bisection::BisectionLimits;
 use crate::pipeline::bounds::branch_and_bound::{BranchResult, TreeLimits, find_sets};
-use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::pipeline::bounds::pricing::SetAnnealer;
 use crate::pipeline::bounds::threshold_steps::ThresholdSteps;
+use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
 /// The most units: the linear program converges too slowly for more.
@@ -167,7 +167,8 @@ impl<'a> ColumnGenerator<'a> {
         };
         let unit_costs = unit_costs(relaxed, &stages);
         let rng = Rng::new(run.budget.seed);
-        let mut columns = ColumnGenerator { relaxed, kinds, unit_costs, pool: Vec::new(), known: HashSet::new(), rng };
+        let mut columns =
+            ColumnGenerator { relaxed, kinds, unit_costs, pool: Vec::new(), known: HashSet::new(), rng };
         for kind in 0..columns.kinds.len() {
             for stage in &stages {
                 columns.add(kind, stage.clone());
@@ -191,7 +192,12 @@ impl<'a> ColumnGenerator<'a> {
     }
 
     /// Prices for a high threshold at which, as far as annealing can tell, Σ π exceeds k.
-    fn highest_prices(&mut self, low: u64, high: u64, tree_limits: TreeLimits<'_>) -> Option<(u64, DualMaster)> {
+    fn highest_prices(
+        &mut self,
+        low: u64,
+        high: u64,
+        tree_limits: TreeLimits<'_>,
+    ) -> Option<(u64, DualMaster)> {
         let mut threshold = low + (high - low) / 2;
         let mut step = 0.3;
         let stages = f64::from(self.relaxed.stages());
@@ -225,20 +231,28 @@ impl<'a> ColumnGenerator<'a> {
     }
 
     /// Tries to refute a threshold with prices for the threshold `at`, which is higher.
-    fn attempt(&mut self, master: &mut DualMaster, at: u64, threshold: u64, tree_limits: TreeLimits<'_>) -> Option<Proof> {
+    fn attempt(
+        &mut self,
+        master: &mut DualMaster,
+        at: u64,
+        threshold: u64,
+        tree_limits: TreeLimits<'_>,
+    ) -> Option<Proof> {
         let (scale, budget) = (self.relaxed.budget(1, at), self.relaxed.budget(1, threshold));
         loop {
-            let (PriceSearch::Converged(prices) | PriceSearch::Spent(prices)) = self.find_prices(master, FEW_ROUNDS, tree_limits)
+            let (PriceSearch::Converged(prices) | PriceSearch::Spent(prices)) =
+                self.find_prices(master, FEW_ROUNDS, tree_limits)
             else {
                 return None;
             };
             if tree_limits.is_spent() {
                 return None;
             }
-            let whole: Vec<u64> = prices.units.iter().map(|&price| (price * scale as f64) as u64).collect();
-            let groups = groups(self.relaxed, &self.kinds, &prices, &whole, scale)?;
-            match self.price_exactly(&whole, groups, budget, tree_limits) {
-                ExactPricing::Proved(groups) => return Some((whole, groups)),
+            let integers: Vec<u64> =
+                prices.units.iter().map(|&price| (price * scale as f64) as u64).collect();
+            let groups = groups(self.relaxed, &self.kinds, &prices, &integers, scale)?;
+            match self.price_exactly(&integers, groups, budget, tree_limits) {
+                ExactPricing::Proved(groups) => return Some((integers, groups)),
                 ExactPricing::Sets(kind, sets) => {
                     let new: Vec<usize> = sets.into_iter().filter_map(|set| self.add(kind, set)).collect();
                     master.add_rows(&self.pool, new).ok()?;
@@ -249,7 +263,12 @@ impl<'a> ColumnGenerator<'a> {
     }
 
     /// Generates rows by annealing until no violated ones are found, with smoothing at first.
-    fn find_prices(&mut self, master: &mut DualMaster, rounds_left: usize, tree_limits: TreeLimits<'_>) -> PriceSearch {
+    fn find_prices(
+        &mut self,
+        master: &mut DualMaster,
+        rounds_left: usize,
+        tree_limits: TreeLimits<'_>,
+    ) -> PriceSearch {
         let stages = f64::from(self.relaxed.stages());
         let (mut center, mut best_ratio): (Option<UnitPrices>, f64) = (None, 0.0);
         let mut smooth = true;
@@ -328,7 +347,13 @@ impl<'a> ColumnGenerator<'a> {
     }
 
     /// Exact pricing: proves that no set exceeds its limit, or finds some that do.
-    fn price_exactly(&self, prices: &[u64], mut groups: Vec<StageGroup>, budget: u64, tree_limits: TreeLimits<'_>) -> ExactPricing {
+    fn price_exactly(
+        &self,
+        prices: &[u64],
+        mut groups: Vec<StageGroup>,
+        budget: u64,
+        tree_limits: TreeLimits<'_>,
+    ) -> ExactPricing {
         for (kind, group) in groups.iter_mut().enumerate() {
             let mut sets = ConvexSets::new(self.relaxed, self.kinds[kind], budget, prices, group.limit);
             match find_sets(&mut sets, MOST_EXACT_SETS, tree_limits) {
@@ -424,10 +449,10 @@ fn groups(
     relaxed: &PipelineRelaxation,
     kinds: &[&KindCosts],
     prices: &UnitPrices,
-    whole: &[u64],
+    integers: &[u64],
     budget: u64,
 ) -> Option<Vec<StageGroup>> {
-    let total: u64 = whole.iter().sum();
+    let total: u64 = integers.iter().sum();
     let stages = u64::from(relaxed.stages());
     let group = |count: u32, limit: u64| StageGroup { stages: 1, count, limit, tree: Vec::new() };
     if kinds.len() == 1 {
@@ -436,7 +461,7 @@ fn groups(
     let excess = prices.total() / f64::from(relaxed.stages());
     let limit = |kind: usize| (prices.limits[kind] * excess * (1.0 - 1e-9) * budget as f64) as u64;
     let groups = kinds.iter().enumerate().map(|(i, kind)| {
-        let limit = limit(i).saturating_sub(whole.len() as u64);
+        let limit = limit(i).saturating_sub(integers.len() as u64);
         group(kind.devices, limit)
     });
     Some(groups.collect())
@@ -457,7 +482,9 @@ impl DualMaster {
         let mut program = Program::new();
         let scale = 1.0 / budget.max(1) as f64;
         let units: Vec<Column> = (columns.unit_costs.iter())
-            .map(|&unit_costs| program.column(LEAST_PART * unit_costs * scale, (MOST_PART * unit_costs + 1.0) * scale, -1.0))
+            .map(|&unit_costs| {
+                program.column(LEAST_PART * unit_costs * scale, (MOST_PART * unit_costs + 1.0) * scale, -1.0)
+            })
             .collect();
         let limits: Vec<Column> =
             columns.kinds.iter().map(|_| program.column(0.0, f64::INFINITY, 0.0)).collect();

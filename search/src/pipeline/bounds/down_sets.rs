@@ -4,7 +4,6 @@
 //! devices without overflow and limits; unlike devices are told apart by kind. If a threshold is feasible, the stages found are
 //! sliced again with all costs, which gives a plan. O(down-sets × convex sets between them) for each T.
 
-use crate::pipeline::tables::PipelineTables;
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
@@ -13,11 +12,12 @@ use divvy_proof::pipeline::down_sets::{DownSets, ThresholdDecision};
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
 use crate::bound::{Bound, When};
-use crate::pipeline::bounds::bisection::{ThresholdResult, BisectionLimits, bisect};
+use crate::pipeline::bounds::bisection::{BisectionLimits, ThresholdResult, bisect};
 use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::pipeline::sliced_plan::offer_order;
 use crate::pipeline::slicing::slicer::Slicer;
 use crate::pipeline::stage_network::StageNetwork;
+use crate::pipeline::tables::PipelineTables;
 use crate::run::Run;
 
 /// The share of the time for an attempt just below the value, which decides it.
@@ -75,7 +75,7 @@ impl Bound for DownSetBound {
 
 /// Offers the optimal slices of the order that some stages give.
 fn offer(run: &mut Run<'_>, relaxed: &PipelineRelaxation, stages: &[Vec<usize>]) {
-    let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return };
+    let Ok(tables) = PipelineTables::with_replicated_stages(run.problem) else { return };
     let network = StageNetwork::new(&tables);
     let mut stage_of = vec![0; relaxed.units()];
     for (stage, units) in stages.iter().enumerate() {

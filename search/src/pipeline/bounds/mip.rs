@@ -102,8 +102,9 @@ impl Bound for BottleneckGuess {
         });
         // The least bound decides, so its program is solved next, for twice as long each time.
         let share = end.saturating_duration_since(Instant::now()) / stages;
-        let mut guesses: Vec<PositionGuess> =
-            (1..=stages).map(|position| PositionGuess { position, bound: floor, time: share, solved: false }).collect();
+        let mut guesses: Vec<PositionGuess> = (1..=stages)
+            .map(|position| PositionGuess { position, bound: floor, time: share, solved: false })
+            .collect();
         while let Some(next) = guesses.iter_mut().min_by(|a, b| a.bound.total_cmp(&b.bound)) {
             if next.solved || run.budget.is_spent() || run.is_solved() {
                 break;

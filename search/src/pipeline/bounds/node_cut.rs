@@ -12,8 +12,8 @@ use divvy_proof::pipeline::convex_sets::ConvexSets;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
 use crate::bound::Bound;
-use crate::pipeline::bounds::bisection::{ThresholdResult, FIRST_SHARE, BisectionLimits, bisect};
-use crate::pipeline::bounds::branch_and_bound::{TreeLimits, BranchResult, find_sets};
+use crate::pipeline::bounds::bisection::{BisectionLimits, FIRST_SHARE, ThresholdResult, bisect};
+use crate::pipeline::bounds::branch_and_bound::{BranchResult, TreeLimits, find_sets};
 use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
@@ -83,19 +83,25 @@ fn raise(
     if high <= low || !matches!(attempt(low, quick).0, BranchResult::NoneExists(_)) {
         return;
     }
-    bisect(low, high, limits, FIRST_SHARE, &mut |threshold, tree_limits| match attempt(threshold, tree_limits) {
-        (BranchResult::NoneExists(tree), _) => {
-            let group = StageGroup { stages: 1, count: relaxed.stages(), limit: 0, tree };
-            let evidence = Evidence::SetCover {
-                merged: true,
-                threshold_ps: Time(threshold),
-                prices: prices.clone(),
-                groups: vec![group],
-            };
-            run.prove(name, evidence);
-            ThresholdResult::Proved
-        }
-        (BranchResult::Sets(_), cost) => ThresholdResult::Reached(cost),
-        (BranchResult::Unknown, _) => ThresholdResult::Unknown,
-    });
+    bisect(
+        low,
+        high,
+        limits,
+        FIRST_SHARE,
+        &mut |threshold, tree_limits| match attempt(threshold, tree_limits) {
+            (BranchResult::NoneExists(tree), _) => {
+                let group = StageGroup { stages: 1, count: relaxed.stages(), limit: 0, tree };
+                let evidence = Evidence::SetCover {
+                    merged: true,
+                    threshold_ps: Time(threshold),
+                    prices: prices.clone(),
+                    groups: vec![group],
+                };
+                run.prove(name, evidence);
+                ThresholdResult::Proved
+            }
+            (BranchResult::Sets(_), cost) => ThresholdResult::Reached(cost),
+            (BranchResult::Unknown, _) => ThresholdResult::Unknown,
+        },
+    );
 }

@@ -33,7 +33,12 @@ const ABSENT: u32 = u32::MAX;
 const MOST_JOINING: usize = 6;
 
 impl<'a> SetAnnealer<'a> {
-    pub(crate) fn new(relaxed: &'a PipelineRelaxation, kind: &'a KindCosts, prices: &'a [f64], budget: u64) -> SetAnnealer<'a> {
+    pub(crate) fn new(
+        relaxed: &'a PipelineRelaxation,
+        kind: &'a KindCosts,
+        prices: &'a [f64],
+        budget: u64,
+    ) -> SetAnnealer<'a> {
         SetAnnealer {
             relaxed,
             kind,

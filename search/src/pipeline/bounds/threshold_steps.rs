@@ -78,7 +78,7 @@ impl ThresholdSteps {
 
     /// The next threshold with so many seconds left; at first this part of the ceiling. None if no step is worth it.
     pub(crate) fn next(&self, first_part: f64, left: f64) -> Option<u64> {
-        let room = self.ceiling.checked_sub(self.proved).filter(|&room| room > 0)?;
+        let interval = self.ceiling.checked_sub(self.proved).filter(|&interval| interval > 0)?;
         let wanted = match self.last {
             None => self.ceiling as f64 * first_part,
             Some((threshold, seconds)) => {
@@ -86,10 +86,11 @@ impl ThresholdSteps {
             }
         };
         let step = (wanted - self.proved as f64).max(0.0) as u64;
-        let step = if self.is_failed { step.min(room / 2) } else { step.min(room - 1) };
+        let step = if self.is_failed { step.min(interval / 2) } else { step.min(interval - 1) };
         let is_worth = step as f64 >= FINEST * self.proved as f64;
         // Before the first success, and up to a ceiling that has not failed, any step is.
-        (is_worth || self.last.is_none() || (!self.is_failed && step == room - 1)).then(|| self.proved + step)
+        (is_worth || self.last.is_none() || (!self.is_failed && step == interval - 1))
+            .then(|| self.proved + step)
     }
 }
 

@@ -11,8 +11,8 @@ use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 use divvy_proof::pipeline::two_way_cut::TwoWayCut;
 
 use crate::bound::{Bound, When};
-use crate::pipeline::bounds::bisection::{ThresholdResult, FIRST_SHARE, BisectionLimits, bisect};
-use crate::pipeline::bounds::branch_and_bound::{TreeLimits, BranchResult, find_down_set};
+use crate::pipeline::bounds::bisection::{BisectionLimits, FIRST_SHARE, ThresholdResult, bisect};
+use crate::pipeline::bounds::branch_and_bound::{BranchResult, TreeLimits, find_down_set};
 use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
@@ -98,7 +98,13 @@ impl Bound for Hierarchy {
 const MOST_GROUPINGS: usize = 6;
 
 /// Raises the bound with `first` stages in the first group.
-fn raise(run: &mut Run<'_>, name: &'static str, relaxed: &PipelineRelaxation, first: u32, limits: BisectionLimits<'_>) {
+fn raise(
+    run: &mut Run<'_>,
+    name: &'static str,
+    relaxed: &PipelineRelaxation,
+    first: u32,
+    limits: BisectionLimits<'_>,
+) {
     if relaxed.units() > MOST_UNITS {
         return;
     }

@@ -8,15 +8,15 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc;
 
-use crate::budget::StopReason;
-use crate::pipeline::tables::{PipelineTables, NEVER};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
 
+use crate::budget::StopReason;
 use crate::pipeline::annealing_rounds::{SharedIncumbent, work};
 use crate::pipeline::budget_progress::BudgetProgress;
 use crate::pipeline::stage_network::StageNetwork;
+use crate::pipeline::tables::{NEVER, PipelineTables};
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -32,11 +32,13 @@ impl Planner for Annealing {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        PipelineTables::with_shared_stages(problem).map(|_| ())
+        PipelineTables::with_replicated_stages(problem).map(|_| ())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let Ok(tables) = PipelineTables::with_shared_stages(run.problem) else { return StopReason::Finished };
+        let Ok(tables) = PipelineTables::with_replicated_stages(run.problem) else {
+            return StopReason::Finished;
+        };
         let network = kernelised(run.problem, &tables);
         let progress = BudgetProgress::new(run.budget);
         search(run, &network, &progress);

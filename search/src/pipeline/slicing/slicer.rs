@@ -102,8 +102,8 @@ impl<'n> Slicer<'n> {
             enter: network.enter(tensor, kind) as i64,
             saved: if network.must_leave(tensor, kind) { 0 } else { network.leave(tensor, kind) as i64 },
         };
-        let all = (0..network.tensor_count())
-            .flat_map(|tensor| (0..network.kinds).map(move |kind| (tensor, kind)));
+        let all =
+            (0..network.tensor_count()).flat_map(|tensor| (0..network.kinds).map(move |kind| (tensor, kind)));
         let tensor_costs = all.map(|(tensor, kind)| tensor_cost(tensor, kind)).collect();
         let alone = |unit, kind| {
             let work = if network.work(unit, kind) < NEVER { network.work(unit, kind) } else { 0 };
@@ -188,7 +188,8 @@ impl<'n> Slicer<'n> {
                 for (drop, tensor_cost) in drops[written..][..kinds].iter_mut().zip(tensor_costs) {
                     *drop = CostDrop { at: tensor_use.produced_at, by: tensor_cost.saved };
                 }
-                written += if tensor_use.readers_left > 0 || tensor_use.produced_at == NONE { 0 } else { kinds };
+                written +=
+                    if tensor_use.readers_left > 0 || tensor_use.produced_at == NONE { 0 } else { kinds };
             }
             for &tensor in network.outputs.get(unit) {
                 let tensor_use = &mut self.uses[tensor as usize];

@@ -11,9 +11,9 @@
 //! paper's is an option. The paper starts from all layers on the first device; here the incumbent is the best plan known. At
 //! most Σ_k C(L−1, k)·N·(N−1)^k placements for L layers and N devices (its equation 8).
 
-use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 
+use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::baselines::single_split::offer_padded;
@@ -112,7 +112,12 @@ fn may_be_better(
 }
 
 /// The partial placement of a list.
-fn placement_of(tables: &StreamTables, empty: &PartialPlacement, lists: &[PrefixList], mut list: PrefixList) -> Option<PartialPlacement> {
+fn placement_of(
+    tables: &StreamTables,
+    empty: &PartialPlacement,
+    lists: &[PrefixList],
+    mut list: PrefixList,
+) -> Option<PartialPlacement> {
     let mut devices = Vec::new();
     while list.shorter != u32::MAX {
         devices.push(list.device);

@@ -3,9 +3,9 @@
 //! Every split of the canonical order is tried with every ordered pair of devices, and every device alone. Neurosurgeon splits
 //! between a phone and a cloud for latency or energy; here the objective is the period. O(ops² × devices²).
 
-use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 
+use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::partial_placement::PartialPlacement;
@@ -53,11 +53,18 @@ impl Planner for SingleSplit {
 }
 
 /// Offers the completion of a prefix with all other ops on one device, if it is valid and the best so far.
-pub(crate) fn offer_padded(run: &mut Run<'_>, tables: &StreamTables, prefix: &PartialPlacement, device: usize) {
-    let Some(whole) = prefix.padded(tables, device).filter(|whole| whole.is_plan(tables)) else { return };
-    let value = whole.value(tables);
+pub(crate) fn offer_padded(
+    run: &mut Run<'_>,
+    tables: &StreamTables,
+    prefix: &PartialPlacement,
+    device: usize,
+) {
+    let Some(complete) = prefix.padded(tables, device).filter(|complete| complete.is_plan(tables)) else {
+        return;
+    };
+    let value = complete.value(tables);
     if run.outcome().value().is_none_or(|best| value < best.0) {
-        let offered = run.offer(tables.plan(&whole.device_of));
+        let offered = run.offer(tables.plan(&complete.device_of));
         debug_assert!(offered.is_ok(), "it was placed by the rules");
     }
 }

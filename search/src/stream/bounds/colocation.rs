@@ -46,7 +46,8 @@ impl Bound for Colocation {
             return;
         }
         let mut next = open.map_or(2 * refuted + 1, |open| open - 1);
-        let prices = StreamTables::supports(run.problem).map(|()| prices(&StreamTables::new(run.problem), run.budget));
+        let prices =
+            StreamTables::supports(run.problem).map(|()| prices(&StreamTables::new(run.problem), run.budget));
         let prices = prices.unwrap_or_else(|_| vec![1; run.problem.hardware.device_count()]);
         for _ in 0..MOST_TRIES {
             if run.budget.is_spent() {
@@ -70,8 +71,8 @@ impl Colocation {
     /// Tries to prove that no plan is within a threshold.
     fn refute(&self, run: &mut Run<'_>, threshold: Time, prices: &[u64]) -> bool {
         let (problem, budget) = (run.problem, run.budget);
-        let united = ColocatedUnits::new(problem, threshold, &mut || budget.is_spent());
-        let Some(evidence) = united.and_then(|united| united.proof(prices)) else { return false };
+        let colocated = ColocatedUnits::new(problem, threshold, &mut || budget.is_spent());
+        let Some(evidence) = colocated.and_then(|colocated| colocated.proof(prices)) else { return false };
         run.prove(self.name(), evidence);
         true
     }

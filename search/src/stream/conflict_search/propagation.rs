@@ -272,8 +272,7 @@ impl ConflictSearch<'_> {
                 terms.push(AreaTerm { amount: least - first, owner: TermOwner::Unit(unit), reasons });
             }
         }
-        let is_short =
-            |&d: &usize| model.device_load[d] + model.open_time[d] < model.largest_load(d);
+        let is_short = |&d: &usize| model.device_load[d] + model.open_time[d] < model.largest_load(d);
         for device in (0..model.devices).filter(is_short) {
             let is_excluded = |unit: &usize| model.domains[*unit] >> device & 1 == 0;
             let excluded = model.by_time[device].iter().copied().filter(is_excluded);
@@ -296,7 +295,8 @@ impl ConflictSearch<'_> {
         let devices = |set: u64| (0..model.devices).filter(move |d| set >> d & 1 == 1);
         if let Some(from) = model.device_of[producer] {
             let taken = receivers | 1 << from;
-            let reader = readers().find(|&r| model.device_of[r].is_none() && model.domains[r] & taken == 0)?;
+            let reader =
+                readers().find(|&r| model.device_of[r].is_none() && model.domains[r] & taken == 0)?;
             let mut reasons: Vec<Literal> =
                 devices(taken).map(|d| negated(model.literal(reader, d))).collect();
             reasons.push(model.literal(producer, from));
@@ -308,7 +308,8 @@ impl ConflictSearch<'_> {
         }
         let elsewhere = model.domains[producer] & receivers == 0;
         let times = u64::from(receivers.count_ones()) - u64::from(!elsewhere);
-        let mut reasons: Vec<Literal> = devices(receivers).filter_map(|d| model.reader_on(tensor, d)).collect();
+        let mut reasons: Vec<Literal> =
+            devices(receivers).filter_map(|d| model.reader_on(tensor, d)).collect();
         if elsewhere {
             reasons.extend(devices(receivers).map(|d| negated(model.literal(producer, d))));
         }
@@ -353,7 +354,10 @@ impl ConflictSearch<'_> {
                 break;
             }
             let producer = self.model.tensors[tensor].producer;
-            if crosses[tensor] || self.model.device_of[producer].is_some() || self.model.receivers(tensor) != 0 {
+            if crosses[tensor]
+                || self.model.device_of[producer].is_some()
+                || self.model.receivers(tensor) != 0
+            {
                 continue;
             }
             // It can no longer cross, so its producer and readers share a device.
@@ -363,7 +367,8 @@ impl ConflictSearch<'_> {
                     for (excluded, other) in [(producer, reader), (reader, producer)] {
                         let (excluded, other) =
                             (self.model.literal(excluded, device), self.model.literal(other, device));
-                        if self.holds[negated(excluded)] && !self.holds[other] && !self.holds[negated(other)] {
+                        if self.holds[negated(excluded)] && !self.holds[other] && !self.holds[negated(other)]
+                        {
                             let mut reasons = explain(i128::from(capacity) - i128::from(bytes));
                             reasons.push(negated(excluded));
                             let reason = self.store_reason(reasons);

@@ -166,7 +166,8 @@ impl PlacementModel<'_> {
 
     /// Why more than `limit` bytes are on a link, at a position on the trail.
     pub(super) fn explain_bytes(&self, link: usize, limit: i128, before: u32) -> Vec<Literal> {
-        let mut sent: Vec<SentBytes> = self.sent[link].iter().filter(|sent| sent.position < before).copied().collect();
+        let mut sent: Vec<SentBytes> =
+            self.sent[link].iter().filter(|sent| sent.position < before).copied().collect();
         sent.sort_by_key(|sent| std::cmp::Reverse(sent.bytes));
         let (mut sum, mut chosen) = (0i128, Vec::new());
         for sent in sent {

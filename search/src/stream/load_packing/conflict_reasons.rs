@@ -7,7 +7,12 @@ use crate::stream::load_packing::search::PackingSearch;
 impl PackingSearch<'_> {
     /// Why the units on a device, one of them apart, take more than `capacity`. The shortest ones are left out as long as the
     /// others are enough.
-    pub(super) fn explain_overload(&self, device: usize, capacity: f64, except: Option<usize>) -> DecisionSet {
+    pub(super) fn explain_overload(
+        &self,
+        device: usize,
+        capacity: f64,
+        except: Option<usize>,
+    ) -> DecisionSet {
         let time = |unit: usize| self.packing.times(unit)[device];
         let mut excess = self.loads[device] - capacity;
         let mut units: Vec<usize> = (0..self.domains.len())
@@ -36,7 +41,12 @@ impl PackingSearch<'_> {
 
     /// Why the cheapest placement at some prices, with one unit free, costs so much that the bound exceeds the limit by `excess`.
     /// The units whose cost rose least are left out as long as the others are enough.
-    pub(super) fn explain_bound(&self, prices: &[f64], mut excess: f64, except: Option<usize>) -> DecisionSet {
+    pub(super) fn explain_bound(
+        &self,
+        prices: &[f64],
+        mut excess: f64,
+        except: Option<usize>,
+    ) -> DecisionSet {
         let packing = self.packing;
         let input = self.relaxation_input();
         let unrestricted = RelaxationInput { domains: &packing.devices_of, ..input };

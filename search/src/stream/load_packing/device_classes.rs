@@ -55,11 +55,12 @@ impl LoadPacking {
         let [one, other] = self.two_classes()?;
         let high = high / self.quantum;
         // The table is indexed by the capacity of the smaller class.
-        let (one, other) = if one.capacity(self, high) <= other.capacity(self, high) || other.devices.is_empty() {
-            (one, other)
-        } else {
-            (other, one)
-        };
+        let (one, other) =
+            if one.capacity(self, high) <= other.capacity(self, high) || other.devices.is_empty() {
+                (one, other)
+            } else {
+                (other, one)
+            };
         let width = one.capacity(self, high).min(one.quanta.iter().flatten().sum()) as usize + 1;
         if width as u128 * self.units.len() as u128 > MOST_ENTRIES {
             return None;
@@ -83,7 +84,8 @@ impl LoadPacking {
             }
         }
         let capacity_of_one = |limit: u64| (one.capacity(self, limit) as usize).min(width - 1);
-        let fits = |limit: u64| least[capacity_of_one(limit)] <= other.capacity(self, limit).min(IMPOSSIBLE - 1);
+        let fits =
+            |limit: u64| least[capacity_of_one(limit)] <= other.capacity(self, limit).min(IMPOSSIBLE - 1);
         if !fits(high) {
             return Some(ClassSplit { bound: (high + 1).saturating_mul(self.quantum), device_of: None });
         }

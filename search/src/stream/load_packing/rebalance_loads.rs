@@ -106,7 +106,8 @@ impl<'p> LoadAssignment<'p> {
             (0..units).map(|unit| known(unit).unwrap_or_else(|| somewhere(unit))).collect();
         let mut placed = LoadAssignment { packing, device_of, loads: vec![0; packing.devices], overfull: 0 };
         for unit in 0..units {
-            placed.loads[placed.device_of[unit]] += packing.quanta_of(unit, placed.device_of[unit]).unwrap_or(0);
+            placed.loads[placed.device_of[unit]] +=
+                packing.quanta_of(unit, placed.device_of[unit]).unwrap_or(0);
         }
         placed.find_overfull();
         placed
@@ -228,7 +229,8 @@ mod tests {
     fn brute_force(shared: &[SharedUnit], capacity: u64) -> Option<u64> {
         let splits = (0..1_u32 << shared.len()).filter_map(|set| {
             let is_in = |i: usize| set >> i & 1 == 1;
-            let (on_first, on_second): (Vec<_>, Vec<_>) = shared.iter().enumerate().partition(|(i, _)| is_in(*i));
+            let (on_first, on_second): (Vec<_>, Vec<_>) =
+                shared.iter().enumerate().partition(|(i, _)| is_in(*i));
             let on_first: u64 = on_first.iter().map(|(_, unit)| unit.on_first).sum();
             (on_first <= capacity).then(|| on_second.iter().map(|(_, unit)| unit.on_second).sum())
         });
@@ -259,7 +261,11 @@ mod tests {
                     .sum()
             };
             assert!(sum(true, |unit| unit.on_first) <= capacity, "seed {seed}");
-            assert_eq!(Some(sum(false, |unit| unit.on_second)), brute_force(&shared, capacity), "seed {seed}");
+            assert_eq!(
+                Some(sum(false, |unit| unit.on_second)),
+                brute_force(&shared, capacity),
+                "seed {seed}"
+            );
         }
     }
 

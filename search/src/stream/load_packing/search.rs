@@ -76,8 +76,10 @@ impl LoadPacking {
         };
         // A limit below zero is refuted trivially, but cannot be returned. Loads are multiples of the quantum, so limits up to
         // the next multiple are refuted as well.
-        let limit = (search.limit.max(0.0) as u64).saturating_mul(self.quantum).saturating_add(self.quantum - 1);
-        let result = PackingResult { limit, is_refuted: is_refuted && search.limit >= 0.0, nodes: search.nodes };
+        let limit =
+            (search.limit.max(0.0) as u64).saturating_mul(self.quantum).saturating_add(self.quantum - 1);
+        let result =
+            PackingResult { limit, is_refuted: is_refuted && search.limit >= 0.0, nodes: search.nodes };
         self.pseudocosts = search.pseudocosts;
         result
     }
@@ -152,7 +154,12 @@ impl PackingSearch<'_> {
     }
 
     pub(super) fn relaxation_input(&self) -> RelaxationInput<'_> {
-        RelaxationInput { packing: self.packing, loads: &self.loads, open: &self.open, domains: &self.domains }
+        RelaxationInput {
+            packing: self.packing,
+            loads: &self.loads,
+            open: &self.open,
+            domains: &self.domains,
+        }
     }
 
     /// Adds the time of a unit to its device's load, or subtracts it, if it is placed.
@@ -271,12 +278,12 @@ impl PackingSearch<'_> {
             let mut is_changed = false;
             for unit in 0..self.domains.len() {
                 for device in 0..self.loads.len() {
-                    let room = self.limit - self.packing.times(unit)[device];
+                    let capacity = self.limit - self.packing.times(unit)[device];
                     if self.domains[unit].count_ones() > 1
                         && self.is_allowed(unit, device)
-                        && self.loads[device] > room
+                        && self.loads[device] > capacity
                     {
-                        let because = self.explain_overload(device, room, Some(unit));
+                        let because = self.explain_overload(device, capacity, Some(unit));
                         self.exclude(unit, device, &because);
                         is_changed = true;
                     }
@@ -290,14 +297,14 @@ impl PackingSearch<'_> {
 
     /// Excludes units from devices where their reduced cost exceeds the gap between bound and limit. Whether there are any.
     fn fix_by_reduced_cost(&mut self, prices: &[f64], cost: f64) -> bool {
-        let room = self.limit - cost + cost * self.packing.margin();
+        let gap = self.limit - cost + cost * self.packing.margin();
         let mut is_changed = false;
         for unit in self.open.clone().into_iter().map(|unit| unit as usize) {
             let (_, least) = self.relaxation_input().cheapest(unit, prices);
             for device in 0..prices.len() {
-                let more = prices[device] * self.packing.times(unit)[device] - least;
-                if self.is_allowed(unit, device) && more > room {
-                    let because = self.explain_bound(prices, more - room, Some(unit));
+                let rise = prices[device] * self.packing.times(unit)[device] - least;
+                if self.is_allowed(unit, device) && rise > gap {
+                    let because = self.explain_bound(prices, rise - gap, Some(unit));
                     self.exclude(unit, device, &because);
                     is_changed = true;
                 }
@@ -334,7 +341,7 @@ impl PackingSearch<'_> {
     fn choose_branch(&mut self, prices: &[f64], bound: f64) -> NodeResult {
         let devices = self.packing.devices;
         let least = LEAST_GAIN * self.limit.max(1.0);
-        let room = (self.limit + 1.0 - bound).max(least);
+        let gap = (self.limit + 1.0 - bound).max(least);
         let mut divided: Vec<(f64, usize, usize, f64)> = Vec::new();
         for (unit, device, share) in self.relaxation.divided() {
             if share > INTEGRALITY && share < 1.0 - INTEGRALITY {
@@ -344,7 +351,7 @@ impl PackingSearch<'_> {
                     PseudoCost { count: 0, .. } => cost * part,
                     PseudoCost { sum, count } => sum / f64::from(count) * part,
                 };
-                let [up, down] = [guess(0, 1.0 - share), guess(1, share)].map(|gain| gain.clamp(least, room));
+                let [up, down] = [guess(0, 1.0 - share), guess(1, share)].map(|gain| gain.clamp(least, gap));
                 divided.push((up * down, unit, device, share));
             }
         }
@@ -359,7 +366,7 @@ impl PackingSearch<'_> {
             } else if trials < MOST_TRIALS {
                 trials += 1;
                 let gains = self.strong_branch(unit, device, share, prices, bound);
-                gains.map(|gain| gain.clamp(least, room)).iter().product()
+                gains.map(|gain| gain.clamp(least, gap)).iter().product()
             } else {
                 0.0
             };
@@ -381,9 +388,16 @@ impl PackingSearch<'_> {
     }
 
     /// The increase of the bound if a unit is assigned to a device, and if it is excluded, within `TRIAL_STEPS`.
-    fn strong_branch(&mut self, unit: usize, device: usize, share: f64, prices: &[f64], bound: f64) -> [f64; 2] {
+    fn strong_branch(
+        &mut self,
+        unit: usize,
+        device: usize,
+        share: f64,
+        prices: &[f64],
+        bound: f64,
+    ) -> [f64; 2] {
         let mut relaxation = std::mem::replace(&mut self.relaxation, LoadSimplex::new(0, 0));
-        let room = self.limit + 1.0 - bound;
+        let gap = self.limit + 1.0 - bound;
         let gains = [0, 1].map(|side| {
             let mark = self.trail.len();
             match side {
@@ -393,7 +407,7 @@ impl PackingSearch<'_> {
             self.list_open();
             let mut prices = prices.to_vec();
             let solved = relaxation.solve(self.relaxation_input(), &mut prices, self.limit, TRIAL_STEPS);
-            let gain = solved.map_or(room, |cost| (cost - bound).clamp(0.0, room.max(0.0)));
+            let gain = solved.map_or(gap, |cost| (cost - bound).clamp(0.0, gap.max(0.0)));
             self.undo(mark);
             let known = &mut self.pseudocosts[unit * self.packing.devices + device][side];
             known.sum += gain / if side == 0 { 1.0 - share } else { share };

@@ -15,12 +15,12 @@
 
 use std::time::{Duration, Instant};
 
-use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
 
+use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::annealing::{anneal, relieve_busiest};
@@ -222,7 +222,8 @@ impl<'p> ThresholdSearch<'p> {
         let mut is_over = || budget.is_spent();
         let annealed = anneal(&self.tables, start, moves, &mut self.rng, &mut is_over);
         let Some((_, device_of)) = annealed else { return };
-        let (_, device_of) = relieve_busiest(&self.tables, &device_of, &mut is_over).unwrap_or((0, device_of));
+        let (_, device_of) =
+            relieve_busiest(&self.tables, &device_of, &mut is_over).unwrap_or((0, device_of));
         self.offer(run, &device_of);
     }
 
@@ -362,7 +363,8 @@ impl<'p> ThresholdSearch<'p> {
             if self.best_packing.as_ref().is_none_or(|(least, _)| most < *least) {
                 self.best_packing = Some((most, device_of.clone()));
             }
-            if let Some((value, device_of)) = relieve_busiest(&self.tables, &device_of, &mut || budget.is_spent())
+            if let Some((value, device_of)) =
+                relieve_busiest(&self.tables, &device_of, &mut || budget.is_spent())
                 && run.outcome().value().is_none_or(|best| value < best.0)
             {
                 self.offer(run, &device_of);
@@ -445,10 +447,9 @@ impl<'p> ThresholdSearch<'p> {
         let Some((colocated, tables)) = self.colocate(run, threshold) else { return Some(false) };
         let start = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
         let start = start.unwrap_or_else(|| vec![0; tables.ops]);
-        let longest = colocated.as_ref().map_or_else(
-            || vec![u64::MAX; tables.devices],
-            |colocated| colocated.clusters.longest_loads(),
-        );
+        let longest = colocated
+            .as_ref()
+            .map_or_else(|| vec![u64::MAX; tables.devices], |colocated| colocated.clusters.longest_loads());
         let mut conflicts =
             ConflictSearch::new(&tables, threshold, &start, &self.weights, &longest, self.rng.next_u64());
         let mut found_any = false;
@@ -463,8 +464,9 @@ impl<'p> ThresholdSearch<'p> {
             match found {
                 ConflictResult::Placement(placement) => {
                     found_any = true;
-                    let (value, placement) = relieve_busiest(&self.tables, &placement, &mut || budget.is_spent())
-                        .unwrap_or((threshold, placement));
+                    let (value, placement) =
+                        relieve_busiest(&self.tables, &placement, &mut || budget.is_spent())
+                            .unwrap_or((threshold, placement));
                     self.offer(run, &placement);
                     let best = run.outcome().value().map_or(value, |best| best.0).min(value);
                     if best == 0 {

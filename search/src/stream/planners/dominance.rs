@@ -5,11 +5,11 @@
 //! refutes better plans, the proof is verified. Between sweeps the best plan is annealed for about as long, since a better plan
 //! lets a sweep drop more. The bounds of sweeps are attested, and compared with brute force in the tests.
 
-use crate::budget::StopReason;
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 
+use crate::budget::StopReason;
 use crate::planner::Planner;
 use crate::run::Run;
 use crate::stream::annealing::anneal;

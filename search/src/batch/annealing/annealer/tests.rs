@@ -10,7 +10,7 @@ use divvy_core::graph::Graph;
 use divvy_core::ids::DeviceId;
 use divvy_core::problem::{Objective, OwnHardware, Problem};
 
-/// A problem, with all that a annealer needs of it.
+/// A problem as an annealer sees it.
 struct Case {
     tables: BatchTables,
     memory: BatchMemory,
@@ -32,7 +32,7 @@ impl Case {
         Annealer::new(&self.tables, &self.memory, &self.dual_cost, start, seed).expect("memory holds")
     }
 
-    /// A annealer from every unit whole on a device of the same number.
+    /// An annealer that starts with every unit on a single device, by the number of the seed.
     fn annealer(&self, seed: u64) -> Annealer<'_> {
         let whole = |unit: usize| {
             let choices = &self.tables.choices[unit];
@@ -61,18 +61,20 @@ fn random_problem(seed: u64) -> Problem {
     Problem::new(graph, &spec.profile, *hardware, &[], objective, &spec.constraints).expect("a valid problem")
 }
 
-/// The whole schedule with the move at hand.
-fn worked_out(annealer: &Annealer<'_>) -> BatchSchedule {
+/// The schedule with the present move, evaluated from scratch.
+fn evaluated_anew(annealer: &Annealer<'_>) -> BatchSchedule {
     let mut whole = annealer.current.clone();
-    whole.list.splice(annealer.segment.from..annealer.segment.until, annealer.segment.batches.iter().copied());
+    whole
+        .list
+        .splice(annealer.segment.from..annealer.segment.until, annealer.segment.batches.iter().copied());
     whole.evaluate(annealer.tables, 0, u64::MAX - 1);
     whole
 }
 
-/// What a change makes of the finish, and whether it is kept, is what the whole schedule worked out anew says, and
-/// all that is known after it is as if found anew.
+/// The evaluation of a segment accepts, and times, exactly what an evaluation from scratch does, and all facts after it are those
+/// of the new schedule.
 #[test]
-fn a_stretch_tells_what_the_whole_schedule_tells() {
+fn a_segment_is_evaluated_as_the_whole_schedule_is() {
     let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
     for seed in 0..40 {
         let case = Case::new(&random_problem(seed));
@@ -89,7 +91,7 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
                 }
             }
             let former = annealer.current.clone();
-            let full = worked_out(&annealer);
+            let full = evaluated_anew(&annealer);
             let slack = annealer.rng.below(former.value() as usize / 10) as u64;
             let limit = match step % 3 {
                 0 => former.value() + slack / 10,
@@ -99,7 +101,7 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
             let too_much = !annealer.loads_are_within(limit);
             assert!(!too_much || full.value() > limit, "seed {seed}, step {step}");
             overloaded += u32::from(too_much);
-            let known_before = annealer.current.list.clone();
+            let list_before = annealer.current.list.clone();
             let is_kept = annealer.try_segment(limit);
             assert_eq!(is_kept, full.value() <= limit, "seed {seed}, step {step}");
             late += u32::from(!annealer.positions_are_known);
@@ -108,23 +110,33 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
             assert_eq!(annealer.current.value(), expected.value(), "seed {seed}, step {step}");
             assert_eq!(annealer.current.list, expected.list, "seed {seed}, step {step}");
             for &batch in &expected.list {
-                assert_eq!(annealer.current.end(batch), expected.end(batch), "seed {seed}, step {step}: {batch:?}");
+                assert_eq!(
+                    annealer.current.end(batch),
+                    expected.end(batch),
+                    "seed {seed}, step {step}: {batch:?}"
+                );
             }
             annealer.finish_move(is_kept);
             let anew = case.annealer_from(&annealer.current, seed);
             assert_eq!(annealer.loads, anew.loads, "seed {seed}, step {step}");
-            assert!(is_kept || annealer.current.list == known_before);
+            assert!(is_kept || annealer.current.list == list_before);
             let anew = ScheduleFacts::new(&case.tables, &annealer.current);
             for (position, &batch) in annealer.current.list.iter().enumerate() {
-                assert_eq!(annealer.facts.position(&annealer.current, batch), position, "seed {seed}, step {step}");
-                let (rest, right) = (annealer.facts.tail(&annealer.current, batch), anew.tail(&annealer.current, batch));
-                assert_eq!(rest, right, "seed {seed}, step {step}: {batch:?}");
+                assert_eq!(
+                    annealer.facts.position(&annealer.current, batch),
+                    position,
+                    "seed {seed}, step {step}"
+                );
+                let (tail, expected) =
+                    (annealer.facts.tail(&annealer.current, batch), anew.tail(&annealer.current, batch));
+                assert_eq!(tail, expected, "seed {seed}, step {step}: {batch:?}");
             }
-            let same_lanes = (0..case.tables.devices).all(|device| {
-                (0..=annealer.current.list.len())
-                    .all(|position| annealer.facts.last_before(device, position) == anew.last_before(device, position))
+            let same_queues = (0..case.tables.devices).all(|device| {
+                (0..=annealer.current.list.len()).all(|position| {
+                    annealer.facts.last_before(device, position) == anew.last_before(device, position)
+                })
             });
-            assert!(same_lanes, "seed {seed}, step {step}");
+            assert!(same_queues, "seed {seed}, step {step}");
             kept += u32::from(is_kept);
         }
     }
@@ -132,9 +144,9 @@ fn a_stretch_tells_what_the_whole_schedule_tells() {
     assert!(overloaded > 100, "{overloaded}");
 }
 
-/// Batches that are inserted let everything end earlier than those that take the position of old ones, more often than not.
+/// Inserting a batch at its best position gives a smaller makespan than the position of an old batch, more often than not.
 #[test]
-fn batches_go_where_their_devices_can_run_them() {
+fn inserted_batches_shorten_schedules() {
     let (mut better, mut worse) = (0, 0);
     for seed in 0..40 {
         let case = Case::new(&random_problem(seed));
@@ -143,9 +155,9 @@ fn batches_go_where_their_devices_can_run_them() {
             annealer.step(annealer.current.value() as f64 / 100.0);
             if annealer.propose_move() == Some(true) {
                 annealer.build_segment();
-                let replaced = worked_out(&annealer).value();
+                let replaced = evaluated_anew(&annealer).value();
                 annealer.insert_batch();
-                let inserted = worked_out(&annealer).value();
+                let inserted = evaluated_anew(&annealer).value();
                 better += u32::from(inserted < replaced);
                 worse += u32::from(inserted > replaced);
             }
@@ -155,9 +167,9 @@ fn batches_go_where_their_devices_can_run_them() {
     assert!(better > 200 && better > 2 * worse, "{better} are better, {worse} worse");
 }
 
-/// A annealer that may pass memory limits does so on its way, and comes back; what devices hold is as if counted anew.
+/// With soft limits an annealing exceeds them on the way and keeps them in the end; memory is counted correctly throughout.
 #[test]
-fn limits_are_passed_on_the_way_only() {
+fn soft_limits_are_kept_in_the_end() {
     let mut passed = 0;
     for (seed, may_exceed) in (0..30).flat_map(|seed| [(seed, false), (seed, true)]) {
         let mut problem = random_problem(seed);
@@ -173,15 +185,15 @@ fn limits_are_passed_on_the_way_only() {
         }
         assert!(annealer.is_within_limits(), "seed {seed}");
         let mut anew = case.memory.clone();
-        (annealer.current.divisions.iter().enumerate()).for_each(|(unit, divisions)| anew.put(unit, divisions));
+        (annealer.current.divisions.iter().enumerate()).for_each(|(unit, division)| anew.put(unit, division));
         assert_eq!(annealer.memory.excess(), anew.excess(), "seed {seed}");
     }
-    assert!(passed > 5_000, "{passed} steps end beyond a limit");
+    assert!(passed > 5_000, "{passed} steps exceed a limit");
 }
 
-/// A schedule of chains is the schedule of all their ops, as the check says too, and is found again from it.
+/// A schedule of contracted chains expands to one of all ops with the same value, which contracts to it again.
 #[test]
-fn a_schedule_of_chains_is_one_of_all_ops() {
+fn contracted_chains_expand_to_the_same_schedule() {
     let (mut with_chains, mut with_ends) = (0, 0);
     for seed in 0..60 {
         let problem = random_problem(seed);

@@ -196,4 +196,3 @@ fn regions(divisions: &OpDivisions) -> Vec<Vec<usize>> {
     regions.reverse();
     regions
 }
-

@@ -136,7 +136,12 @@ pub(crate) struct CaseSearch {
 
 impl CaseSearch {
     /// The tree with its root solved; none if there was no time.
-    pub(crate) fn new(budget: &Budget, context: CaseContext<'_>, fixed: &FixedDual, ops: Vec<usize>) -> Option<CaseSearch> {
+    pub(crate) fn new(
+        budget: &Budget,
+        context: CaseContext<'_>,
+        fixed: &FixedDual,
+        ops: Vec<usize>,
+    ) -> Option<CaseSearch> {
         let CaseContext { problem, divisions, reach } = context;
         let prices = RegionPrices::new(problem, divisions, reach, fixed, &ops);
         let (mut built, divided) = prices.program(problem, divisions, &ops);
@@ -154,7 +159,8 @@ impl CaseSearch {
                 windows.extend((0..divisions.devices.len()).map(|class| (Some(from), Some(to), class)));
             }
         }
-        let rows: Vec<_> = windows.iter().map(|&window| built.window_terms(divisions, reach, window)).collect();
+        let rows: Vec<_> =
+            windows.iter().map(|&window| built.window_terms(divisions, reach, window)).collect();
         solver.add_rows(rows.iter().map(|terms| (0.0, &terms[..], f64::INFINITY))).ok()?;
         built.windows = windows;
         let classes = divisions.devices.len();
@@ -249,13 +255,19 @@ impl CaseSearch {
             }
             occurs &= any;
         }
-        let mut node =
-            CaseNode { facts, value: f64::INFINITY, rows: CaseRows::default(), candidates: Vec::new(), split: None };
+        let mut node = CaseNode {
+            facts,
+            value: f64::INFINITY,
+            rows: CaseRows::default(),
+            candidates: Vec::new(),
+            split: None,
+        };
         if !occurs {
             return Some(node);
         }
-        let pinned: Vec<Option<DeviceId>> =
-            (0..self.ops.len()).map(|place| self.pinned_device(&node.facts, divisions.inputs, place)).collect();
+        let pinned: Vec<Option<DeviceId>> = (0..self.ops.len())
+            .map(|place| self.pinned_device(&node.facts, divisions.inputs, place))
+            .collect();
         let is_pinned =
             |op: usize| self.ops.iter().position(|&o| o == op).is_some_and(|place| pinned[place].is_some());
         for (number, (row, holds)) in self.conditional.iter_mut().enumerate() {
@@ -320,7 +332,13 @@ impl CaseSearch {
     }
 
     /// Adds the rounded duals of conditional rows.
-    fn add_conditional_duals(&self, problem: &Problem, divisions: &OpDivisions, duals: &[f64], rows: &mut CaseRows) {
+    fn add_conditional_duals(
+        &self,
+        problem: &Problem,
+        divisions: &OpDivisions,
+        duals: &[f64],
+        rows: &mut CaseRows,
+    ) {
         for (&(row, holds), &dual) in self.conditional.iter().zip(&duals[self.first_conditional..]) {
             match row {
                 _ if !holds => {}
@@ -427,8 +445,8 @@ impl CaseSearch {
                 let are_pinned = pinned[a.place].is_some() && pinned[b.place].is_some();
                 if reach[from][to] {
                     for class in 0..divisions.devices.len() {
-                        let between =
-                            (self.ops.iter().enumerate()).filter(|(_, op)| reach[from][**op] && reach[**op][to]);
+                        let between = (self.ops.iter().enumerate())
+                            .filter(|(_, op)| reach[from][**op] && reach[**op][to]);
                         let work = between.flat_map(|(place, _)| &self.work[place][class]);
                         let work: f64 = work.map(|&(column, time)| time * values[column.index()]).sum();
                         let overlap = work / divisions.devices[class].max(1) as f64 - (b.start - a.end);
@@ -442,7 +460,8 @@ impl CaseSearch {
                     }
                 } else if a.place < b.place && a.device == b.device && !reach[to][from] {
                     let overlap = a.end.min(b.end) - a.start.max(b.start);
-                    let are_ordered = facts.orders.contains(&(from, to)) || facts.orders.contains(&(to, from));
+                    let are_ordered =
+                        facts.orders.contains(&(from, to)) || facts.orders.contains(&(to, from));
                     if overlap > LEAST_OVERLAP && !are_ordered {
                         if are_pinned {
                             conflicts.push((overlap, CaseSplit::IsFirst { first: from, second: to }));
@@ -516,7 +535,8 @@ fn work_on_class(
 ) -> Terms {
     let each = divisions.of_op[op].iter().zip(columns).map(|(division, &column)| {
         let here = division.iter().filter(|(size, _)| divisions.class_sizes[*size].class == class);
-        let times = here.map(|&(size, batches)| f64::from(batches) * time_of(problem, op, divisions.class_sizes[size]));
+        let times = here
+            .map(|&(size, batches)| f64::from(batches) * time_of(problem, op, divisions.class_sizes[size]));
         (column, times.sum::<f64>() / unit)
     });
     each.filter(|(_, time)| *time > 0.0).collect()

@@ -36,5 +36,4 @@ impl FixedDual {
         }
         weights
     }
-
 }

@@ -58,7 +58,8 @@ impl RegionPrices {
             if count_row(Some(from), Some(to), times) || !(has(from) || has(to)) {
                 continue;
             }
-            let Some(&(_, _, bytes)) = divisions.edges.iter().find(|edge| (edge.0, edge.1) == (from, to)) else {
+            let Some(&(_, _, bytes)) = divisions.edges.iter().find(|edge| (edge.0, edge.1) == (from, to))
+            else {
                 continue;
             };
             let price = |size: usize| flow.prices.get(size).map_or(0.0, |&price| price as f64);
@@ -69,7 +70,8 @@ impl RegionPrices {
                     let delay = routes.delay(other.class, size.class, bytes * u64::from(moved))?;
                     Some(price(here) - delay as f64)
                 };
-                let most = (0..divisions.class_sizes.len()).filter_map(delay).fold(f64::NEG_INFINITY, f64::max);
+                let most =
+                    (0..divisions.class_sizes.len()).filter_map(delay).fold(f64::NEG_INFINITY, f64::max);
                 edge_prices[from][there] += times * price(there).max(-1e15);
                 edge_prices[to][there] -= times * most.max(-1e15);
             }
@@ -104,8 +106,8 @@ impl RegionPrices {
         let cost = |&(number, n): &(usize, u32)| {
             let size = divisions.class_sizes[number];
             let time = time_of(problem, op, size);
-            let each =
-                (self.outflow[place] + self.in_windows[place][size.class]) * time + self.edge_prices[place][number];
+            let each = (self.outflow[place] + self.in_windows[place][size.class]) * time
+                + self.edge_prices[place][number];
             let share = f64::from(size.size) / f64::from(divisions.inputs);
             f64::from(n) * (self.weights[size.class] * time + share * each)
         };
