@@ -1,6 +1,6 @@
 //! The papers' tables and figures, run again: ours beside theirs, and what differs.
 //!
-//! An [`Experiment`] names the runs it needs ([`Cell`]s) and makes a page of tables out of their results. [`reproduce`]
+//! An [`Experiment`] names the runs it needs ([`Cell`]s) and makes a page of tables out of their results. [`reproduce()`]
 //! runs the cells that are not stored yet, stores each as soon as it is done, and so goes on where it was stopped. To
 //! add an experiment, write one file and one line in [`EXPERIMENTS`].
 
