@@ -20,7 +20,7 @@ use divvy_io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, TypeValue, ValueInfo,
 };
-use divvy_io::onnx::symbolic::Outlines;
+use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::{Error, file, presets};
 use prost::Message;
 
@@ -294,9 +294,9 @@ fn cut_around_neg(model: Model, dims: &Dims) -> [Result<Vec<CutPiece>, CutError>
     let graph = model.graph.as_ref().expect("it has a graph");
     let fixed = FixedShapes::new(graph, dims, &facts);
     let pieces = pieces::pieces(&problem, &plan, graph, &fixed, Cutting::Fewest).expect("it has pieces");
-    let outlines = Outlines::new(&model, dims, &facts);
-    let as_it_is = cut(&model, &pieces, &outlines);
-    [as_it_is, cut(&fixed.write_down(model, &pieces), &pieces, &outlines)]
+    let symbolic = SymbolicShapes::new(&model, dims, &facts);
+    let as_it_is = cut(&model, &pieces, &symbolic);
+    [as_it_is, cut(&fixed.write_down(model, &pieces), &pieces, &symbolic)]
 }
 
 const SHAPE_ALONE: [&str; 4] = ["Relu x > b", "Neg b > a", "Shape a > s", "Expand b s > c"];
