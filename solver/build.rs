@@ -1,4 +1,4 @@
-//! Looks for what HiGHS needs to be built before minutes are spent on building it.
+//! Checks that the tools which build HiGHS are there, before the build of some minutes begins.
 
 use std::process::{Command, ExitCode};
 

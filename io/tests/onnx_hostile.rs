@@ -112,21 +112,18 @@ fn import_sized(bytes: Vec<u8>, dims: &Dims) -> Result<Imported, Error> {
     imported
 }
 
-/// The codes of the faults; each says what, where and how to fix it.
-fn codes<T>(what: &str, refused: Result<T, Error>) -> Vec<Code> {
-    match refused {
-        Err(Error::Input { errors, .. }) => {
-            for error in errors.kept() {
-                assert!(
-                    ![&error.place, &error.message, &error.fix].iter().any(|text| text.is_empty()),
-                    "{what}"
-                );
-            }
-            errors.kept().iter().map(|error| error.code).collect()
-        }
+/// That a file is refused for one fault of a code, which is where `place` says, and whose message has `words` in it.
+#[track_caller]
+fn assert_refused<T>(what: &str, refused: Result<T, Error>, code: Code, place: &str, words: &str) {
+    let errors = match refused {
+        Err(Error::Input { errors, .. }) => errors,
         Err(other) => panic!("{what}: not the input's fault: {other}"),
         Ok(_) => panic!("{what}: accepted"),
-    }
+    };
+    let [error] = errors.kept() else { panic!("{what}: not one fault:\n{errors}") };
+    assert_eq!(error.code, code, "{what}: {error:?}");
+    assert!(error.place.contains(place) && !error.place.is_empty(), "{what}: {error:?}");
+    assert!(error.message.contains(words) && !error.fix.is_empty(), "{what}: {error:?}");
 }
 
 #[test]
@@ -138,7 +135,7 @@ fn files_of_three_gigabytes_are_refused_unread() {
         ("huge.bin", b""),
     ] {
         let sparse = Sparse::new(name, start, 3 << 30);
-        assert_eq!(codes(name, file::load(sparse.path())), [Code::TooLarge], "{name}");
+        assert_refused(name, file::load(sparse.path()), Code::TooLarge, "file", "it is larger than");
     }
     assert!(peak_memory_kib().unwrap_or(0) < MOST_MEMORY_KIB);
 }
@@ -166,7 +163,13 @@ fn structure_that_grows_in_memory_is_refused() {
     ];
     for (what, graph) in cases {
         let bytes = [vec![0x08, 0x09], graph].concat();
-        assert_eq!(codes(what, import(bytes)), [Code::TooLarge], "{what}");
+        assert_refused(
+            what,
+            import(bytes),
+            Code::TooLarge,
+            "file",
+            "besides weights it would take more than",
+        );
     }
 }
 
@@ -180,7 +183,7 @@ fn graphs_in_graphs_end_somewhere() {
         body = Graph { node: vec![holder], ..Graph::default() };
     }
     let deep = Model { ir_version: Some(9), graph: Some(body), ..Model::default() };
-    assert_eq!(codes("a deep model", import(deep.encode_to_vec())), [Code::Syntax]);
+    assert_refused("a deep model", import(deep.encode_to_vec()), Code::Syntax, "file", "");
 }
 
 /// Weights without data are no fault; nothing may take memory by what they claim.
@@ -193,7 +196,7 @@ fn weights_of_billions_of_elements_take_no_memory() {
     }
     for dims in [vec![i64::MAX, i64::MAX], vec![billions; 3], vec![-1], vec![i64::MIN, 2]] {
         let absurd = model(&["Mul x w > y"], vec![weight("w", 1, &dims)]);
-        assert!(codes("absurd", import(absurd.encode_to_vec())).contains(&Code::Range), "{dims:?}");
+        assert_refused(&format!("{dims:?}"), import(absurd.encode_to_vec()), Code::Range, "", "");
     }
     let short = Tensor { raw_data: Some(vec![1; 3].into()), ..weight("w", 7, &[billions]) };
     assert!(import(model(&["Reshape x w > y", "Relu y > z"], vec![short]).encode_to_vec()).is_ok());
@@ -236,7 +239,13 @@ fn functions_that_unfold_for_ever_are_refused() {
     let mut bomb = model(&["F0 x > y"], Vec::new());
     bomb.graph.as_mut().expect("it has a graph").node[0].domain = Some("local".into());
     bomb.functions = (0..40).map(function).collect();
-    assert_eq!(codes("a bomb of functions", import(bomb.encode_to_vec())), [Code::Range]);
+    assert_refused(
+        "a bomb of functions",
+        import(bomb.encode_to_vec()),
+        Code::Range,
+        "functions",
+        "its functions unfold to more than 2000000 nodes",
+    );
 }
 
 /// A body that is large rather than long, called often.
@@ -255,7 +264,13 @@ fn functions_that_unfold_to_gigabytes_are_refused() {
         node: vec![body],
         ..Function::default()
     }];
-    assert_eq!(codes("a bomb of functions", import(bomb.encode_to_vec())), [Code::Range]);
+    assert_refused(
+        "a bomb of functions",
+        import(bomb.encode_to_vec()),
+        Code::Range,
+        "functions",
+        "its functions unfold to more than",
+    );
 }
 
 /// One constant of thousands of numbers that every node looks at, prints in its reason, or both.
@@ -294,9 +309,9 @@ fn cut_around_neg(model: Model, dims: &Dims) -> [Result<Vec<CutPiece>, CutError>
     let graph = model.graph.as_ref().expect("it has a graph");
     let fixed = FixedShapes::new(graph, dims, &facts);
     let pieces = pieces::pieces(&problem, &plan, graph, &fixed, Cutting::Fewest).expect("it has pieces");
-    let symbolic = SymbolicShapes::new(&model, dims, &facts);
-    let as_it_is = cut(&model, &pieces, &symbolic);
-    [as_it_is, cut(&fixed.write_down(model, &pieces), &pieces, &symbolic)]
+    let symbolic_shapes = SymbolicShapes::new(&model, dims, &facts);
+    let as_it_is = cut(&model, &pieces, &symbolic_shapes);
+    [as_it_is, cut(&fixed.write_down(model, &pieces), &pieces, &symbolic_shapes)]
 }
 
 const SHAPE_ALONE: [&str; 4] = ["Relu x > b", "Neg b > a", "Shape a > s", "Expand b s > c"];
@@ -364,34 +379,59 @@ fn a_plan_of_too_many_pieces_is_refused() {
 
 #[test]
 fn unsound_graphs_are_refused_whole() {
-    let refused = |what: &str, changed: &dyn Fn(&mut Graph)| {
+    let assert_refused = |what: &str, changed: &dyn Fn(&mut Graph), code: Code, place: &str, words: &str| {
         let mut model = model(&["Relu x > y"], vec![numbers("w", &[1])]);
         changed(model.graph.as_mut().expect("it has a graph"));
-        codes(what, import(model.encode_to_vec()))
+        assert_refused(what, import(model.encode_to_vec()), code, place, words);
     };
-    assert_eq!(refused("an input twice", &|graph| graph.input.push(value("x", &[8]))), [Code::DuplicateName]);
-    assert_eq!(
-        refused("a weight twice", &|graph| graph.initializer.push(numbers("w", &[2]))),
-        [Code::DuplicateName]
+    let twice = |graph: &mut Graph| graph.input.push(value("x", &[8]));
+    assert_refused(
+        "an input twice",
+        &twice,
+        Code::DuplicateName,
+        "graph.node",
+        "value \"x\" is made more than once",
     );
-    assert_eq!(
-        refused("a constant that is an input", &|graph| graph.node.push(node("Neg w > x"))),
-        [Code::DuplicateName]
+    let twice = |graph: &mut Graph| graph.initializer.push(numbers("w", &[2]));
+    assert_refused(
+        "a weight twice",
+        &twice,
+        Code::DuplicateName,
+        "graph.node",
+        "value \"w\" is made more than once",
     );
-    assert_eq!(
-        refused("an output that nothing makes", &|graph| graph.output.push(value("ghost", &[4]))),
-        [Code::Dangling]
+    let constant = |graph: &mut Graph| graph.node.push(node("Neg w > x"));
+    assert_refused(
+        "a constant that is an input",
+        &constant,
+        Code::DuplicateName,
+        "graph.node",
+        "value \"x\" is made more than once",
     );
-    assert_eq!(
-        refused("shape arithmetic that dangles", &|graph| graph.node.push(node("Add w ghost > c"))),
-        [Code::Dangling]
+    let ghost = |graph: &mut Graph| graph.output.push(value("ghost", &[4]));
+    assert_refused(
+        "an output that nothing makes",
+        &ghost,
+        Code::Dangling,
+        "graph.node",
+        "the list of outputs reads \"ghost\", which nothing makes",
     );
-    assert_eq!(
-        refused("a node that feeds itself", &|graph| graph.node.push(node("Add x z > z"))),
-        [Code::Cycle]
+    let ghost = |graph: &mut Graph| graph.node.push(node("Add w ghost > c"));
+    assert_refused(
+        "shape arithmetic that dangles",
+        &ghost,
+        Code::Dangling,
+        "graph.node",
+        "reads \"ghost\", which nothing makes",
     );
-    assert_eq!(
-        refused("nothing but views", &|graph| graph.node = vec![node("Identity x > y")]),
-        [Code::Empty]
+    let itself = |graph: &mut Graph| graph.node.push(node("Add x z > z"));
+    assert_refused(
+        "a node that feeds itself",
+        &itself,
+        Code::Cycle,
+        "graph.node",
+        "nodes need each other in a circle",
     );
+    let views = |graph: &mut Graph| graph.node = vec![node("Identity x > y")];
+    assert_refused("nothing but views", &views, Code::Empty, "graph.node", "every node only views its input");
 }

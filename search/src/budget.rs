@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 /// The limits of a run, or of one turn of it.
 ///
-/// A run ends when its time is up, when its nodes are used, or when somebody cancels it. With `nodes` set, planners and
-/// bounds count the steps of their searches and do not depend on the clock, as long as the time suffices: the same problem, seed
-/// and nodes then give the same result on every machine. What a node is, each of them says.
+/// A run ends when its time is up, when its nodes are used, or when somebody cancels it. With `nodes` set, planners
+/// and bounds count the steps of their searches and do not depend on the clock, as long as the time suffices: the
+/// same problem, seed and nodes then give the same result on every machine. What a node is, each of them says.
 #[derive(Clone, Debug)]
 pub struct Budget {
     /// When the run began; `time` counts from here.

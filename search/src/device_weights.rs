@@ -1,9 +1,9 @@
 //! Device weights for the area bounds of dominance search.
 //!
-//! For weights λ_u ≥ 0 with Σ λ_u = 1, the makespan is at least Σ_i min_u λ_u t_iu. The weights that maximise this for all ops are
-//! approached by multiplicative updates, one weight for each class of devices. Since the ops that a state has left are rarely
-//! an average of all, variants in which one class weighs 0.7 or 1.4 times as much are added. Any weights are valid.
-//! O(rounds × ops × devices).
+//! For weights λ_u ≥ 0 with Σ λ_u = 1, the makespan is at least Σ_i min_u λ_u t_iu. The weights that maximise this
+//! for all ops are approached by multiplicative updates, one weight for each class of devices. Since the ops that a
+//! state has left are rarely an average of all, variants in which one class weighs 0.7 or 1.4 times as much are
+//! added. Any weights are valid. O(rounds × ops × devices).
 
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::LatencyTables;
@@ -40,8 +40,8 @@ pub(crate) fn weights(problem: &Problem, tables: &LatencyTables) -> Vec<Vec<u64>
     lists.into_iter().map(scaled).filter(|weights| weights.iter().any(|&weight| weight > 0)).collect()
 }
 
-/// The logarithm of the best weight of each class found: the weight of a class that receives more than its share of the work
-/// grows.
+/// The logarithm of the best weight of each class found: the weight of a class that receives more than its share of
+/// the work grows.
 fn best_logs(tables: &LatencyTables, class_of: &[usize], classes: usize) -> Vec<f64> {
     let mut members = vec![0.0f64; classes];
     for &class in class_of {

@@ -1,14 +1,14 @@
 //! Modules of a network: sets of ops in a sequence, with few edges between neighbours (DiviML IV.B).
 //!
-//! *One channel.* Modules are separated by pivots: ops that have a path from or to every other op. In a network with one
-//! input and one output these are the articulation points of the undirected graph, the ends of its bridges included; the
-//! paper's dummy nodes beside articulation points stand for the same op seen from both sides.
+//! *One channel.* Modules are separated by pivots: ops that have a path from or to every other op. In a network with
+//! one input and one output these are the articulation points of the undirected graph, the ends of its bridges
+//! included; the paper's dummy nodes beside articulation points stand for the same op seen from both sides.
 //!
-//! *c channels.* Ops of one (c + 1)-edge-connected component stay in one module. Components on a cycle of components are
-//! merged; the quotient is put into a topological order, which is cut wherever at most c edges cross.
+//! *c channels.* Ops of one (c + 1)-edge-connected component stay in one module. Components on a cycle of components
+//! are merged; the quotient is put into a topological order, which is cut wherever at most c edges cross.
 //!
-//! Small neighbouring modules are merged. The number of channels is the least for which more would not make the largest module
-//! much smaller.
+//! Small neighbouring modules are merged. The number of channels is the least for which more would not make the
+//! largest module much smaller.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -23,7 +23,8 @@ const SMALL_MODULE: usize = 12;
 /// The most channels tried.
 const MOST_CHANNELS: usize = 6;
 
-/// The factor by which the largest module must shrink for each further channel: with more channels modules are less independent.
+/// The factor by which the largest module must shrink for each further channel: with more channels modules are less
+/// independent.
 const SHRINK: f64 = 1.25;
 
 /// Modules in a sequence; no edge leads to an earlier module.
@@ -89,8 +90,8 @@ fn by_pivots(tables: &LatencyTables, small: usize) -> Vec<Vec<u32>> {
 
 /// Whether each op has a path from or to every other op.
 fn pivots(tables: &LatencyTables) -> Vec<bool> {
-    // An op has a path to every later op of a topological order if, when it comes, no other op is ready. The same holds in the
-    // reverse order for earlier ops.
+    // An op has a path to every later op of a topological order if, when it comes, no other op is ready. The same
+    // holds in the reverse order for earlier ops.
     type AdjacentEdges = fn(&LatencyTables, usize) -> &[Edge];
     let alone = |order: &mut dyn Iterator<Item = &u32>, from: AdjacentEdges, to: AdjacentEdges| {
         let mut waiting: Vec<usize> = (0..tables.op_count()).map(|op| from(tables, op).len()).collect();
@@ -169,9 +170,9 @@ fn by_channels(tables: &LatencyTables, channels: usize, small: usize) -> Vec<Vec
 
 /// The `k`-edge-connected components of an undirected graph: the number of the component of each node.
 ///
-/// A maximum-adjacency order of the nodes shows pairs that no cut of fewer than `k` edges separates, which are contracted, and
-/// prefixes with fewer than `k` edges across, where the graph is split. A subgraph that contracts to a single node is a
-/// component (after Chang et al., SIGMOD 2013).
+/// A maximum-adjacency order of the nodes shows pairs that no cut of fewer than `k` edges separates, which are
+/// contracted, and prefixes with fewer than `k` edges across, where the graph is split. A subgraph that contracts to
+/// a single node is a component (after Chang et al., SIGMOD 2013).
 fn edge_connected_components(nodes: usize, edges: &[(usize, usize)], k: usize) -> Vec<usize> {
     let mut component = vec![0; nodes];
     let mut count = 0;
@@ -253,8 +254,8 @@ impl Subgraph {
         detached
     }
 
-    /// For each node a number from 0, with fewer than `k` edges between lower numbers and the rest, for every number; the same
-    /// number for all if there is no such cut.
+    /// For each node a number from 0, with fewer than `k` edges between lower numbers and the rest, for every number;
+    /// the same number for all if there is no such cut.
     fn narrow_cuts(&self, k: usize) -> Vec<usize> {
         // The contracted node of each node.
         let mut group: Vec<usize> = (0..self.nodes.len()).collect();
@@ -311,8 +312,8 @@ fn merge_cycles(component: &[usize], edges: &[(usize, usize)]) -> Vec<usize> {
     component.iter().map(|&component| component_of[component] as usize).collect()
 }
 
-/// The components in a topological order, greedily by canonical position or by few open edges, each with its nodes in canonical
-/// order.
+/// The components in a topological order, greedily by canonical position or by few open edges, each with its nodes in
+/// canonical order.
 fn in_order(
     component: &[usize],
     edges: &[(usize, usize)],

@@ -42,9 +42,9 @@ impl Status {
 
 /// What a run has found so far.
 ///
-/// Planners and bounds do not write to it: plans come in by [`Outcome::offer`], which checks and scores them, and bounds by
-/// [`Outcome::accept`], which verifies their evidence, or as [`Proven`] values. Each change of value or bound adds a
-/// point to the history.
+/// Planners and bounds do not write to it: plans come in by [`Outcome::offer`], which checks and scores them, and
+/// bounds by [`Outcome::accept`], which verifies their evidence, or as [`Proven`] values. Each change of value or
+/// bound adds a point to the history.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// The best plan and its score.
@@ -66,8 +66,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Checks and scores a plan of the planner `by`, and keeps it if it is valid and better than the best one so far. An error
-    /// lists the rules that it breaks.
+    /// Checks and scores a plan of the planner `by`, and keeps it if it is valid and better than the best one so far.
+    /// An error lists the rules that it breaks.
     pub fn offer(
         &mut self,
         problem: &Problem,

@@ -6,15 +6,16 @@ use divvy_core::problem::Problem;
 
 /// A method that finds plans.
 ///
-/// [`solve()`](crate::solve()) runs the planners of an objective in the order of `registry.rs`; a caller's own planners are run
-/// by [`solve_with`](crate::solve_with). A planner hands in plans by [`Run::offer`], which checks and scores each of them with
-/// `divvy_core`; the run keeps the best. A planner therefore states no value and no proof, and an invalid plan is refused.
+/// [`solve()`](crate::solve()) runs the planners of an objective in the order of `registry.rs`; a caller's own
+/// planners are run by [`solve_with`](crate::solve_with). A planner hands in plans by [`Run::offer`], which checks
+/// and scores each of them with `divvy_core`; the run keeps the best. A planner therefore states no value and no
+/// proof, and an invalid plan is refused.
 ///
-/// [`Planner::plan`] may be called several times in one run, each time with more of the budget, while bounds are computed in
-/// between. It can start from the best plan so far, `run.outcome().best`. It has to
+/// [`Planner::plan`] may be called several times in one run, each time with more of the budget, while bounds are
+/// computed in between. It can start from the best plan so far, `run.outcome().best`. It has to
 ///
 /// * return soon after [`Budget::is_spent`](crate::Budget::is_spent), which depends on the clock and on cancellation;
-/// * return once [`Run::is_solved`], that is, once a proven bound equals the best value;
+/// * return once [`Run::is_solved`], that is, once a lower bound equals the best value;
 /// * respect `run.budget.nodes`, if it counts nodes: with that limit its result must not depend on the clock;
 /// * draw all random numbers from `run.budget.seed`: same problem, seed and nodes, same plan.
 ///
@@ -73,8 +74,8 @@ pub trait Planner: Sync {
     fn name(&self) -> &'static str;
     /// What it does, in one line of help.
     fn about(&self) -> &'static str;
-    /// The prefix of its names that end in a number of the user's choice, such as `random-` for `random-50`. The number is
-    /// [`Run::number`].
+    /// The prefix of its names that end in a number of the user's choice, such as `random-` for `random-50`. The
+    /// number is [`Run::number`].
     fn numbered_prefix(&self) -> Option<&'static str> {
         None
     }
@@ -88,7 +89,8 @@ pub trait Planner: Sync {
     fn helps_auto(&self, _problem: &Problem) -> bool {
         self.in_auto()
     }
-    /// Offers plans to the run until it has no better one or the budget is spent. After [`StopReason::Finished`] it is not
-    /// called again in this run, and the next planner follows; after any other reason the run may call it again.
+    /// Offers plans to the run until it has no better one or the budget is spent. After [`StopReason::Finished`] it
+    /// is not called again in this run, and the next planner follows; after any other reason the run may call it
+    /// again.
     fn plan(&self, run: &mut Run<'_>) -> StopReason;
 }

@@ -15,10 +15,11 @@ use divvy_proof::verify::Proven;
 /// A function that plans a `latency` problem by a run of its own.
 type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
 
-/// A run in progress, as planners and bounds see it: the problem, the budget, the outcome so far, and the user's options.
+/// A run in progress, as planners and bounds see it: the problem, the budget, the outcome so far, and the user's
+/// options.
 ///
-/// Plans are handed in by [`Run::offer`], bounds by [`Run::prove`] or [`Run::attest`]. All of them are checked; the caller of
-/// the run hears of every improvement. To test a planner by itself, make a run with [`Run::new`] and call
+/// Plans are handed in by [`Run::offer`], bounds by [`Run::prove`] or [`Run::attest`]. All of them are checked; the
+/// caller of the run hears of every improvement. To test a planner by itself, make a run with [`Run::new`] and call
 /// [`Planner::plan`](crate::Planner::plan).
 pub struct Run<'a> {
     /// The problem.
@@ -90,7 +91,8 @@ impl<'a> Run<'a> {
         Run { takes_plans, ..self }
     }
 
-    /// Whether a bound may offer the plans that it finds. It may not beside a planner run by name, whose result is to be its own.
+    /// Whether a bound may offer the plans that it finds. It may not beside a planner run by name, whose result is to
+    /// be its own.
     pub fn takes_plans(&self) -> bool {
         self.takes_plans
     }
@@ -128,7 +130,8 @@ impl<'a> Run<'a> {
         Run { symmetry, ..self }
     }
 
-    /// The criterion by which `milp` and `milp-split` break the symmetry of interchangeable devices, if the user chose one.
+    /// The criterion by which `milp` and `milp-split` break the symmetry of interchangeable devices, if the user
+    /// chose one.
     pub fn symmetry(&self) -> Option<&str> {
         self.symmetry
     }
@@ -143,8 +146,8 @@ impl<'a> Run<'a> {
         self.outcome.nodes += nodes;
     }
 
-    /// Offers a plan. It is checked and scored by `divvy_core`, and kept if it is the best so far. An error lists the rules that
-    /// it breaks.
+    /// Offers a plan. It is checked and scored by `divvy_core`, and kept if it is the best so far. An error lists the
+    /// rules that it breaks.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
         self.outcome.offer(self.problem, plan, &self.planner, self.budget)?;
@@ -178,8 +181,8 @@ impl<'a> Run<'a> {
         self.outcome.value().is_some() && self.outcome.value() <= self.outcome.lower_bound()
     }
 
-    /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan is false,
-    /// hence a bug of its author, and not kept.
+    /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan
+    /// is false, hence a bug of its author, and not kept.
     pub fn attest(&mut self, bound: &str, value: Time, by: String) {
         let is_false = self.outcome.value().is_some_and(|best| value > best);
         debug_assert!(!is_false, "{by} claims a bound above the value of a plan");

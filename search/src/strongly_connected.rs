@@ -1,7 +1,7 @@
 //! Strongly connected components (Tarjan 1972), with an explicit stack: graphs may be deep. O(nodes + edges).
 
-/// For each of `count` nodes a representative of its strongly connected component, the same node for all its members. `next` gives
-/// the successors of a node.
+/// For each of `count` nodes a representative of its strongly connected component, the same node for all its members.
+/// `next` gives the successors of a node.
 pub(crate) fn components<'a>(count: usize, next: impl Fn(usize) -> &'a [u32]) -> Vec<u32> {
     const UNSEEN: u32 = u32::MAX;
     let (mut index, mut low) = (vec![UNSEEN; count], vec![0u32; count]);

@@ -1,9 +1,10 @@
 //! Linear and mixed-integer programs, solved by [HiGHS](https://highs.dev).
 //!
-//! [`Program`] writes a program down. [`Solver`] solves it, again and again as rows are added to it, and gives duals for
-//! linear programs. [`solve_watched`] solves one on a thread of its own and reports solutions and bounds to the caller's
-//! thread as they are found, who may end it at any time. What the program means is the caller's business; all figures
-//! here are floating point, within HiGHS's tolerances.
+//! A [`Program`] is data: columns, rows, and an objective to minimise. A [`Solver`] solves it, and again after rows
+//! are added or bounds changed; for linear programs it returns duals. [`solve_watched`] solves a program on a thread
+//! of its own and reports improving solutions and bounds to the caller's thread, which may end the solve. All figures
+//! are floating-point and hold within HiGHS's tolerances: a caller that needs a proof rounds duals and checks them
+//! exactly, or takes the tolerance off a bound.
 
 mod highs;
 mod program;
@@ -15,16 +16,16 @@ pub use watched::{Event, solve_watched};
 
 use std::time::Duration;
 
-/// How long and how exactly to solve.
+/// The limits of a solve.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The most time one solve may take.
+    /// The most time of one solve.
     pub time: Duration,
     /// The most threads.
     pub threads: u32,
-    /// Seed of HiGHS's random choices.
+    /// The seed of HiGHS's random numbers.
     pub seed: u64,
-    /// A mixed-integer program is solved once value and bound are this close.
+    /// The absolute gap at which a mixed-integer program counts as solved.
     pub absolute_gap: f64,
     /// The most branch-and-bound nodes.
     pub nodes: Option<u64>,
@@ -36,38 +37,38 @@ impl Default for Options {
     }
 }
 
-/// How a solve ended.
+/// The result of a solve in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// To the end: values and bound agree.
+    /// Solved: the best solution is optimal within tolerances.
     Optimal,
-    /// Nothing satisfies all rows.
+    /// No solution satisfies all rows.
     Infeasible,
-    /// The objective has no end.
+    /// The objective is unbounded.
     Unbounded,
-    /// The time or the nodes ran out, or the caller ended it.
+    /// Stopped by time or nodes, or by the caller.
     Stopped,
 }
 
-/// What a solve found.
+/// The result of a solve.
 #[derive(Clone, Debug)]
 pub struct Solution {
-    /// How it ended.
+    /// How the solve ended.
     pub status: Status,
-    /// The best solution, if there is one: its objective and the value of every column.
+    /// The best solution, if one was found: its objective and the value of every column.
     pub best: Option<(f64, Vec<f64>)>,
     /// A lower bound on the objective; minus infinity if none is known.
     pub bound: f64,
-    /// For a linear program solved to the end: the dual of every row.
+    /// For a linear program solved to optimality, the dual of every row; else empty.
     pub row_duals: Vec<f64>,
-    /// For a linear program solved to the end: the reduced cost of every column.
+    /// For a linear program solved to optimality, the reduced cost of every column; else empty.
     pub reduced_costs: Vec<f64>,
 }
 
-/// HiGHS refused a call: a bug of ours, or no memory.
+/// HiGHS refused a call: a bug of divvy, or out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SolverError {
-    /// Which call.
+    /// The call.
     pub call: &'static str,
 }
 

@@ -1,11 +1,11 @@
-//! A program written down: columns, sparse rows, what to minimise.
+//! Programs as data: columns, sparse rows, and costs to minimise.
 
 /// A column of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Column(pub(crate) u32);
 
 impl Column {
-    /// Its position among the columns, and in a solution.
+    /// Its index among the columns, and in solutions.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -14,7 +14,7 @@ impl Column {
 /// A linear expression: each column with its coefficient.
 pub type Terms = Vec<(Column, f64)>;
 
-/// Minimise the columns' costs, within their ranges and those of the rows.
+/// A program: minimise Σ cost · column within the bounds of columns and rows.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub(crate) costs: Vec<f64>,
@@ -24,7 +24,7 @@ pub struct Program {
     pub(crate) rows: Rows,
 }
 
-/// Rows in the order of writing.
+/// Rows in the order in which they were added, as a compressed sparse matrix.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) lower: Vec<f64>,
@@ -42,7 +42,7 @@ impl Rows {
         let mut terms: Vec<(Column, f64)> = terms.to_vec();
         terms.sort_by_key(|(column, _)| *column);
         for (column, factor) in terms {
-            // HiGHS wants a column once per row.
+            // HiGHS requires every column at most once per row.
             match self.columns.last() {
                 Some(&last)
                     if last == column.0 as i32
@@ -67,7 +67,7 @@ impl Program {
         Program::default()
     }
 
-    /// A column with a range and a cost.
+    /// Adds a column with bounds and a cost.
     pub fn column(&mut self, lower: f64, upper: f64, cost: f64) -> Column {
         self.costs.push(cost);
         self.lower.push(lower);
@@ -76,55 +76,55 @@ impl Program {
         Column(self.costs.len() as u32 - 1)
     }
 
-    /// A column that is 0 or 1.
+    /// Adds a column that is 0 or 1, without cost.
     pub fn binary(&mut self) -> Column {
         let column = self.column(0.0, 1.0, 0.0);
         self.integer[column.index()] = true;
         column
     }
 
-    /// Narrows a column to one value.
+    /// Fixes a column to a value.
     pub fn fix(&mut self, column: Column, value: f64) {
         self.lower[column.index()] = value;
         self.upper[column.index()] = value;
     }
 
-    /// A row: the sum of factor × column lies within a range, which may be infinite on either side.
+    /// Adds a row: lower ≤ Σ factor · column ≤ upper, where either bound may be infinite.
     pub fn row(&mut self, lower: f64, terms: &[(Column, f64)], upper: f64) {
         self.rows.push(lower, terms, upper);
     }
 
-    /// A row with no upper end.
+    /// Adds a row without an upper bound.
     pub fn at_least(&mut self, lower: f64, terms: &[(Column, f64)]) {
         self.row(lower, terms, f64::INFINITY);
     }
 
-    /// A row with no lower end.
+    /// Adds a row without a lower bound.
     pub fn at_most(&mut self, terms: &[(Column, f64)], upper: f64) {
         self.row(f64::NEG_INFINITY, terms, upper);
     }
 
-    /// How many columns.
+    /// The number of columns.
     pub fn column_count(&self) -> usize {
         self.costs.len()
     }
 
-    /// How many rows.
+    /// The number of rows.
     pub fn row_count(&self) -> usize {
         self.rows.lower.len()
     }
 
-    /// How many factors in all rows.
+    /// The number of coefficients in all rows.
     pub fn factor_count(&self) -> usize {
         self.rows.factors.len()
     }
 
-    /// The same program without the demand that any column be whole: its linear relaxation.
+    /// The linear relaxation: the same program without integrality.
     pub fn relaxed(&self) -> Program {
         Program { integer: vec![false; self.integer.len()], ..self.clone() }
     }
 
-    /// The largest violation of a range or of a row by `values`, or of wholeness; for tests and debug assertions.
+    /// The largest violation of a bound, a row or integrality by `values`; for tests and debug assertions.
     pub fn violation(&self, values: &[f64]) -> f64 {
         let outside = |value: f64, lower: f64, upper: f64| (lower - value).max(value - upper).max(0.0);
         let mut worst: f64 = 0.0;

@@ -1,4 +1,4 @@
-//! A solve on a thread of its own, watched from the caller's.
+//! A solve on a thread of its own, watched from the caller's thread.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,40 +9,40 @@ use std::time::Duration;
 use crate::highs::{Report, Solver};
 use crate::{Options, Program, Solution, SolverError};
 
-/// How long the watcher sleeps before it looks at the clock again.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// The time after which the watcher is called without an event.
+const WAITING_TIME: Duration = Duration::from_millis(20);
 
-/// Something that happened during a solve.
+/// An event of a solve.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A solution better than all before: its objective, and a value for every column.
+    /// An improving solution: its objective, and a value for every column.
     Solution(f64, Vec<f64>),
     /// The lower bound rose to this.
     Bound(f64),
-    /// Nothing, for a while: a moment to look at the clock.
+    /// Nothing for a while: an opportunity to read the clock.
     Waiting,
 }
 
-/// Solves a program, from `start` if there is one. `watch` hears of every event on the caller's thread, and ends the
-/// solve by `Break`; HiGHS then stops at its next chance.
+/// Solves a program, from the solution `start` if there is one. `watch` receives every event on the caller's thread,
+/// and ends the solve by `Break`; HiGHS then stops at its next callback.
 pub fn solve_watched(
     program: &Program,
     options: &Options,
     start: Option<&[f64]>,
     watch: &mut dyn FnMut(Event) -> ControlFlow<()>,
 ) -> Result<Solution, SolverError> {
-    let ended = AtomicBool::new(false);
+    let is_interrupted = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
-        let ended = &ended;
+        let is_interrupted = &is_interrupted;
         let solving = scope.spawn(move || {
             let mut solver = Solver::new(program, options)?;
             if let Some(start) = start {
                 solver.start_from(start)?;
             }
             let mut highest = f64::NEG_INFINITY;
-            solver.solve_heard(&mut |report| {
-                // A watcher that has gone needs no news; the flag says so too.
+            solver.solve_reporting(&mut |report| {
+                // A send fails only if the watcher has is_interrupted.
                 let _ = match report {
                     Report::Solution(objective, values) => {
                         sender.send(Event::Solution(objective, values.to_vec()))
@@ -53,17 +53,21 @@ pub fn solve_watched(
                     }
                     Report::Bound(_) | Report::Pause => Ok(()),
                 };
-                if ended.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if is_interrupted.load(Ordering::Relaxed) {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             })
         });
         loop {
-            let event = match receiver.recv_timeout(PATIENCE) {
+            let event = match receiver.recv_timeout(WAITING_TIME) {
                 Ok(event) => event,
                 Err(mpsc::RecvTimeoutError::Timeout) => Event::Waiting,
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             };
             if watch(event).is_break() {
-                ended.store(true, Ordering::Relaxed);
+                is_interrupted.store(true, Ordering::Relaxed);
             }
         }
         solving.join().unwrap_or(Err(SolverError { call: "the solver's thread" }))
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_is_kept() {
+    fn the_time_limit_is_kept() {
         let program = knapsack(250, 30);
         let options = Options { time: Duration::from_millis(300), ..Options::default() };
         let start = std::time::Instant::now();

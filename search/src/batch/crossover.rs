@@ -1,10 +1,10 @@
 //! Two-point crossover of schedules.
 //!
-//! The canonical order of the ops is cut at two positions that few tensors cross. The section between the cuts has the divisions
-//! and the order of one schedule, the sections before and behind it those of another. Groups of inputs are interchangeable within
-//! a division, so the groups of each section are relabelled to agree with those of the section before it on as many devices of
-//! crossing ops as possible (a greedy assignment). Batches are ordered by start, each section shifted by the mean lateness of the
-//! crossing ops.
+//! The canonical order of the ops is cut at two positions that few tensors cross. The section between the cuts has
+//! the divisions and the order of one schedule, the sections before and behind it those of another. Groups of inputs
+//! are interchangeable within a division, so the groups of each section are relabelled to agree with those of the
+//! section before it on as many devices of crossing ops as possible (a greedy assignment). Batches are ordered by
+//! start, each section shifted by the mean lateness of the crossing ops.
 
 use divvy_core::rng::Rng;
 
@@ -16,8 +16,8 @@ use crate::batch::tables::{BatchTables, DevicePart, Division};
 const MOST_CUTS: usize = 32;
 /// The most batches to evaluate for all pairs of cuts together.
 const MOST_BATCHES: usize = 200_000;
-/// For a random crossover: the number of trials, how much worse the result may be, and the least share of units whose division
-/// changes.
+/// For a random crossover: the number of trials, how much worse the result may be, and the least share of units whose
+/// division changes.
 const TRIALS: usize = 60;
 const MOST_WORSE: f64 = 0.02;
 const LEAST_CHANGED: f64 = 0.05;
@@ -80,8 +80,8 @@ impl Crossover {
         Crossover { positions: tables.members.iter().map(first).collect(), cuts }
     }
 
-    /// The best schedule found by local search with two-point crossover: sections of the others replace those of the present best
-    /// while that improves it. The first `tried` of the others are known not to improve `one`.
+    /// The best schedule found by local search with two-point crossover: sections of the others replace those of the
+    /// present best while that improves it. The first `tried` of the others are known not to improve `one`.
     pub(crate) fn combine(
         &self,
         tables: &BatchTables,
@@ -147,7 +147,8 @@ impl Crossover {
         best
     }
 
-    /// Evaluates the crossover of two schedules at two cuts in `trial`. False if no division changes or the limit is exceeded.
+    /// Evaluates the crossover of two schedules at two cuts in `trial`. False if no division changes or the limit is
+    /// exceeded.
     #[expect(clippy::too_many_arguments, reason = "two schedules, two cuts, and where the result goes")]
     fn cross(
         &self,
@@ -207,8 +208,8 @@ fn lateness(tables: &BatchTables, ops: &[u32], one: &BatchSchedule, other: &Batc
     sum / ops.len().max(1) as i64
 }
 
-/// A bijection from the groups of other divisions to those of `one`, greedily by the number of ops that run both groups on the
-/// same device.
+/// A bijection from the groups of other divisions to those of `one`, greedily by the number of ops that run both
+/// groups on the same device.
 fn relabelling(tables: &BatchTables, ops: &[u32], one: &[Division], other: &[Division]) -> Vec<usize> {
     let groups = tables.groups;
     let of = |mask: u64| (0..groups).filter(move |group| mask >> group & 1 == 1);

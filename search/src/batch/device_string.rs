@@ -1,8 +1,9 @@
 //! DiviML's encoding for metaheuristics with batches: a string of devices, one for each op and group of inputs.
 //!
-//! The groups of an op on one device are one batch. A string with a batch size that a device does not support, or that exceeds a
-//! memory limit, is refused. Ops stand in breadth-first topological order, each device runs its batches in that order, and the
-//! fitness is the makespan of the schedule that results. A colocation group shares its genes.
+//! The groups of an op on one device are one batch. A string with a batch size that a device does not support, or
+//! that exceeds a memory limit, is refused. Ops stand in breadth-first topological order, each device runs its
+//! batches in that order, and the fitness is the makespan of the schedule that results. A colocation group shares its
+//! genes.
 
 use crate::budget::StopReason;
 use divvy_core::rng::Rng;
@@ -36,7 +37,8 @@ pub(crate) struct DivisionString<'a> {
 }
 
 impl<'a> DivisionString<'a> {
-    /// All inputs of every op on its fastest device; where sizes or memory forbid that, a list schedule; none if neither is valid.
+    /// All inputs of every op on its fastest device; where sizes or memory forbid that, a list schedule; none if
+    /// neither is valid.
     pub(crate) fn fastest(
         run: &Run<'_>,
         tables: &'a BatchTables,
@@ -99,8 +101,8 @@ impl<'a> DivisionString<'a> {
         &self.current
     }
 
-    /// A change of a gene to another device, uniformly at random. If that leaves batch sizes that are not supported, other genes of
-    /// its batch change with it, if with some number of them all sizes are supported.
+    /// A change of a gene to another device, uniformly at random. If that leaves batch sizes that are not supported,
+    /// other genes of its batch change with it, if with some number of them all sizes are supported.
     pub(crate) fn change(&self, gene: usize, rng: &mut Rng) -> GroupMove {
         let unit = self.genes[gene / self.tables.groups] as usize;
         let group = (gene % self.tables.groups) as u32;
@@ -191,8 +193,8 @@ impl<'a> DivisionString<'a> {
     }
 }
 
-/// The bookkeeping of a search over divisions: it counts evaluations, keeps the best schedule, offers it now and then, and tells
-/// when the search is to end.
+/// The bookkeeping of a search over divisions: it counts evaluations, keeps the best schedule, offers it now and
+/// then, and tells when the search is to end.
 pub(crate) struct DivisionSearch<'w, 'a, 't> {
     pub(crate) run: &'w mut Run<'a>,
     tables: &'t BatchTables,

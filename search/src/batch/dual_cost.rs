@@ -1,5 +1,5 @@
-//! The cost of divisions at the dual prices of `division-lp`: the work of devices, and the time that inputs spend in batches and
-//! transfers.
+//! The cost of divisions at the dual prices of `division-lp`: the work of devices, and the time that inputs spend in
+//! batches and transfers.
 
 use crate::outcome::Outcome;
 use divvy_core::problem::Problem;

@@ -1,9 +1,11 @@
-//! List scheduling of batches: the ops in a priority order, each with the division that a measure prefers at that moment.
+//! List scheduling of batches: the ops in a priority order, each with the division that a measure prefers at that
+//! moment.
 //!
-//! b-MET, b-greedy and b-HEFT differ in the priority order, in the measure, and in whether a batch may be inserted into an idle
-//! gap. Candidate divisions are all assignments of batch sizes to devices that sum to the inputs, if there are few of them; else,
-//! for each partition of the inputs into sizes, devices are chosen one by one, the earliest end first. Groups go to the devices
-//! that hold most of their inputs. Divisions that exceed a memory limit are left out.
+//! b-MET, b-greedy and b-HEFT differ in the priority order, in the measure, and in whether a batch may be inserted
+//! into an idle gap. Candidate divisions are all assignments of batch sizes to devices that sum to the inputs, if
+//! there are few of them; else, for each partition of the inputs into sizes, devices are chosen one by one, the
+//! earliest end first. Groups go to the devices that hold most of their inputs. Divisions that exceed a memory limit
+//! are left out.
 
 use crate::budget::Budget;
 use divvy_proof::latency_tables::NEVER;
@@ -296,8 +298,8 @@ fn assign_groups(
     division
 }
 
-/// Devices for a partition, one after the other, each the device where the batch ends first. Batches take the groups in order, so
-/// that the same inputs stay together from op to op.
+/// Devices for a partition, one after the other, each the device where the batch ends first. Batches take the groups
+/// in order, so that the same inputs stay together from op to op.
 fn devices_for_sizes(
     tables: &BatchTables,
     memory: &BatchMemory,
@@ -331,7 +333,8 @@ fn devices_for_sizes(
     Some(division)
 }
 
-/// The ops by falling upward rank (Topcuoglu et al. 2002), with the mean time of all inputs over devices and the mean delay.
+/// The ops by falling upward rank (Topcuoglu et al. 2002), with the mean time of all inputs over devices and the mean
+/// delay.
 pub(crate) fn by_rank(tables: &BatchTables) -> Vec<u32> {
     let mut rank = vec![0f64; tables.ops];
     let mut mean_delay =

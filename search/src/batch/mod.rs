@@ -1,7 +1,8 @@
 //! Planners and bounds of `batch`: the inputs of each op divided over devices, least makespan (DiviML IV).
 //!
-//! The planner that `auto` relies on is [`planners::divisions`]: simulated annealing of divisions and order together, from list
-//! schedules and from a `latency` plan of whole batches. The cost of one changed decision is computed in [`segment_value`].
+//! The planner that `auto` relies on is [`planners::divisions`]: simulated annealing of divisions and order together,
+//! from list schedules and from a `latency` plan of whole batches. The cost of one changed decision is computed in
+//! [`segment_value`].
 //!
 //! | module | content |
 //! |---|---|

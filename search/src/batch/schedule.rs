@@ -1,8 +1,9 @@
 //! Schedules of a `batch` problem: the divisions of all units, and a list of batches that gives each device its order.
 //!
-//! A batch whose predecessors in the list are not all scheduled is deferred until directly behind the last of them, so every
-//! list has a schedule; [`BatchSchedule::evaluate`] leaves the list in the order in which batches were scheduled. It
-//! computes the semi-active schedule from a position of the list on, and stops once the makespan exceeds a limit.
+//! A batch whose predecessors in the list are not all scheduled is deferred until directly behind the last of them,
+//! so every list has a schedule; [`BatchSchedule::evaluate`] leaves the list in the order in which batches were
+//! scheduled. It computes the semi-active schedule from a position of the list on, and stops once the makespan
+//! exceeds a limit.
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{Batch, BatchPlan, Plan};
@@ -128,8 +129,8 @@ impl BatchSchedule {
         Some(latest)
     }
 
-    /// Computes the times from a position of the list on; those before it must be valid. False, with the schedule in an undefined
-    /// state, if the makespan exceeds the limit.
+    /// Computes the times from a position of the list on; those before it must be valid. False, with the schedule in
+    /// an undefined state, if the makespan exceeds the limit.
     pub(crate) fn evaluate(&mut self, tables: &BatchTables, from: usize, limit: u64) -> bool {
         self.free.fill(0);
         let mut value = 0;

@@ -1,10 +1,11 @@
 //! The makespan after a change to a segment of a schedule's list, from heads before the segment and tails behind it.
 //!
-//! A change replaces the batches of a segment by other batches of the same ops, or permutes them. Their predecessors are before
-//! the segment or in it, and behind it order and divisions are as they were. Every path from the segment to the end therefore
-//! leaves it along a device's order or a tensor, and then has the length of a tail of the present schedule; paths that avoid the
-//! segment are no longer than the makespan. So one pass over the segment gives max(head + tail), as in the evaluation of
-//! job-shop moves (Taillard 1994), and stops as soon as a path exceeds the limit.
+//! A change replaces the batches of a segment by other batches of the same ops, or permutes them. Their predecessors
+//! are before the segment or in it, and behind it order and divisions are as they were. Every path from the segment
+//! to the end therefore leaves it along a device's order or a tensor, and then has the length of a tail of the
+//! present schedule; paths that avoid the segment are no longer than the makespan. So one pass over the segment gives
+//! max(head + tail), as in the evaluation of job-shop moves (Taillard 1994), and stops as soon as a path exceeds the
+//! limit.
 
 use divvy_proof::latency_tables::NEVER;
 
@@ -278,10 +279,10 @@ pub(crate) struct Segment {
 }
 
 impl BatchSchedule {
-    /// Schedules the batches that are to replace a segment of the list; false as soon as a path through them exceeds the limit.
-    /// `facts` are those of the present schedule; divisions are the new ones already. If true, the new makespan is within the
-    /// limit or is that of a path that avoids the segment, hence at most the present makespan. The list is unchanged; the
-    /// batches of the segment are put into the order in which they were scheduled.
+    /// Schedules the batches that are to replace a segment of the list; false as soon as a path through them exceeds
+    /// the limit. `facts` are those of the present schedule; divisions are the new ones already. If true, the new
+    /// makespan is within the limit or is that of a path that avoids the segment, hence at most the present makespan.
+    /// The list is unchanged; the batches of the segment are put into the order in which they were scheduled.
     pub(crate) fn try_segment(
         &mut self,
         tables: &BatchTables,
@@ -333,8 +334,8 @@ impl BatchSchedule {
         !segment.free.iter().zip(&segment.behind).any(is_late)
     }
 
-    /// Schedules the batches of a segment in their order, each behind its predecessors; false as soon as a path through one of
-    /// them exceeds the limit.
+    /// Schedules the batches of a segment in their order, each behind its predecessors; false as soon as a path
+    /// through one of them exceeds the limit.
     fn schedule_segment(
         &mut self,
         tables: &BatchTables,
@@ -414,9 +415,9 @@ impl BatchSchedule {
         }
     }
 
-    /// Puts a segment after [`BatchSchedule::try_segment`] into the list, and updates the ends behind it and all tails. If the
-    /// makespan exceeds the limit, the segment is undone, and positions have to be updated by the caller. `is_divided` tells the
-    /// ops whose divisions changed.
+    /// Puts a segment after [`BatchSchedule::try_segment`] into the list, and updates the ends behind it and all
+    /// tails. If the makespan exceeds the limit, the segment is undone, and positions have to be updated by the
+    /// caller. `is_divided` tells the ops whose divisions changed.
     pub(crate) fn commit_segment(
         &mut self,
         tables: &BatchTables,

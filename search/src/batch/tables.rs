@@ -1,11 +1,11 @@
 //! A `batch` problem as arrays, with inputs in groups.
 //!
-//! Batch sizes that occur in some division of the inputs have a common divisor; inputs are taken together in *groups* of that
-//! size. A division of a unit says on which device each group runs, as bit masks, so there are at most [`MOST_GROUPS`] groups;
-//! if there were more, a multiple of the divisor is the group size, and sizes between are not used. A *unit* is an op or a
-//! colocation group, whose ops are divided alike. Times are picoseconds. Between two ops there is one edge, with the largest of
-//! the tensors between them. Serial chains can be contracted ([`BatchTables::contract_chains`]): an op of the tables is then a
-//! chain of the network's.
+//! Batch sizes that occur in some division of the inputs have a common divisor; inputs are taken together in *groups*
+//! of that size. A division of a unit says on which device each group runs, as bit masks, so there are at most
+//! [`MOST_GROUPS`] groups; if there were more, a multiple of the divisor is the group size, and sizes between are not
+//! used. A *unit* is an op or a colocation group, whose ops are divided alike. Times are picoseconds. Between two ops
+//! there is one edge, with the largest of the tensors between them. Serial chains can be contracted
+//! ([`BatchTables::contract_chains`]): an op of the tables is then a chain of the network's.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,8 @@ mod chain_contraction;
 /// The most groups: the bits of a word.
 const MOST_GROUPS: u32 = 64;
 
-/// The division of a unit's inputs: for each device with some, which. Divisions have few parts, so these are stored inline.
+/// The division of a unit's inputs: for each device with some, which. Divisions have few parts, so these are stored
+/// inline.
 pub(crate) type Division = SmallVec<[DevicePart; 3]>;
 
 /// A part of a division: the groups of a unit's inputs on a device.
@@ -281,8 +282,8 @@ fn units(problem: &Problem) -> (Vec<u32>, Vec<Vec<u32>>) {
     (unit_of, members)
 }
 
-/// The group size: the common divisor of all sizes that occur in divisions, or its least multiple with which there are few
-/// enough groups and a division.
+/// The group size: the common divisor of all sizes that occur in divisions, or its least multiple with which there
+/// are few enough groups and a division.
 fn group_size(problem: &Problem, inputs: u32) -> Option<u32> {
     let mut sizes: Vec<u32> = Vec::new();
     for device in problem.hardware.devices() {

@@ -1,7 +1,7 @@
 //! The problem in which every op runs all inputs in one batch: a `latency` problem.
 //!
-//! Times are those of batches of all inputs, tensors have the bytes of all inputs together. A plan of it is a plan of the `batch`
-//! problem, and a good start, since large batches take the least time per input.
+//! Times are those of batches of all inputs, tensors have the bytes of all inputs together. A plan of it is a plan of
+//! the `batch` problem, and a good start, since large batches take the least time per input.
 
 use crate::budget::Budget;
 use divvy_core::costs::{ClassCosts, Profile};

@@ -1,10 +1,10 @@
 //! `critical-path`: the ops of a path run one after the other.
 //!
-//! For a path P the makespan is at least min over devices of its ops of Σ times + Σ delays between neighbours; the verifier
-//! computes this by dynamic programming. Here the path is chosen: e(i, u) = t_iu + max over inputs of min over devices v of
-//! e(producer, v) + delay, a recursion over (op, device), and the path of the decisive predecessors back from the op with the
-//! latest end min_u e(i, u). With many devices, only the path of largest total shortest times is tried.
-//! O(edges × devices²), or O(edges).
+//! For a path P the makespan is at least min over devices of its ops of Σ times + Σ delays between neighbours; the
+//! verifier computes this by dynamic programming. Here the path is chosen: e(i, u) = t_iu + max over inputs of min
+//! over devices v of e(producer, v) + delay, a recursion over (op, device), and the path of the decisive predecessors
+//! back from the op with the latest end min_u e(i, u). With many devices, only the path of largest total shortest
+//! times is tried. O(edges × devices²), or O(edges).
 
 use divvy_core::ids::{DeviceId, OpId, TensorId};
 use divvy_core::problem::Problem;

@@ -1,10 +1,10 @@
 //! `transfers`: bytes that must cross links in every plan.
 //!
-//! * `cold-start`: every parameter crosses the buses from host memory, loaded or read in place. For weights w of the links,
-//!   makespan · Σ w ≥ Σ over parameters of the least weighted bus time. Tried are equal weights, weights in proportion to the
-//!   bandwidths, and each bus alone.
-//! * A tensor whose producer and consumer cannot share a device: these two ops and the transfer are a path. With links used in
-//!   turn, all such tensors of a link add up.
+//! * `cold-start`: every parameter crosses the buses from host memory, loaded or read in place. For weights w of the
+//!   links, makespan · Σ w ≥ Σ over parameters of the least weighted bus time. Tried are equal weights, weights in
+//!   proportion to the bandwidths, and each bus alone.
+//! * A tensor whose producer and consumer cannot share a device: these two ops and the transfer are a path. With
+//!   links used in turn, all such tensors of a link add up.
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::{LinkUse, Objective, Problem};

@@ -1,8 +1,8 @@
 //! Cutting planes for the linear program over divisions, and the proof of its duals.
 //!
-//! The program is solved in stages: with paths, then with delays, then with windows, which are separated. After every solve
-//! the rounded dual becomes evidence, so a bound stands whenever the time is up. Work on a bound that stays behind others is
-//! given up.
+//! The program is solved in stages: with paths, then with delays, then with windows, which are separated. After every
+//! solve the rounded dual becomes evidence, so a bound stands whenever the time is up. Work on a bound that stays
+//! behind others is given up.
 
 use std::time::Duration;
 
@@ -69,8 +69,8 @@ fn is_behind(run: &Run<'_>, name: &str, share: f64) -> bool {
     run.problem.graph.op_count() > FEW_OPS && value.is_some_and(|value| value < proven * share)
 }
 
-/// Solves a program and proves its dual: once, or with windows, repeatedly as violated ones are added. True if no violated
-/// window is left, none if the program was not solved.
+/// Solves a program and proves its dual: once, or with windows, repeatedly as violated ones are added. True if no
+/// violated window is left, none if the program was not solved.
 fn prove(
     run: &mut Run<'_>,
     name: &str,

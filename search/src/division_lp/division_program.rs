@@ -1,21 +1,21 @@
 //! The linear program over the divisions of all ops.
 //!
-//! Let L be the number of inputs. Columns: y_id ≥ 0, the share of division d of op i; s_i, the mean over inputs of the start of
-//! their batch of i; C, the makespan. Let m_ic = Σ_d y_id · (mean over inputs of the time of their batch of i, if it is on class c,
-//! else 0), and m_i = Σ_c m_ic. Minimise C subject to
+//! Let L be the number of inputs. Columns: y_id ≥ 0, the share of division d of op i; s_i, the mean over inputs of
+//! the start of their batch of i; C, the makespan. Let m_ic = Σ_d y_id · (mean over inputs of the time of their batch
+//! of i, if it is on class c, else 0), and m_i = Σ_c m_ic. Minimise C subject to
 //!
 //! * Σ_d y_id = 1 for every op i.
 //! * Loads: n_c · C ≥ Σ of the times of all batches on class c, which has n_c devices.
 //! * Memory, for each class whose devices all have limits: Σ of the bytes that batches on c hold ≤ Σ of the limits.
 //! * Paths: C ≥ s_i + m_i, and s_j ≥ s_i + m_i + δ_ij for every edge i → j.
-//! * Delays: δ_ij = Σ_ab f_ab · delay_ab, where f_ab is the share of inputs that go from a batch of class and size a of i to one of b
-//!   of j, with margins Σ_b f_ab and Σ_a f_ab given by y_i and y_j. Batches of a and b inputs on different devices exchange at
-//!   least max(1, a + b − L) of them.
-//! * Windows: s_j − s_i − m_i ≥ Σ m_kc / n_c over the ops k between i and j, for every class c; likewise from the beginning,
-//!   and to C. These rows are separated.
+//! * Delays: δ_ij = Σ_ab f_ab · delay_ab, where f_ab is the share of inputs that go from a batch of class and size a
+//!   of i to one of b of j, with margins Σ_b f_ab and Σ_a f_ab given by y_i and y_j. Batches of a and b inputs on
+//!   different devices exchange at least max(1, a + b − L) of them.
+//! * Windows: s_j − s_i − m_i ≥ Σ m_kc / n_c over the ops k between i and j, for every class c; likewise from the
+//!   beginning, and to C. These rows are separated.
 //!
-//! Large batches save work and take long, small ones the reverse: no division is good for both loads and paths. The rows are
-//! satisfied by every plan, so the optimum is a lower bound; its dual, rounded to integers, is the evidence.
+//! Large batches save work and take long, small ones the reverse: no division is good for both loads and paths. The
+//! rows are satisfied by every plan, so the optimum is a lower bound; its dual, rounded to integers, is the evidence.
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
@@ -223,8 +223,8 @@ impl DivisionProgram {
         terms
     }
 
-    /// Adds the columns f of an edge and their margin rows, and −δ to the edge's row; returns the first of the producer's
-    /// margin rows.
+    /// Adds the columns f of an edge and their margin rows, and −δ to the edge's row; returns the first of the
+    /// producer's margin rows.
     pub(crate) fn add_transfers(
         &mut self,
         divisions: &OpDivisions,
@@ -301,7 +301,8 @@ impl DivisionProgram {
             if times == 0 {
                 continue;
             }
-            // The price for one input and one unit of the edge's dual. A size in no division must not set the consumers' prices.
+            // The price for one input and one unit of the edge's dual. A size in no division must not set the
+            // consumers' prices.
             let price = |first: usize, size: usize| {
                 let is_used = divisions.of_op[from].iter().flatten().any(|&(used, _)| used == size);
                 let price = duals[first + size] / duals[row] * self.unit;

@@ -1,7 +1,8 @@
 //! `memory`: what does not fit on fast devices runs on slower ones.
 //!
-//! The linear program of [`division_program`](crate::division_lp::division_program) with one input: shares of ops on classes of
-//! devices, loads, paths, delays, windows and memory. For `stream`, whose value is a period, loads and memory alone.
+//! The linear program of [`division_program`](crate::division_lp::division_program) with one input: shares of ops on
+//! classes of devices, loads, paths, delays, windows and memory. For `stream`, whose value is a period, loads and
+//! memory alone.
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_proof::division_lp::memory_prices::is_tight;

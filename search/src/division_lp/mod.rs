@@ -3,7 +3,8 @@
 //! * [`op_divisions`]: the divisions of each op over classes of devices, and the graph between ops.
 //! * [`division_program`]: the program, its separation of windows, and its dual as evidence.
 //! * [`cutting_planes`]: solves the program with rows added as they are violated, and proves the dual of every solve.
-//! * [`memory_bound`]: the bound `memory` of `latency` and `stream`. Those of `batch` are in `batch/bounds/division_lp.rs`.
+//! * [`memory_bound`]: the bound `memory` of `latency` and `stream`. Those of `batch` are in
+//!   `batch/bounds/division_lp.rs`.
 //!
 //! Why the rows hold, and how the rounded dual is checked, is stated in `divvy_proof::division_lp`.
 

@@ -1,8 +1,9 @@
 //! The divisions of each op's inputs over classes of devices, and what a linear program over them needs.
 //!
-//! Devices of one class are not told apart. A *division* of an op says how many batches of each size each class runs, so that
-//! the sizes sum to the number of inputs L and no class has more batches than devices. A program has one column for each op
-//! and division. All divisions are enumerated, up to [`MOST_DIVISIONS`] for an op; problems with more are refused.
+//! Devices of one class are not told apart. A *division* of an op says how many batches of each size each class runs,
+//! so that the sizes sum to the number of inputs L and no class has more batches than devices. A program has one
+//! column for each op and division. All divisions are enumerated, up to [`MOST_DIVISIONS`] for an op; problems with
+//! more are refused.
 
 use std::collections::HashMap;
 

@@ -1,12 +1,12 @@
 //! DiviML's encoding for metaheuristics: a string of devices, one for each op.
 //!
-//! Ops stand in breadth-first topological order (Kahn's algorithm with a queue). Each device runs its ops in that order, and
-//! the fitness of a string is the makespan of the schedule that results. A colocation group is one gene. A string that exceeds
-//! a memory limit or needs a transfer without a route is refused.
+//! Ops stand in breadth-first topological order (Kahn's algorithm with a queue). Each device runs its ops in that
+//! order, and the fitness of a string is the makespan of the schedule that results. A colocation group is one gene. A
+//! string that exceeds a memory limit or needs a transfer without a route is refused.
 //!
-//! A change is evaluated in place, without allocation, from the first op that it touches. The evaluation stops at an op whose
-//! end plus its tail, the longest path behind it on the fastest devices, exceeds the limit. Links are delays here; for problems
-//! whose links are used in turn, the value of a plan is the one that the check computes.
+//! A change is evaluated in place, without allocation, from the first op that it touches. The evaluation stops at an
+//! op whose end plus its tail, the longest path behind it on the fastest devices, exceeds the limit. Links are delays
+//! here; for problems whose links are used in turn, the value of a plan is the one that the check computes.
 
 use std::time::Duration;
 
@@ -212,8 +212,8 @@ fn tails(tables: &LatencyTables) -> Vec<u64> {
     tails
 }
 
-/// The bookkeeping of a search over strings: it counts evaluations, keeps the best string, offers it now and then, and tells
-/// when the search is to end.
+/// The bookkeeping of a search over strings: it counts evaluations, keeps the best string, offers it now and then,
+/// and tells when the search is to end.
 pub(crate) struct StringSearch<'w, 'a> {
     run: &'w mut Run<'a>,
     order: Vec<OpId>,

@@ -4,10 +4,10 @@
 //! and in whether an op may be inserted into an idle gap. Ties go to the earlier op in the canonical order and to the
 //! device with the lower number.
 //!
-//! *Colocation.* The first op of a colocation group fixes the device of the whole group. *Memory.* If at some op no device
-//! is left, the list is scheduled once more beside a placement of all ops that fits (found by `repair`): an op may then use
-//! a device only if units that are not scheduled yet can be moved out of its way, so every op has a device.
-//! O((ops + edges) × devices), plus the search for gaps.
+//! *Colocation.* The first op of a colocation group fixes the device of the whole group. *Memory.* If at some op no
+//! device is left, the list is scheduled once more beside a placement of all ops that fits (found by `repair`): an op
+//! may then use a device only if units that are not scheduled yet can be moved out of its way, so every op has a
+//! device. O((ops + edges) × devices), plus the search for gaps.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -26,7 +26,8 @@ use crate::run::Run;
 
 /// The decisions that tell list heuristics apart.
 pub(crate) trait ListRule {
-    /// The position of each op in the priority list. Of the ops whose inputs are scheduled the first in the list is next.
+    /// The position of each op in the priority list. Of the ops whose inputs are scheduled the first in the list is
+    /// next.
     fn positions(&self) -> &[u32];
     /// The measure of an op on a device where it would end at `finish`; the device with the least one is chosen.
     fn measure(&self, tables: &LatencyTables, op: usize, device: usize, finish: u64) -> u128;
@@ -133,9 +134,9 @@ impl ScaledMeans {
     }
 
     /// The scaled mean delivery time of the network's outputs that an op makes, over the devices that can deliver them.
-    pub(crate) fn way_out(&self, tables: &LatencyTables, op: usize) -> u128 {
-        let ways = tables.allowed(op).iter().map(|&device| tables.way_out(op, device as usize));
-        self.of(ways.filter(|&way| way < NEVER).map(u128::from))
+    pub(crate) fn delivery(&self, tables: &LatencyTables, op: usize) -> u128 {
+        let times = tables.allowed(op).iter().map(|&device| tables.way_out(op, device as usize));
+        self.of(times.filter(|&time| time < NEVER).map(u128::from))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Memory held on every device while a placement is built or changed.
 //!
-//! The rule is that of `divvy_core`'s memory check: parameters once per device that has a reader; plus, unless weights
-//! alone count, the inputs and outputs of every op on the device. Adding or removing a unit takes time proportional to the
-//! number of parameters that it shares with other units; what only it needs is one precomputed number.
+//! The rule is that of `divvy_core`'s memory check: parameters once per device that has a reader; plus, unless
+//! weights alone count, the inputs and outputs of every op on the device. Adding or removing a unit takes time
+//! proportional to the number of parameters that it shares with other units; what only it needs is one precomputed
+//! number.
 
 use std::collections::HashMap;
 

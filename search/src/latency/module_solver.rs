@@ -18,8 +18,8 @@ pub(crate) trait ModuleSolver: Sync {
     fn name(&self) -> &'static str;
     /// To whom its bounds are attested.
     fn attested_by(&self) -> String;
-    /// The best schedule and bound of a subproblem within the limits. Schedules longer than `cutoff` are not sought: a bound
-    /// that reaches it ends the solve.
+    /// The best schedule and bound of a subproblem within the limits. Schedules longer than `cutoff` are not sought:
+    /// a bound that reaches it ends the solve.
     fn solve(&self, part: &Subproblem<'_>, cutoff: Option<u64>, limits: &MipLimits<'_>) -> MipResult;
 }
 
@@ -53,8 +53,8 @@ impl ModuleSolver for HighsSolver {
     }
 }
 
-/// Dominance search, as wide as it takes to drop nothing. It does not see memory limits and colocation: subproblems with
-/// either go to HiGHS.
+/// Dominance search, as wide as it takes to drop nothing. It does not see memory limits and colocation: subproblems
+/// with either go to HiGHS.
 struct DominanceSolver;
 
 /// The beam widths, tried one after the other.

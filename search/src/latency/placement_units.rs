@@ -1,9 +1,9 @@
 //! The units of a placement, and the devices that each may use.
 //!
 //! A unit is an op, or all ops of a colocation group. A device is a choice of a unit if every op of the unit may run
-//! there, the network's inputs and outputs can be carried there and from there, and every neighbouring unit has a choice
-//! that is connected to it. Where some devices are not connected, the last condition is enforced to a fixpoint (arc
-//! consistency on the edges): a choice that remains may still be in no placement.
+//! there, the network's inputs and outputs can be carried there and from there, and every neighbouring unit has a
+//! choice that is connected to it. Where some devices are not connected, the last condition is enforced to a fixpoint
+//! (arc consistency on the edges): a choice that remains may still be in no placement.
 
 use divvy_core::problem::Problem;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};

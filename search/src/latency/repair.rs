@@ -1,9 +1,9 @@
 //! Repairs a placement: memory limits and missing routes, with few changes.
 //!
-//! Two phases. (1) For each overfull device, units leave it in the order of least extra time per byte freed, each to the
-//! fastest device with enough memory. (2) Min-conflicts (Minton et al. 1992): a random unit in conflict moves to the device
-//! with the fewest missing routes, then the least excess of memory; with probability 0.1 to a random device. The problem
-//! contains bin packing, so a placement may exist that is not found.
+//! Two phases. (1) For each overfull device, units leave it in the order of least extra time per byte freed, each to
+//! the fastest device with enough memory. (2) Min-conflicts (Minton et al. 1992): a random unit in conflict moves to
+//! the device with the fewest missing routes, then the least excess of memory; with probability 0.1 to a random
+//! device. The problem contains bin packing, so a placement may exist that is not found.
 
 use divvy_core::rng::Rng;
 use divvy_proof::latency_tables::LatencyTables;
@@ -100,7 +100,8 @@ impl RepairState<'_> {
         (0..self.units.len() as u32).filter(in_conflict).collect()
     }
 
-    /// Moves a unit to the device with the fewest missing routes, then the least excess memory; sometimes to a random one.
+    /// Moves a unit to the device with the fewest missing routes, then the least excess memory; sometimes to a random
+    /// one.
     fn move_unit(&mut self, unit: usize, rng: &mut Rng) {
         let choices = self.units.choices(unit);
         let mut to = *rng.pick(choices);

@@ -1,12 +1,13 @@
 //! A subproblem of a `latency` problem: some ops, their release times, and their tails.
 //!
 //! The release of op i on device u bounds its start; the tail of i on u is the time from its end there to the end of
-//! everything, so the value of a schedule is max over ops of end + tail. What precedes a subproblem is in its releases, what
-//! follows in its tails; the whole problem is a subproblem too. Links are delays: for problems whose links are used in turn
-//! a subproblem is a relaxation. Leaving out ops, memory limits or colocation lowers the optimum or keeps it.
+//! everything, so the value of a schedule is max over ops of end + tail. What precedes a subproblem is in its
+//! releases, what follows in its tails; the whole problem is a subproblem too. Links are delays: for problems whose
+//! links are used in turn a subproblem is a relaxation. Leaving out ops, memory limits or colocation lowers the
+//! optimum or keeps it.
 //!
-//! In contrast to the subproblem of `divvy_proof::frontier_search`, which this one is translated to for dominance search,
-//! it has memory limits, colocation and interchangeable devices.
+//! In contrast to the subproblem of `divvy_proof::frontier_search`, which this one is translated to for dominance
+//! search, it has memory limits, colocation and interchangeable devices.
 
 use std::collections::HashMap;
 
@@ -131,15 +132,15 @@ impl<'a> Subproblem<'a> {
             longest_tail = longest_tail.max(most(op, &|d| self.tail[op][d as usize]));
             for edge in &self.inputs[op] {
                 let from = &self.allowed[edge.op as usize];
-                let ways = from.iter().map(|&a| most(op, &|b| self.delay(edge.size, a, b)));
-                sum = sum.saturating_add(ways.max().unwrap_or(0));
+                let delays = from.iter().map(|&a| most(op, &|b| self.delay(edge.size, a, b)));
+                sum = sum.saturating_add(delays.max().unwrap_or(0));
             }
         }
         sum.saturating_add(latest_release).saturating_add(longest_tail)
     }
 
-    /// Heads and tails: for each op and device the longest path to its start and from its end, every other op on the device
-    /// that is best for the path. `NEVER` where the op cannot run.
+    /// Heads and tails: for each op and device the longest path to its start and from its end, every other op on the
+    /// device that is best for the path. `NEVER` where the op cannot run.
     pub(crate) fn heads_and_tails(&self) -> (Vec<Vec<u64>>, Vec<Vec<u64>>) {
         let devices = self.device_count();
         let mut head = vec![vec![NEVER; devices]; self.op_count()];
@@ -148,11 +149,11 @@ impl<'a> Subproblem<'a> {
             for &d in &self.allowed[op] {
                 let arrival = |edge: &Edge| {
                     let from = edge.op as usize;
-                    let way = |&a: &u32| {
+                    let length = |&a: &u32| {
                         let end = head[from][a as usize].saturating_add(self.time(from, a));
                         end.saturating_add(self.delay(edge.size, a, d))
                     };
-                    self.allowed[from].iter().map(way).min().unwrap_or(NEVER)
+                    self.allowed[from].iter().map(length).min().unwrap_or(NEVER)
                 };
                 let arrivals = self.inputs[op].iter().map(arrival).max().unwrap_or(0);
                 head[op][d as usize] = arrivals.max(self.release[op][d as usize]).min(NEVER);
@@ -162,11 +163,11 @@ impl<'a> Subproblem<'a> {
             for &d in &self.allowed[op] {
                 let rest = |edge: &Edge| {
                     let to = edge.op as usize;
-                    let way = |&b: &u32| {
+                    let length = |&b: &u32| {
                         let rest = tail[to][b as usize].saturating_add(self.time(to, b));
                         rest.saturating_add(self.delay(edge.size, d, b))
                     };
-                    self.allowed[to].iter().map(way).min().unwrap_or(NEVER)
+                    self.allowed[to].iter().map(length).min().unwrap_or(NEVER)
                 };
                 let rest = self.outputs[op].iter().map(rest).max().unwrap_or(0);
                 tail[op][d as usize] = rest.max(self.tail[op][d as usize]).min(NEVER);
@@ -186,8 +187,9 @@ impl<'a> Subproblem<'a> {
             let mut begin = self.release[op][d as usize].max(free[d as usize]);
             for edge in &self.inputs[op] {
                 let from = edge.op as usize;
-                let way = self.delay(edge.size, device[from], d);
-                begin = begin.max(start[from].checked_add(self.time(from, device[from]))?.checked_add(way)?);
+                let delay = self.delay(edge.size, device[from], d);
+                begin =
+                    begin.max(start[from].checked_add(self.time(from, device[from]))?.checked_add(delay)?);
             }
             let end = begin.checked_add(self.time(op, d))?;
             value = value.max(end.checked_add(self.tail[op][d as usize])?);
@@ -231,9 +233,9 @@ impl<'a> Subproblem<'a> {
         sequence
     }
 
-    /// The best of some list schedules: priorities by tail, exact and with random factors; each op on the device where it
-    /// ends earliest, where its end plus its tail is least, or all on one device. None if memory, missing routes or colocation
-    /// leave all of them incomplete.
+    /// The best of some list schedules: priorities by tail, exact and with random factors; each op on the device
+    /// where it ends earliest, where its end plus its tail is least, or all on one device. None if memory, missing
+    /// routes or colocation leave all of them incomplete.
     pub(crate) fn list_schedule(&self) -> Option<SubproblemSchedule> {
         let (_, tail) = self.heads_and_tails();
         let length = |op: usize, d: u32| self.time(op, d).saturating_add(tail[op][d as usize]);

@@ -1,8 +1,8 @@
 //! The dual prices of a small transportation problem.
 //!
-//! Successive shortest augmenting paths from sources with supply left to sinks with demand left, each path by Bellman-Ford
-//! on the residual network. The sizes are those of one op's devices, and the prices only suggest rows to a linear program,
-//! so floating-point errors do no harm.
+//! Successive shortest augmenting paths from sources with supply left to sinks with demand left, each path by
+//! Bellman-Ford on the residual network. The sizes are those of one op's devices, and the prices only suggest rows to
+//! a linear program, so floating-point errors do no harm.
 
 /// Amounts and improvements below this are zero.
 const EPSILON: f64 = 1e-9;

@@ -1,12 +1,12 @@
 //! Window search: a large-neighbourhood search in which a window of consecutive ops is rescheduled by dominance search.
 //!
-//! The ops are ordered by start. The ops before a window are fixed: they release its ops and devices. The ops behind it keep
-//! their devices and orders: from these follow the exact tail of each op of the window on each device and, for each
-//! device, the tail of its next op. What remains is a subproblem of 14 to 28 ops, solved by a beam search that is mostly exact.
-//! A result of equal value is accepted with probability [`EQUAL_SHARE`].
+//! The ops are ordered by start. The ops before a window are fixed: they release its ops and devices. The ops behind
+//! it keep their devices and orders: from these follow the exact tail of each op of the window on each device and,
+//! for each device, the tail of its next op. What remains is a subproblem of 14 to 28 ops, solved by a beam search
+//! that is mostly exact. A result of equal value is accepted with probability [`EQUAL_SHARE`].
 //!
-//! Memory limits and colocation hold throughout: an op may move only to a device with memory for it, ops of colocation groups do
-//! not move, and moves that exceed a limit together are undone.
+//! Memory limits and colocation hold throughout: an op may move only to a device with memory for it, ops of
+//! colocation groups do not move, and moves that exceed a limit together are undone.
 
 use divvy_core::default_plan;
 use divvy_core::ids::{DeviceId, OpId};
@@ -279,7 +279,8 @@ impl<'a> WindowSearch<'a> {
         }
     }
 
-    /// Updates the memory of the devices for the moves of a window; false, with nothing changed, if a limit is exceeded.
+    /// Updates the memory of the devices for the moves of a window; false, with nothing changed, if a limit is
+    /// exceeded.
     fn move_units(&mut self, window: &[(u32, u32)]) -> bool {
         let moves: Vec<(usize, u32, u32)> = (window.iter())
             .map(|&(op, to)| (self.units.of(op as usize), self.device_of[op as usize], to))

@@ -1,9 +1,9 @@
 //! `area`: the work, divided freely over the devices.
 //!
-//! For weights λ_u ≥ 0 with Σ λ_u = 1, the busiest device is busy for at least Σ_i min_u λ_u t_iu. The best weights are the
-//! duals of the linear program that divides every op freely. They are approached by multiplicative updates, one weight for
-//! each class of devices: the weight of a class that receives more than its share of the work grows. Any weights are valid, so
-//! the bound does not depend on convergence. O(rounds × ops × devices).
+//! For weights λ_u ≥ 0 with Σ λ_u = 1, the busiest device is busy for at least Σ_i min_u λ_u t_iu. The best weights
+//! are the duals of the linear program that divides every op freely. They are approached by multiplicative updates,
+//! one weight for each class of devices: the weight of a class that receives more than its share of the work grows.
+//! Any weights are valid, so the bound does not depend on convergence. O(rounds × ops × devices).
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;

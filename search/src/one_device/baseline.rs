@@ -29,8 +29,8 @@ pub enum Baseline {
     },
 }
 
-/// The baseline of a problem and its plan. Of interchangeable devices one is tried; after the time is up, devices are tried
-/// only until one is found.
+/// The baseline of a problem and its plan. Of interchangeable devices one is tried; after the time is up, devices are
+/// tried only until one is found.
 pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) {
     let mut best: Option<(Time, DeviceId, Plan)> = None;
     let mut reason = None;

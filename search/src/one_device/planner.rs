@@ -1,7 +1,7 @@
 //! `one-device`: everything on one device, as far as constraints allow; the best plan over all devices.
 //!
-//! For each kind of device, every op that may run there does; the others run where they are fastest. A colocation group is
-//! placed by its first op: its ops may run on the same devices.
+//! For each kind of device, every op that may run there does; the others run where they are fastest. A colocation
+//! group is placed by its first op: its ops may run on the same devices.
 
 use crate::budget::StopReason;
 use divvy_core::default_plan;

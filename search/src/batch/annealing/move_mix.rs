@@ -1,8 +1,8 @@
 //! Adaptive selection of division moves, by probability matching.
 //!
-//! Whether the ops of a branch should be divided alike or each by itself depends on the network. Each kind of move has a base
-//! probability; from time to time all are scaled by their success rates, the share of their moves that shortened the schedule,
-//! relative to the mean.
+//! Whether the ops of a branch should be divided alike or each by itself depends on the network. Each kind of move
+//! has a base probability; from time to time all are scaled by their success rates, the share of their moves that
+//! shortened the schedule, relative to the mean.
 
 use divvy_core::rng::Rng;
 
@@ -24,7 +24,8 @@ pub(crate) enum Draw {
 pub(crate) enum FollowRule {
     /// A unit near it gets its old division, and it gets that unit's.
     Swap,
-    /// A unit near it returns work to the device that lost most groups: all of its own, or some from the device that gained most.
+    /// A unit near it returns work to the device that lost most groups: all of its own, or some from the device that
+    /// gained most.
     Compensate,
     /// A random path of neighbours gets the same division.
     Propagate,

@@ -1,8 +1,9 @@
-//! `annealing`: simulated annealing (Kirkpatrick et al. 1983) on DiviML's string of devices, one for each op and group of inputs.
+//! `annealing`: simulated annealing (Kirkpatrick et al. 1983) on DiviML's string of devices, one for each op and
+//! group of inputs.
 //!
-//! The start is every op on its fastest device. A move changes one gene to another device. T falls geometrically with the share of
-//! the budget used, from a tenth of the median worsening of random moves from the start to a hundredth of that. With a node budget
-//! a node is one evaluation.
+//! The start is every op on its fastest device. A move changes one gene to another device. T falls geometrically with
+//! the share of the budget used, from a tenth of the median worsening of random moves from the start to a hundredth
+//! of that. With a node budget a node is one evaluation.
 
 use crate::batch::device_string::{DivisionSearch, DivisionString, GroupMove, search_strings};
 use crate::batch::tables::supports;
@@ -58,8 +59,8 @@ fn anneal(string: &mut DivisionString<'_>, search: &mut DivisionSearch<'_, '_, '
     }
 }
 
-/// The median worsening of random moves from the start, which are undone. The mean would be that of the few moves to a device that
-/// is much slower than the others.
+/// The median worsening of random moves from the start, which are undone. The mean would be that of the few moves to
+/// a device that is much slower than the others.
 fn median_worsening(
     string: &mut DivisionString<'_>,
     search: &mut DivisionSearch<'_, '_, '_>,

@@ -1,7 +1,7 @@
 //! `milp`: DiviML's program for groups of inputs, for the whole network, solved by HiGHS.
 //!
-//! b-HEFT's makespan is the horizon. Solutions are offered when the solve ends. The bound is attested if groups are single inputs;
-//! with larger groups the program leaves out plans.
+//! b-HEFT's makespan is the horizon. Solutions are offered when the solve ends. The bound is attested if groups are
+//! single inputs; with larger groups the program leaves out plans.
 
 use std::ops::ControlFlow;
 

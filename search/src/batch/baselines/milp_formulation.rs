@@ -1,19 +1,19 @@
 //! DiviML's program (1)–(7) for groups of inputs, corrected, for some ops of a network with the others fixed.
 //!
-//! Columns: x_iug ∈ {0, 1}, group g of unit i runs on device u; b_iuk ∈ {0, 1}, the batch of i on u has k groups; s_iu, the start of
-//! op i's batch on u; C. Let T_iu = Σ_k b_iuk t_iuk. Minimise C subject to
+//! Columns: x_iug ∈ {0, 1}, group g of unit i runs on device u; b_iuk ∈ {0, 1}, the batch of i on u has k groups;
+//! s_iu, the start of op i's batch on u; C. Let T_iu = Σ_k b_iuk t_iuk. Minimise C subject to
 //!
 //! * (1) Σ_u x_iug = 1. (4), (5) Σ_k k b_iuk = Σ_g x_iug and Σ_k b_iuk ≤ 1, over supported sizes.
 //! * (2) C ≥ s_iu + T_iu + the longest path behind i.
 //! * (3) For an edge i → j, devices u ≠ v and every group g: s_jv ≥ s_iu + T_iu + latency + rate · (groups that move)
-//!   − M (2 − x_iug − x_jvg). The row binds only if the two batches share a group, and only shared groups move. (The paper's index
-//!   set reads i ∈ par(i).)
+//!   − M (2 − x_iug − x_jvg). The row binds only if the two batches share a group, and only shared groups move. (The
+//!   paper's index set reads i ∈ par(i).)
 //! * (6) Memory, with parameters once for each device that has a batch of a reader.
-//! * (7) Any two batches on a device do not overlap, on a common path or not: batches of a path may have different inputs. For each
-//!   pair of ops and device one binary column decides the order, with big-M rows.
+//! * (7) Any two batches on a device do not overlap, on a common path or not: batches of a path may have different
+//!   inputs. For each pair of ops and device one binary column decides the order, with big-M rows.
 //! * M is the horizon plus the time and the delay of the row.
-//! * Symmetry: interchangeable devices, and interchangeable nodes, are ordered by groups, by ops or by time (the paper's #batches,
-//!   #tasks and time).
+//! * Symmetry: interchangeable devices, and interchangeable nodes, are ordered by groups, by ops or by time
+//!   (#batches, #tasks and time in the paper).
 //!
 //! Ops scheduled before are constants: their ends release their readers, and devices are free after their last batch.
 

@@ -1,8 +1,9 @@
 //! `milp-split`: DiviML's MILP-SPLIT (IV.B) for groups of inputs, module after module by HiGHS.
 //!
-//! The modules are those of the `latency` problem with all inputs in one batch ([`Modules`]), in order. Each is solved with the
-//! schedule of earlier modules fixed and longest paths as tails; if HiGHS finds nothing better, it stays as b-HEFT has it. With many
-//! devices a module may use those that hold its inputs, those that b-HEFT uses, and the least busy one of each class. Heuristic.
+//! The modules are those of the `latency` problem with all inputs in one batch ([`Modules`]), in order. Each is
+//! solved with the schedule of earlier modules fixed and longest paths as tails; if HiGHS finds nothing better, it
+//! stays as b-HEFT has it. With many devices a module may use those that hold its inputs, those that b-HEFT uses, and
+//! the least busy one of each class. Heuristic.
 
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -1,8 +1,9 @@
-//! `ea`: the biased (1+1) evolutionary algorithm of DiviML V-A on its string of devices, one for each op and group of inputs.
+//! `ea`: the biased (1+1) evolutionary algorithm of DiviML V-A on its string of devices, one for each op and group of
+//! inputs.
 //!
-//! The first string has every op on its fastest device (the bias). A mutation changes every gene with probability 1/n to another
-//! device and is drawn again if it changes nothing; the offspring replaces its parent unless it is worse. With a node budget a node
-//! is one evaluation.
+//! The first string has every op on its fastest device (the bias). A mutation changes every gene with probability 1/n
+//! to another device and is drawn again if it changes nothing; the offspring replaces its parent unless it is worse.
+//! With a node budget a node is one evaluation.
 
 use crate::batch::device_string::{DivisionSearch, DivisionString, search_strings};
 use crate::batch::tables::supports;
@@ -20,7 +21,7 @@ impl Planner for OnePlusOneEa {
     }
 
     fn about(&self) -> &'static str {
-        "random changes of a string of devices, kept if not worse (biased (1+1) EA)"
+        "random changes of a string of devices for groups of inputs, kept if not worse (biased (1+1) EA)"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

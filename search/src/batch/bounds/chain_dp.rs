@@ -1,14 +1,14 @@
 //! `chain-dp`: a dynamic program over the divisions of the ops along a chain.
 //!
-//! All inputs pass the ops of a chain. The verifier runs a dynamic program over them whose labels are the earliest starts of an
-//! op's batches, with branches between two ops and device weights on the work along the chain
-//! (`divvy_proof::batch::chain_dp`); it drops labels that end no earlier than a limit, and proves at most that limit. Here the
-//! chain, the branches, the weights, the limit and the number of labels are chosen.
+//! All inputs pass the ops of a chain. The verifier runs a dynamic program over them whose labels are the earliest
+//! starts of an op's batches, with branches between two ops and device weights on the work along the chain
+//! (`divvy_proof::batch::chain_dp`); it drops labels that end no earlier than a limit, and proves at most that limit.
+//! Here the chain, the branches, the weights, the limit and the number of labels are chosen.
 //!
-//! The chain and its branches are in [`ChainNetwork`]. Work along the chain is weighted by the dual of `division-area`, improved by
-//! coordinate search, or not at all; a short probe of both decides which comes first. With a low limit labels are dropped early and
-//! the program is fast, so the limit rises from the best bound to the best value: in growing steps while it is proved, then in
-//! shorter ones. Then more labels are kept.
+//! The chain and its branches are in [`ChainNetwork`]. Work along the chain is weighted by the dual of
+//! `division-area`, improved by coordinate search, or not at all; a short probe of both decides which comes first.
+//! With a low limit labels are dropped early and the program is fast, so the limit rises from the best bound to the
+//! best value: in growing steps while it is proved, then in shorter ones. Then more labels are kept.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -35,8 +35,8 @@ const ATTEMPT_SHARE: f64 = 0.4;
 /// Weights are improved until this share of its time, if there is time for at least so many attempts.
 const WEIGHTS_UNTIL: f64 = 0.12;
 const LEAST_ATTEMPTS: u32 = 10;
-/// With a plan below this share of the fastest device's time for all ops, devices work in parallel throughout, and the bound of a
-/// chain is weak.
+/// With a plan below this share of the fastest device's time for all ops, devices work in parallel throughout, and
+/// the bound of a chain is weak.
 const LEAST_SERIAL_SHARE: f64 = 0.75;
 /// A smaller gap is not worth a search.
 const SMALL_GAP: f64 = 1e-4;
@@ -62,7 +62,7 @@ impl Bound for ChainDp {
     }
 
     fn about(&self) -> &'static str {
-        "when inputs can pass a chain of ops: a batch waits for the slowest part of what it puts together"
+        "a dynamic program over the divisions of the ops along a chain"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -168,7 +168,8 @@ impl ChainDp {
         }
     }
 
-    /// Raises the limit in steps that grow until one is not proved, then in shorter ones; or up to the first failure only.
+    /// Raises the limit in steps that grow until one is not proved, then in shorter ones; or up to the first failure
+    /// only.
     fn raise_limit(
         &self,
         run: &mut Run<'_>,

@@ -1,9 +1,10 @@
 //! The chain of a network and the branches beside it, for `chain-dp`.
 //!
-//! The chain is the longest path with all inputs on the fastest device. An op beside it lies in a window: from the last op of the
-//! chain that leads to it to the first one that it leads to. Overlapping windows are merged, and the ops of a window are covered by
-//! branches, the longest path of the remaining ops first. Within windows, the work of devices is weighted by their speed, or the
-//! work of the fastest device alone counts, for each pair of batches around the window: the latter is slower and proves more.
+//! The chain is the longest path with all inputs on the fastest device. An op beside it lies in a window: from the
+//! last op of the chain that leads to it to the first one that it leads to. Overlapping windows are merged, and the
+//! ops of a window are covered by branches, the longest path of the remaining ops first. Within windows, the work of
+//! devices is weighted by their speed, or the work of the fastest device alone counts, for each pair of batches
+//! around the window: the latter is slower and proves more.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::run::Run;
 
 /// The numbers of labels kept for a division, one after the other.
 pub(crate) const WIDTHS: [u32; 7] = [4, 8, 16, 64, 256, 1024, 2048];
-/// The index of the first width without weights along the chain. There, fewer labels take longer: merged labels are dropped later.
+/// The index of the first width without weights along the chain. There, fewer labels take longer: merged labels are
+/// dropped later.
 const UNWEIGHTED_WIDTH: usize = 3;
 /// A measure that proves less than this share of the best bound is given up.
 const LEAST_PROMISE: f64 = 0.99;

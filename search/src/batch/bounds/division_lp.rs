@@ -1,4 +1,5 @@
-//! `division-area` and `division-lp`: the linear program of [`division_program`](crate::division_lp::division_program) for `batch`.
+//! `division-area` and `division-lp`: the linear program of
+//! [`division_program`](crate::division_lp::division_program) for `batch`.
 //!
 //! `division-area` has the loads of the classes alone, `division-lp` all rows.
 
@@ -36,7 +37,7 @@ impl Bound for DivisionLp {
     }
 
     fn about(&self) -> &'static str {
-        "divisions that keep devices busy and inputs on their way, by HiGHS, the dual proved in integers"
+        "a linear program over the divisions of the inputs, solved by HiGHS, its dual proved in integers"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

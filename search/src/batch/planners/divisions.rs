@@ -1,15 +1,15 @@
 //! `divisions`: simulated annealing of divisions and order from several starts, with crossover.
 //!
-//! 1. *Starts*: list schedules with the divisions of b-HEFT and with every uniform partition of the inputs, and the best plan of the
-//!    `latency` problem with all inputs in one batch. The best few are kept.
-//! 2. *Independent annealings* from the starts. If serial chains make the network much smaller, each begins with an annealing of
-//!    the contracted network.
-//! 3. *Restarts* at a lower temperature, from the best schedule or from a crossover of it with others. After each annealing the
-//!    best schedule is improved by local search with [`Crossover`].
+//! 1. *Starts*: list schedules with the divisions of b-HEFT and with every uniform partition of the inputs, and the
+//!    best plan of the `latency` problem with all inputs in one batch. The best few are kept.
+//! 2. *Independent annealings* from the starts. If serial chains make the network much smaller, each begins with an
+//!    annealing of the contracted network.
+//! 3. *Restarts* at a lower temperature, from the best schedule or from a crossover of it with others. After each
+//!    annealing the best schedule is improved by local search with [`Crossover`].
 //!
 //! How many there are and what share of the budget they have follows from the budget and the size of the network
-//! ([`AnnealingPlan`]). With a node budget a node is one move. The planner continues from its own best plan when it is called
-//! again.
+//! ([`AnnealingPlan`]). With a node budget a node is one move. The planner continues from its own best plan when it
+//! is called again.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ use crate::run::Run;
 
 /// The share of the time for the problem with all inputs in one batch.
 const UNDIVIDED_SHARE: f64 = 0.15;
-/// Temperatures as shares of the makespan: at the beginning of an independent annealing, of a restart from the best schedule, and
-/// at the end of both.
+/// Temperatures as shares of the makespan: at the beginning of an independent annealing, of a restart from the best
+/// schedule, and at the end of both.
 const TEMPERATURES: (f64, f64, f64) = (4e-3, 1e-3, 3e-5);
 /// The temperature at the beginning of a restart from a crossover.
 const CROSSOVER_TEMPERATURE: f64 = 3e-4;
@@ -66,7 +66,7 @@ impl Planner for Divisions {
     }
 
     fn about(&self) -> &'static str {
-        "the best schedule of whole batches, then divisions and order annealed together"
+        "simulated annealing of divisions and order, from list schedules and whole batches"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -118,8 +118,8 @@ impl<'t> Granularity<'t> {
         Annealer::new(self.tables, &self.memory, &self.dual_cost, start, seed)
     }
 
-    /// Anneals with temperatures from `hot` to `cold` while the progress of the search goes from `begin` to `end`, and passes each
-    /// accepted schedule within memory limits to `accept`; false if the search is over.
+    /// Anneals with temperatures from `hot` to `cold` while the progress of the search goes from `begin` to `end`,
+    /// and passes each accepted schedule within memory limits to `accept`; false if the search is over.
     fn cool(
         &self,
         annealer: &mut Annealer<'_>,

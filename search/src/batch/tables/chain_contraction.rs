@@ -1,8 +1,8 @@
 //! Contraction of serial chains of a `batch` problem.
 //!
-//! An op joins the chain of its predecessor if neither has another neighbour on that side, neither is colocated, both have the
-//! same choices, and nothing enters or leaves the network between them. Divided alike, the ops of a chain then run back to back,
-//! so a schedule of chains is a schedule of the ops, with the same makespan.
+//! An op joins the chain of its predecessor if neither has another neighbour on that side, neither is colocated, both
+//! have the same choices, and nothing enters or leaves the network between them. Divided alike, the ops of a chain
+//! then run back to back, so a schedule of chains is a schedule of the ops, with the same makespan.
 
 use divvy_proof::latency_tables::{Edge, NEVER};
 

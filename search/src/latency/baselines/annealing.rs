@@ -1,10 +1,10 @@
 //! `annealing`: simulated annealing (Kirkpatrick et al. 1983) on DiviML's string of devices.
 //!
-//! The start is every op on its fastest device. A move changes one gene to another device; a result that is worse by δ is
-//! accepted with probability exp(−δ/T). T falls geometrically with the share of the budget used, from 0.3 of the mean
-//! worsening of random moves from the start to a hundredth of that. The best string is kept. The search ends with the
-//! budget or once the value equals a proven bound. With a node budget a node is one evaluation, and T does not depend on
-//! the clock.
+//! The start is every op on its fastest device. A move changes one gene to another device; a result that is worse by
+//! δ is accepted with probability exp(−δ/T). T falls geometrically with the share of the budget used, from 0.3 of the
+//! mean worsening of random moves from the start to a hundredth of that. The best string is kept. The search ends
+//! with the budget or once the value equals a proven bound. With a node budget a node is one evaluation, and T does
+//! not depend on the clock.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;

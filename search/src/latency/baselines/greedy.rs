@@ -1,7 +1,7 @@
 //! `greedy`: each op on the device where it finishes first, given the ops scheduled before it (DiviML V-A).
 //!
-//! Ops in canonical order, each behind everything that its device runs already; no insertion into gaps. An output of the
-//! network counts as finished when it has arrived where it must be. O((ops + edges) × devices).
+//! Ops in canonical order, each behind everything that its device runs already; no insertion into gaps. An output of
+//! the network counts as finished when it has arrived where it must be. O((ops + edges) × devices).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;

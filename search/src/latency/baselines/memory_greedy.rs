@@ -1,16 +1,16 @@
 //! `memory-greedy`: fills one device after the other, as loaders of large models do.
 //!
-//! Ops in canonical order go to the first device until one does not fit, from there on to the second, and so on; a device is
-//! not returned to. Devices stand in the order of the hardware file, CPUs last. Times do not matter; a network that fits on
-//! the first device is placed there as a whole. This is the rule of Hugging Face Accelerate's `infer_auto_device_map` with
-//! `device_map="sequential"`, which differs in counting weights only, in keeping a tenth of a GPU and, when it offloads,
-//! memory for the largest layer free, in having the disk as its last device, and in moving weights to the GPU to compute
-//! (here an op runs where its weights are). exo cuts the list of layers into runs in proportion to the devices' memory,
-//! largest first, so that all devices work even if one would do.
+//! Ops in canonical order go to the first device until one does not fit, from there on to the second, and so on; a
+//! device is not returned to. Devices stand in the order of the hardware file, CPUs last. Times do not matter; a
+//! network that fits on the first device is placed there as a whole. This is the rule of Hugging Face Accelerate's
+//! `infer_auto_device_map` with `device_map="sequential"`, which differs in counting weights only, in keeping a tenth
+//! of a GPU and, when it offloads, memory for the largest layer free, in having the disk as its last device, and in
+//! moving weights to the GPU to compute (here an op runs where its weights are). exo cuts the list of layers into
+//! runs in proportion to the devices' memory, largest first, so that all devices work even if one would do.
 //!
-//! The constraints are added here: an op that may not run on the current device, or has no route to it, goes to the first
-//! device that takes it, and a colocation group goes where its first op goes. Where some unit fits nowhere, the placement is
-//! completed past the limits and repaired.
+//! The constraints are added here: an op that may not run on the current device, or has no route to it, goes to the
+//! first device that takes it, and a colocation group goes where its first op goes. Where some unit fits nowhere, the
+//! placement is completed past the limits and repaired.
 
 use crate::budget::StopReason;
 use divvy_core::default_plan;

@@ -1,7 +1,7 @@
 //! `met`: minimum execution time (Armstrong, Hensgen and Kidd 1998), each op on the device that runs it fastest.
 //!
-//! Ops in canonical order, as DiviML V-A uses it; neither transfers nor the load of a device count. Where memory is short an
-//! op takes the fastest device with enough of it. O(ops × devices + edges).
+//! Ops in canonical order, as DiviML V-A uses it; neither transfers nor the load of a device count. Where memory is
+//! short an op takes the fastest device with enough of it. O(ops × devices + edges).
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;

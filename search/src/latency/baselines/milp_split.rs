@@ -1,14 +1,15 @@
 //! `milp-split`: DiviML's MILP-SPLIT (IV.B), which schedules module after module.
 //!
-//! *One channel.* Each module but the last ends in a pivot, an op with a path from or to every other op, so modules do not
-//! overlap in time. A module is solved alone for every device of the pivot before it and of its own pivot, and a dynamic
-//! program over the pivots' devices combines them. The result is optimal if every module was solved to optimality and only the
-//! pivots join modules. The same dynamic program over the modules' bounds is a bound on the makespan.
+//! *One channel.* Each module but the last ends in a pivot, an op with a path from or to every other op, so modules
+//! do not overlap in time. A module is solved alone for every device of the pivot before it and of its own pivot, and
+//! a dynamic program over the pivots' devices combines them. The result is optimal if every module was solved to
+//! optimality and only the pivots join modules. The same dynamic program over the modules' bounds is a bound on the
+//! makespan.
 //!
-//! *More channels.* Modules in order, each with what precedes it fixed: devices are free after their last op, tensors arrive
-//! when they do, and what follows counts by the longest path behind each op. For each choice of devices of the ops whose
-//! results leave the module the best schedule is found, and a beam of the best states goes on to the next module. Heuristic.
-//! It is used with one channel too if memory limits or colocation groups join modules.
+//! *More channels.* Modules in order, each with what precedes it fixed: devices are free after their last op, tensors
+//! arrive when they do, and what follows counts by the longest path behind each op. For each choice of devices of the
+//! ops whose results leave the module the best schedule is found, and a beam of the best states goes on to the next
+//! module. Heuristic. It is used with one channel too if memory limits or colocation groups join modules.
 
 use std::rc::Rc;
 
@@ -185,8 +186,8 @@ impl ModuleSplit<'_> {
         }
     }
 
-    /// The most by which the arrival of a pivot's result, on any device, is later if the pivot runs on `instead` and not on
-    /// `device`. A state whose pivot ends on `instead` earlier by this dominates every state on `device`.
+    /// The most by which the arrival of a pivot's result, on any device, is later if the pivot runs on `instead` and
+    /// not on `device`. A state whose pivot ends on `instead` earlier by this dominates every state on `device`.
     fn delay_penalty(&self, pivot: u32, instead: u32, device: u32) -> u64 {
         let mut most = 0;
         for edge in self.tables.outputs(pivot as usize) {
@@ -214,7 +215,8 @@ impl ModuleSplit<'_> {
         part.symmetric.clear();
         for op in 0..part.op_count() {
             for d in 0..part.device_count() {
-                // Delivery of the network's inputs and outputs counts in the first and the last module only: a relaxation.
+                // Delivery of the network's inputs and outputs counts in the first and the last module only: a
+                // relaxation.
                 part.release[op][d] = if is_first { part.release[op][d] } else { 0 };
                 part.tail[op][d] = if is_last { part.tail[op][d] } else { 0 };
             }
@@ -395,12 +397,12 @@ impl ModuleSplit<'_> {
     /// The longest path from the end of an op on a device through one of its consumers.
     fn tail_through(&self, consumer: u32, size: u32, device: usize, tails: &[Vec<u64>]) -> u64 {
         let position = self.problem.graph.position(divvy_core::ids::OpId(consumer));
-        let way = |&d: &u32| {
+        let length = |&d: &u32| {
             let own =
                 self.tables.time(consumer as usize, d as usize).saturating_add(tails[position][d as usize]);
             own.saturating_add(self.tables.delay(size, device, d as usize))
         };
-        self.tables.allowed(consumer as usize).iter().map(way).min().unwrap_or(NEVER).min(NEVER)
+        self.tables.allowed(consumer as usize).iter().map(length).min().unwrap_or(NEVER).min(NEVER)
     }
 }
 

@@ -1,9 +1,9 @@
 //! `ea`: the biased (1+1) evolutionary algorithm of DiviML V-A (after Droste, Jansen and Wegener 2002).
 //!
 //! The first string of devices has every op on its fastest device (the bias). A mutation changes every gene with
-//! probability 1/n to another device, uniformly, and is drawn again if it changes nothing; the offspring replaces its parent
-//! unless it is worse. The search ends with the budget or once the value equals a proven bound. With a node budget a node is
-//! one evaluation.
+//! probability 1/n to another device, uniformly, and is drawn again if it changes nothing; the offspring replaces its
+//! parent unless it is worse. The search ends with the budget or once the value equals a proven bound. With a node
+//! budget a node is one evaluation.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;

@@ -1,10 +1,11 @@
 //! `tails`, `module-tails` and `beam`: three bounds by dominance search ([`divvy_proof::frontier_search`]).
 //!
-//! * `tails`: for each op on each device, the longest path behind it and the area of its descendants. One backward pass.
-//! * `module-tails`: raises these tails by exact or beam searches of the ops that follow each op, in growing windows. On a
-//!   chain of modules with one tensor between neighbours this is the dynamic program over modules.
-//! * `beam`: a beam search of the whole network with these tails. Its bound is the least value of a state that it dropped, or
-//!   the optimum if it dropped none; the width grows from round to round.
+//! * `tails`: for each op on each device, the longest path behind it and the area of its descendants. One backward
+//!   pass.
+//! * `module-tails`: raises these tails by exact or beam searches of the ops that follow each op, in growing windows.
+//!   On a chain of modules with one tensor between neighbours this is the dynamic program over modules.
+//! * `beam`: a beam search of the whole network with these tails. Its bound is the least value of a state that it
+//!   dropped, or the optimum if it dropped none; the width grows from round to round.
 //!
 //! The evidence is the list of searches, which the verifier runs again in integers.
 
@@ -52,7 +53,7 @@ impl Bound for TailBound {
     }
 
     fn about(&self) -> &'static str {
-        "what must follow each op on each device: chains with transfers, and the area of all that follows"
+        "what must follow each op on each device: the longest path, and the area of its descendants"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -102,7 +103,7 @@ impl Bound for Beam {
     }
 
     fn about(&self) -> &'static str {
-        "the whole network, searched wider and wider; what was dropped limits the bound"
+        "a beam search of the whole network; the states that it drops limit the bound"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

@@ -1,10 +1,12 @@
-//! `interval-lp`: the linear program of [`divvy_proof::latency::interval_lp`], solved by cutting planes, its dual proved exactly.
+//! `interval-lp`: the linear program of [`divvy_proof::latency::interval_lp`], solved by cutting planes, its dual
+//! proved exactly.
 //!
-//! The program has O(ops² · devices) rows, of which few are binding. It starts with heads, tails, precedence and the load of
-//! each device. After every solve the most violated rows are added: the work of a device between two ops, and gaps between the
-//! starts of two ops, whose prices are the duals of the transportation problem from one op's shares to the other's. Before the
-//! first solve tails are raised by dominance search for a part of the time. After every solve the duals are rounded to
-//! integers, and the verifier computes what they prove. With a node budget a node is one solve.
+//! The program has O(ops² · devices) rows, of which few are binding. It starts with heads, tails, precedence and the
+//! load of each device. After every solve the most violated rows are added: the work of a device between two ops, and
+//! gaps between the starts of two ops, whose prices are the duals of the transportation problem from one op's shares
+//! to the other's. Before the first solve tails are raised by dominance search for a part of the time. After every
+//! solve the duals are rounded to integers, and the verifier computes what they prove. With a node budget a node is
+//! one solve.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -244,7 +246,8 @@ impl<'a> IntervalProgram<'a> {
         values[self.end.index()] * LEAST_VIOLATION
     }
 
-    /// Violated rows of the work of a device between two ops, or an op and an end of the schedule, with their violation.
+    /// Violated rows of the work of a device between two ops, or an op and an end of the schedule, with their
+    /// violation.
     fn work_between(&self, values: &[f64], budget: &Budget) -> Vec<(f64, IntervalRow)> {
         let tables = self.interval.tables();
         let (ops, devices) = (tables.op_count(), tables.device_count());

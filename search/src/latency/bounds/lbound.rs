@@ -2,14 +2,16 @@
 //!
 //! Let M be the first module, G what follows it, and OPT(·) the optimum of a set of ops alone.
 //!
-//! * *First form.* The last op of M to end is a sink of M. If every sink of M has a consumer in G, all descendants of that
-//!   consumer start after M has ended: OPT ≥ OPT(M) + min over sinks of M of what must follow a consumer of the sink.
+//! * *First form.* The last op of M to end is a sink of M. If every sink of M has a consumer in G, all descendants of
+//!   that consumer start after M has ended: OPT ≥ OPT(M) + min over sinks of M of what must follow a consumer of the
+//!   sink.
 //! * *Second form.* The first op of G to start is a source of G. If every source of G reads from M,
 //!   OPT ≥ OPT(G) + min over sources of G of what must precede the source within M.
 //!
-//! DiviML states both without the conditions, and both are then false: the tests have a counterexample. The two are applied at
-//! every boundary from the last to the first, and the better value is kept. OPT of a set is the bound that the solver of
-//! subproblems proves, so the bound is attested by it. Memory limits and colocation across modules are left out: a relaxation.
+//! DiviML states both without the conditions, and both are then false: the tests have a counterexample. The two are
+//! applied at every boundary from the last to the first, and the better value is kept. OPT of a set is the bound that
+//! the solver of subproblems proves, so the bound is attested by it. Memory limits and colocation across modules are
+//! left out: a relaxation.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! `milp`: the dual bound of DiviML's mixed-integer program ([`crate::latency::mip`]) when HiGHS stops, attested by HiGHS.
+//! `milp`: the dual bound of DiviML's mixed-integer program ([`crate::latency::mip`]) when HiGHS stops, attested by
+//! HiGHS.
 
 use std::ops::ControlFlow;
 

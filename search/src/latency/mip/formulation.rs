@@ -1,18 +1,20 @@
 //! DiviML's program for one input, constraints (1)–(3), (6) and (7), with a tight relaxation.
 //!
-//! Columns: x_iu ∈ {0, 1}, op i runs on device u; s_i ≥ 0, the start of i (with one input an op starts once, so there is no
-//! start per device); C, the makespan. Minimise C subject to
+//! Columns: x_iu ∈ {0, 1}, op i runs on device u; s_i ≥ 0, the start of i (with one input an op starts once, so there
+//! is no start per device); C, the makespan. Minimise C subject to
 //!
 //! * (1) Σ_u x_iu = 1 over the allowed devices of i.
-//! * (2) C ≥ s_i + Σ_u (t_iu + tail_iu) x_iu, with tail_iu the longest path behind i on u. Likewise s_i ≥ Σ_u head_iu x_iu.
-//! * (3) s_j ≥ s_i + Σ_u t_iu x_iu + d_ij for every edge i → j. If the delay is the same constant d between any two distinct
-//!   devices, d_ij = d Σ_u w_u with w_u ≥ x_iu − x_ju. Otherwise d_ij = Σ_uv delay_uv z_uv, where the margins of z are x_i
-//!   and x_j; pairs without a route have no z. Both forms describe the convex hull of the two ops' choices.
-//! * (6) For each device with a limit, Σ bytes_i x_iu + Σ_p bytes_p y_pu ≤ limit, where y_pu ≥ x_iu for each reader i of the
-//!   shared parameter p.
-//! * (7) For ops i, j on no common path that may share a device: a_ij, a_ji ∈ {0, 1} with a_ij + a_ji ≥ x_iu + x_ju − 1 for
-//!   each device, and s_j ≥ s_i + Σ_u t_iu x_iu − M (1 − a_ij). M is the latest end of i minus the earliest start of j over
-//!   schedules no longer than the horizon: the least M that keeps all of those.
+//! * (2) C ≥ s_i + Σ_u (t_iu + tail_iu) x_iu, with tail_iu the longest path behind i on u. Likewise s_i ≥ Σ_u head_iu
+//!   x_iu.
+//! * (3) s_j ≥ s_i + Σ_u t_iu x_iu + d_ij for every edge i → j. If the delay is the same constant d between any two
+//!   distinct devices, d_ij = d Σ_u w_u with w_u ≥ x_iu − x_ju. Otherwise d_ij = Σ_uv delay_uv z_uv, where the
+//!   margins of z are x_i and x_j; pairs without a route have no z. Both forms describe the convex hull of the two
+//!   ops' choices.
+//! * (6) For each device with a limit, Σ bytes_i x_iu + Σ_p bytes_p y_pu ≤ limit, where y_pu ≥ x_iu for each reader i
+//!   of the shared parameter p.
+//! * (7) For ops i, j on no common path that may share a device: a_ij, a_ji ∈ {0, 1} with a_ij + a_ji ≥ x_iu + x_ju −
+//!   1 for each device, and s_j ≥ s_i + Σ_u t_iu x_iu − M (1 − a_ij). M is the latest end of i minus the earliest
+//!   start of j over schedules no longer than the horizon: the least M that keeps all of those.
 //! * Colocation: x_iu = x_ju. Symmetry: of interchangeable devices, the next is used only after the one before it, in
 //!   canonical order of the first ops.
 //!

@@ -1,9 +1,10 @@
 //! Valid inequalities on the work between two ops, separated from the relaxation of the program.
 //!
-//! For ops a and b with a path from a to b, and every device u, all ops between them that run on u do so one after the
-//! other: s_b − end_a ≥ Σ t_iu x_iu over the ops i between a and b. The same holds from time 0 to b, from a to C, and from
-//! 0 to C. These O(ops² · devices) rows are separated: the relaxation without (7) is solved, the most violated rows are
-//! added, and so on. Rows with a zero dual in the last solution are left out of the mixed-integer program.
+//! For ops a and b with a path from a to b, and every device u, all ops between them that run on u do so one after
+//! the other: s_b − end_a ≥ Σ t_iu x_iu over the ops i between a and b. The same holds from time 0 to b, from a to C,
+//! and from 0 to C. These O(ops² · devices) rows are separated: the relaxation without (7) is solved, the most
+//! violated rows are added, and so on. Rows with a zero dual in the last solution are left out of the mixed-integer
+//! program.
 
 use std::time::Instant;
 

@@ -1,7 +1,8 @@
 //! Picoseconds as floating-point numbers of a magnitude that suits HiGHS, and bounds back in picoseconds.
 //!
-//! Every time of a subproblem is a multiple of their greatest common divisor, the grain. The program's unit is the grain times
-//! the least power of two for which the horizon is at most [`LARGEST`] units, so times of up to 53 significant bits are exact.
+//! Every time of a subproblem is a multiple of their greatest common divisor, the grain. The program's unit is the
+//! grain times the least power of two for which the horizon is at most [`LARGEST`] units, so times of up to 53
+//! significant bits are exact.
 
 use divvy_proof::latency_tables::NEVER;
 

@@ -1,11 +1,13 @@
 //! Solves the mixed-integer program of a subproblem with HiGHS, and reports schedules and bounds as they are found.
 //!
 //! 1. The start is the best schedule known, or the best of some list schedules; its value is the horizon.
-//! 2. The relaxation without the disjunctions (7) is solved and strengthened by [`interval_cuts`]; its value is a bound.
-//! 3. HiGHS solves the whole program from the start. The devices and order of each of its solutions are scheduled exactly.
+//! 2. The relaxation without the disjunctions (7) is solved and strengthened by [`interval_cuts`]; its value is a
+//!    bound.
+//! 3. HiGHS solves the whole program from the start. The devices and order of each of its solutions are scheduled
+//!    exactly.
 //!
-//! HiGHS's bound is floating-point. It is reduced by a millionth of the horizon, HiGHS's tolerance, and then rounded up to
-//! the next value that a schedule can have: see [`Scale::safe_bound`].
+//! HiGHS's bound is floating-point. It is reduced by a millionth of the horizon, HiGHS's tolerance, and then rounded
+//! up to the next value that a schedule can have: see [`Scale::safe_bound`].
 
 use std::ops::ControlFlow;
 
@@ -58,9 +60,9 @@ pub(crate) fn supports(problem: &Problem) -> Result<(), String> {
     Ok(())
 }
 
-/// Solves a subproblem within the limits, from the schedule `known` if there is one. Schedules longer than `cutoff` are not
-/// sought: a bound that reaches it ends the solve. `watch` receives what is found, and ends the solve by `Break`. If HiGHS
-/// fails, the result is what was found before.
+/// Solves a subproblem within the limits, from the schedule `known` if there is one. Schedules longer than `cutoff`
+/// are not sought: a bound that reaches it ends the solve. `watch` receives what is found, and ends the solve by
+/// `Break`. If HiGHS fails, the result is what was found before.
 pub(crate) fn solve(
     part: &Subproblem<'_>,
     known: Option<SubproblemSchedule>,

@@ -1,13 +1,15 @@
-//! `dominance`: beam searches with dominance over the whole network, from narrow to wide, alternating with window search.
+//! `dominance`: beam searches with dominance over the whole network, from narrow to wide, alternating with window
+//! search.
 //!
-//! Each round raises the tails by dominance searches of the ops behind each op, then searches the whole network with them
-//! ([`divvy_proof::frontier_search`]); window and width grow from round to round while time is left. A beam search yields a
-//! schedule and a bound at once, and the bound is evidence that can be verified. Between the beam searches, window search
-//! improves the best plan: in a share of the time on one thread, all the time on the other threads. The planner ends when value
-//! and bound are equal.
+//! Each round raises the tails by dominance searches of the ops behind each op, then searches the whole network with
+//! them ([`divvy_proof::frontier_search`]); window and width grow from round to round while time is left. A beam
+//! search yields a schedule and a bound at once, and the bound is evidence that can be verified. Between the beam
+//! searches, window search improves the best plan: in a share of the time on one thread, all the time on the other
+//! threads. The planner ends when value and bound are equal.
 //!
-//! Beam searches do not see memory limits and colocation: their bounds are valid, but the check may refuse their plans. After
-//! a refusal most of the time goes to annealing of device strings, which keeps both, followed by window search, which does too.
+//! Beam searches do not see memory limits and colocation: their bounds are valid, but the check may refuse their
+//! plans. After a refusal most of the time goes to annealing of device strings, which keeps both, followed by window
+//! search, which does too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -61,8 +63,8 @@ struct Round {
     width: u32,
 }
 
-/// The rounds, from milliseconds to minutes. If the time left is too short for the next one, beam searches as wide as it
-/// allows follow.
+/// The rounds, from milliseconds to minutes. If the time left is too short for the next one, beam searches as wide as
+/// it allows follow.
 const ROUNDS: &[Round] = &[
     Round { tails: None, width: 4 },
     Round { tails: None, width: 20 },
@@ -113,7 +115,7 @@ impl Planner for Dominance {
     }
 
     fn about(&self) -> &'static str {
-        "partial schedules compared by what they leave to do, and windows of the best plan solved anew"
+        "beam search with dominance over partial schedules, and window search on the best plan"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {

@@ -1,10 +1,10 @@
 //! `heft`: heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002).
 //!
-//! The upward rank of an op is the length of the longest path from its start to the end of the network, with the mean time
-//! of each op over the devices that may run it and the mean delay of each transfer over ordered pairs of distinct connected
-//! devices. Ops in the order of falling rank, each on the device where it finishes first, inserted into an idle gap if one
-//! is long enough. An output of the network that must arrive somewhere is a transfer to a final op of no duration.
-//! O((ops + edges) × devices), plus the search for gaps.
+//! The upward rank of an op is the length of the longest path from its start to the end of the network, with the mean
+//! time of each op over the devices that may run it and the mean delay of each transfer over ordered pairs of
+//! distinct connected devices. Ops in the order of falling rank, each on the device where it finishes first, inserted
+//! into an idle gap if one is long enough. An output of the network that must arrive somewhere is a transfer to a
+//! final op of no duration. O((ops + edges) × devices), plus the search for gaps.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;
@@ -41,7 +41,7 @@ fn upward_ranks(tables: &LatencyTables) -> Vec<u128> {
     for &op in tables.order().iter().rev() {
         let op = op as usize;
         let after = tables.outputs(op).iter().map(|e| means.delays[e.size as usize] + ranks[e.op as usize]);
-        let after = after.max().unwrap_or(0).max(means.way_out(tables, op));
+        let after = after.max().unwrap_or(0).max(means.delivery(tables, op));
         let times = tables.allowed(op).iter().map(|&device| u128::from(tables.time(op, device as usize)));
         ranks[op] = means.of(times) + after;
     }

@@ -1,8 +1,8 @@
 //! `milp`: DiviML's mixed-integer program of the whole network (IV.A), solved by HiGHS.
 //!
-//! An anytime exact method: it starts from HEFT's plan or a better one of the run, offers every better schedule and attests
-//! every better bound. The formulation is in [`crate::latency::mip`]. `auto` uses it where memory limits or colocation bind
-//! and the program is small: dominance search does not see these constraints.
+//! An anytime exact method: it starts from HEFT's plan or a better one of the run, offers every better schedule and
+//! attests every better bound. The formulation is in [`crate::latency::mip`]. `auto` uses it where memory limits or
+//! colocation bind and the program is small: dominance search does not see these constraints.
 
 use std::ops::ControlFlow;
 
@@ -87,8 +87,8 @@ fn incumbent(run: &Run<'_>, part: &Subproblem<'_>) -> Option<SubproblemSchedule>
     part.schedule_by(&device, middle)
 }
 
-/// Offers a schedule of the whole problem as a plan. HiGHS keeps memory limits up to its tolerance only; a plan that exceeds
-/// one is refused by the check.
+/// Offers a schedule of the whole problem as a plan. HiGHS keeps memory limits up to its tolerance only; a plan that
+/// exceeds one is refused by the check.
 pub(crate) fn offer(run: &mut Run<'_>, part: &Subproblem<'_>, schedule: &SubproblemSchedule) {
     if let Some(plan) = plan(run.problem, part, schedule) {
         let _ = run.offer(plan);

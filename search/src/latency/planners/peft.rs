@@ -1,10 +1,10 @@
 //! `peft`: predict earliest finish time (Arabnejad and Barbosa 2014).
 //!
-//! The optimistic cost of op i on device p is O(i, p) = max over successors j of min over devices q of
-//! O(j, q) + t(j, q) + [q ≠ p] · c̄(i, j), with c̄ the mean delay over ordered pairs of distinct connected devices; for an
-//! output of the network its delivery time counts as a successor. Of the ready ops the one with the largest mean optimistic
-//! cost is next, on the device where its finish plus its optimistic cost is least, inserted into an idle gap if one is long
-//! enough. O((ops + edges) × devices), plus the search for gaps.
+//! The optimistic cost of op i on device p is O(i, p) = max over successors j of min over devices q of O(j, q) + t(j,
+//! q) + [q ≠ p] · c̄(i, j), with c̄ the mean delay over ordered pairs of distinct connected devices; for an output of
+//! the network its delivery time counts as a successor. Of the ready ops the one with the largest mean optimistic
+//! cost is next, on the device where its finish plus its optimistic cost is least, inserted into an idle gap if one
+//! is long enough. O((ops + edges) × devices), plus the search for gaps.
 
 use crate::budget::StopReason;
 use divvy_core::problem::Problem;

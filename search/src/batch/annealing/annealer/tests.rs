@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use smallvec::smallvec;
+
 use super::*;
 use crate::budget::Budget;
 use crate::outcome::Outcome;
@@ -71,8 +73,8 @@ fn evaluated_anew(annealer: &Annealer<'_>) -> BatchSchedule {
     whole
 }
 
-/// The evaluation of a segment accepts, and times, exactly what an evaluation from scratch does, and all facts after it are those
-/// of the new schedule.
+/// The evaluation of a segment accepts, and times, exactly what an evaluation from scratch does, and all facts after
+/// it are those of the new schedule.
 #[test]
 fn a_segment_is_evaluated_as_the_whole_schedule_is() {
     let (mut tried, mut kept, mut late, mut overloaded) = (0, 0, 0, 0);
@@ -144,7 +146,8 @@ fn a_segment_is_evaluated_as_the_whole_schedule_is() {
     assert!(overloaded > 100, "{overloaded}");
 }
 
-/// Inserting a batch at its best position gives a smaller makespan than the position of an old batch, more often than not.
+/// Inserting a batch at its best position gives a smaller makespan than the position of an old batch, more often than
+/// not.
 #[test]
 fn inserted_batches_shorten_schedules() {
     let (mut better, mut worse) = (0, 0);
@@ -167,7 +170,8 @@ fn inserted_batches_shorten_schedules() {
     assert!(better > 200 && better > 2 * worse, "{better} are better, {worse} worse");
 }
 
-/// With soft limits an annealing exceeds them on the way and keeps them in the end; memory is counted correctly throughout.
+/// With soft limits an annealing exceeds them on the way and keeps them in the end; memory is counted correctly
+/// throughout.
 #[test]
 fn soft_limits_are_kept_in_the_end() {
     let mut passed = 0;

@@ -1,10 +1,11 @@
 //! `division-cases`: `division-lp` with integral divisions, by branch and bound in regions of the network.
 //!
-//! The linear program of `division-lp` may mix divisions of an op. Here the network is partitioned into regions with few tensors
-//! between them. The dual of `division-lp` on loads and on edges and windows between regions is kept fixed. What remains decomposes:
-//! each region is a linear program of its own, and the sum of the regions' optima is the bound. In each region branch and bound
-//! decides (1) whether a class of devices runs at least so many inputs of an op, and (2) for two ops that are single batches
-//! on the same device, which is first. An unfinished tree proves the least value of its open nodes.
+//! The linear program of `division-lp` may mix divisions of an op. Here the network is partitioned into regions with
+//! few tensors between them. The dual of `division-lp` on loads and on edges and windows between regions is kept
+//! fixed. What remains decomposes: each region is a linear program of its own, and the sum of the regions' optima is
+//! the bound. In each region branch and bound decides (1) whether a class of devices runs at least so many inputs of
+//! an op, and (2) for two ops that are single batches on the same device, which is first. An unfinished tree proves
+//! the least value of its open nodes.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ use crate::run::Run;
 const REGION_OPS: [usize; 2] = [8, 20];
 /// If `division-lp` is below this share of the best bound, branching will not close the gap.
 const LEAST_PROMISE: f64 = 0.97;
-/// If a planner waits for the time, branching ends once the second half of its time raised the bound by less than this share.
+/// If a planner waits for the time, branching ends once the second half of its time raised the bound by less than
+/// this share.
 const LEAST_GAIN: f64 = 5e-4;
 /// The number of branchings in each region between two proofs.
 const BRANCHES_PER_PROOF: usize = 10;
@@ -35,7 +37,7 @@ impl Bound for DivisionCases {
     }
 
     fn about(&self) -> &'static str {
-        "division-lp, with the divisions of ops told apart by branch and bound in parts of the network"
+        "division-lp, with branch and bound on the divisions of ops in regions of the network"
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
@@ -162,7 +164,8 @@ fn evidence(fixed: &FixedDual, trees: &[CaseSearch]) -> Evidence {
     }
 }
 
-/// A partition of the canonical order into runs of ops, with the fewest tensors across their boundaries: a dynamic program.
+/// A partition of the canonical order into runs of ops, with the fewest tensors across their boundaries: a dynamic
+/// program.
 fn regions(divisions: &OpDivisions) -> Vec<Vec<usize>> {
     let count = divisions.order.len();
     let mut place = vec![0; count];

@@ -1,10 +1,10 @@
 //! Branch and bound on the divisions of the ops of a region.
 //!
-//! A node restricts the numbers of inputs that classes run, and orders pairs of ops. Two kinds of rows hold only if ops are
-//! *pinned*, that is, single batches on a known device by the branchings: the work between two pinned ops on every class, for
-//! all inputs at once, and the order of two pinned ops on one device. They are separated and kept in one program, switched on and
-//! off from node to node. The open node of least value is next; of a few candidates the one with the largest product of gains
-//! is branched on (strong branching).
+//! A node restricts the numbers of inputs that classes run, and orders pairs of ops. Two kinds of rows hold only if
+//! ops are *pinned*, that is, single batches on a known device by the branchings: the work between two pinned ops on
+//! every class, for all inputs at once, and the order of two pinned ops on one device. They are separated and kept in
+//! one program, switched on and off from node to node. The open node of least value is next; of a few candidates the
+//! one with the largest product of gains is branched on (strong branching).
 
 use std::time::Duration;
 
@@ -19,12 +19,7 @@ use crate::budget::Budget;
 use crate::division_lp::division_program::{DivisionProgram, merged_terms, rounded_dual};
 use crate::division_lp::op_divisions::{BatchCounts, ClassWindow, OpDivisions, time_of};
 
-/// The number of candidates that are evaluated before one is branched on (strong branching).
-const MOST_CANDIDATES: usize = 2;
-/// Shares below this are zero.
-const LEAST_SHARE: f64 = 1e-4;
-/// The least conflict in time between two ops, in the program's unit.
-const LEAST_OVERLAP: f64 = 1e-5;
+mod separation;
 
 /// What all regions share.
 #[derive(Clone, Copy)]
@@ -203,7 +198,8 @@ impl CaseSearch {
         self.least().filter(|&least| !self.nodes[least].candidates.is_empty())
     }
 
-    /// Branches at the open node of least value, on the candidate with the largest product of gains; none if there was no time.
+    /// Branches at the open node of least value, on the candidate with the largest product of gains; none if there
+    /// was no time.
     pub(crate) fn branch(&mut self, context: CaseContext<'_>, time: Duration) -> Option<()> {
         let at = self.next()?;
         let began = std::time::Instant::now();
@@ -359,121 +355,6 @@ impl CaseSearch {
         }
     }
 
-    /// The rows of the case that a solution violates, and candidates to branch on: first fractional divisions, by how evenly
-    /// the split divides them times the length of the op; then integral ones that conflict in time.
-    fn separate(
-        &self,
-        context: CaseContext<'_>,
-        facts: &CaseFacts,
-        pinned: &[Option<DeviceId>],
-        values: &[f64],
-    ) -> Separation {
-        let (mut fractional, single) = self.fractional_splits(context.divisions, values);
-        let (violated, mut conflicts) = self.conflicts(context, facts, pinned, values, &single);
-        fractional.sort_by(|a, b| b.0.total_cmp(&a.0));
-        conflicts.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut candidates: Vec<CaseSplit> = Vec::new();
-        for (_, split) in fractional.into_iter().chain(conflicts) {
-            if !candidates.contains(&split) && candidates.len() < MOST_CANDIDATES {
-                candidates.push(split);
-            }
-        }
-        Separation { violated, candidates }
-    }
-
-    /// The best split of each op whose division is fractional, with its score; and the ops that are single batches.
-    fn fractional_splits(
-        &self,
-        divisions: &OpDivisions,
-        values: &[f64],
-    ) -> (Vec<(f64, CaseSplit)>, Vec<SingleBatch>) {
-        let classes = divisions.devices.len();
-        let mut fractional: Vec<(f64, CaseSplit)> = Vec::new();
-        let mut single = Vec::new();
-        for (place, &op) in self.ops.iter().enumerate() {
-            let shares = self.divided[place].iter().map(|column| values[column.index()]);
-            let mean_times = self.built.mean_times[op * classes..][..classes].iter().flatten();
-            let time: f64 = mean_times.map(|(column, factor)| -factor * values[column.index()]).sum();
-            let used: Vec<(f64, &Vec<u32>)> =
-                shares.zip(&self.inputs_taken[place]).filter(|(share, _)| *share > LEAST_SHARE).collect();
-            let mut best: Option<(f64, CaseSplit)> = None;
-            for class in 0..classes {
-                for &(_, taken) in &used {
-                    let least = taken[class];
-                    let above: f64 =
-                        used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
-                    let even = above.min(1.0 - above);
-                    if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
-                        best = Some((even, CaseSplit::Takes { op, class, least }));
-                    }
-                }
-            }
-            if let (None, [(_, taken)]) = (best, &used[..])
-                && let Some(class) = taken.iter().position(|&taken| taken == divisions.inputs)
-                && let Some(device) = self.only_device[place][class]
-            {
-                let start = values[self.built.starts[op].index()];
-                single.push(SingleBatch { place, class, device, start, end: start + time });
-            }
-            fractional.extend(best.map(|(even, split)| (even * time, split)));
-        }
-        (fractional, single)
-    }
-
-    /// Conflicts in time between ops that are single batches in a solution: the violated rows that hold in the case, and the
-    /// splits after which such rows would hold, with the extent of the conflict.
-    fn conflicts(
-        &self,
-        context: CaseContext<'_>,
-        facts: &CaseFacts,
-        pinned: &[Option<DeviceId>],
-        values: &[f64],
-        single: &[SingleBatch],
-    ) -> (Vec<ConditionalRow>, Vec<(f64, CaseSplit)>) {
-        let CaseContext { divisions, reach, .. } = context;
-        let mut violated = Vec::new();
-        let mut conflicts: Vec<(f64, CaseSplit)> = Vec::new();
-        let pin = |batch: &SingleBatch| CaseSplit::Takes {
-            op: self.ops[batch.place],
-            class: batch.class,
-            least: divisions.inputs,
-        };
-        for a in single {
-            for b in single {
-                let (from, to) = (self.ops[a.place], self.ops[b.place]);
-                let unpinned = [a, b].into_iter().filter(|batch| pinned[batch.place].is_none());
-                let are_pinned = pinned[a.place].is_some() && pinned[b.place].is_some();
-                if reach[from][to] {
-                    for class in 0..divisions.devices.len() {
-                        let between = (self.ops.iter().enumerate())
-                            .filter(|(_, op)| reach[from][**op] && reach[**op][to]);
-                        let work = between.flat_map(|(place, _)| &self.work[place][class]);
-                        let work: f64 = work.map(|&(column, time)| time * values[column.index()]).sum();
-                        let overlap = work / divisions.devices[class].max(1) as f64 - (b.start - a.end);
-                        if overlap > LEAST_OVERLAP {
-                            if are_pinned {
-                                let row = ConditionalRow::Window(from, to, class);
-                                violated.extend((!self.conditional.contains(&(row, true))).then_some(row));
-                            }
-                            conflicts.extend(unpinned.clone().map(|batch| (overlap, pin(batch))));
-                        }
-                    }
-                } else if a.place < b.place && a.device == b.device && !reach[to][from] {
-                    let overlap = a.end.min(b.end) - a.start.max(b.start);
-                    let are_ordered =
-                        facts.orders.contains(&(from, to)) || facts.orders.contains(&(to, from));
-                    if overlap > LEAST_OVERLAP && !are_ordered {
-                        if are_pinned {
-                            conflicts.push((overlap, CaseSplit::IsFirst { first: from, second: to }));
-                        }
-                        conflicts.extend(unpinned.map(|batch| (overlap, pin(batch))));
-                    }
-                }
-            }
-        }
-        (violated, conflicts)
-    }
-
     /// The tree in preorder, as evidence.
     pub(crate) fn region(&self) -> CaseRegion {
         let mut walk = Vec::new();
@@ -540,20 +421,4 @@ fn work_on_class(
         (column, times.sum::<f64>() / unit)
     });
     each.filter(|(_, time)| *time > 0.0).collect()
-}
-
-/// An op that a solution runs as a single batch on a known device.
-struct SingleBatch {
-    /// Its place among the ops of the region.
-    place: usize,
-    class: usize,
-    device: DeviceId,
-    start: f64,
-    end: f64,
-}
-
-/// The result of separation.
-struct Separation {
-    violated: Vec<ConditionalRow>,
-    candidates: Vec<CaseSplit>,
 }

@@ -1,8 +1,9 @@
 //! The linear program of a region under the fixed dual.
 //!
-//! The objective is the region's share of the Lagrangian of `division-lp`: each batch pays the weight of its class for its time;
-//! each start and each time is weighted by the multipliers of the rows between regions that enter and leave the op; each input pays
-//! the prices of edges between regions. The rows are those of edges and windows within the region.
+//! The objective is the region's share of the Lagrangian of `division-lp`: each batch pays the weight of its class
+//! for its time; each start and each time is weighted by the multipliers of the rows between regions that enter and
+//! leave the op; each input pays the prices of edges between regions. The rows are those of edges and windows within
+//! the region.
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
