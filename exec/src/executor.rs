@@ -181,6 +181,21 @@ impl Running {
         result
     }
 
+    /// Pins the calling thread where it does the work itself, and forgets what the last run measured.
+    fn begin_run(&self, traced: u32) {
+        let first = u32::try_from(self.next_item).unwrap_or(u32::MAX);
+        if self.only.is_some() {
+            // That a thread can be pinned there was seen when the stages were loaded.
+            let _ = self.shared.program.spec.devices[0].cores.first().pin_this_thread();
+        }
+        self.shared.traced.store(first.saturating_add(traced), Ordering::Relaxed);
+        for measured in &self.shared.measured {
+            let mut measured = lock(measured);
+            let stages = vec![Default::default(); self.shared.program.spec.stages.len()];
+            *measured = Measured { stages, ..Measured::default() };
+        }
+    }
+
     fn run_items(
         &mut self,
         source: &mut Source<'_>,
@@ -188,20 +203,8 @@ impl Running {
         cancelled: &AtomicBool,
         traced: u32,
     ) -> Result<Report, Failure> {
-        let shared = self.shared.clone();
-        if self.only.is_some() {
-            // That a thread can be pinned there was seen when the stages were loaded.
-            let _ = shared.program.spec.devices[0].cores.first().pin_this_thread();
-        }
-        let first = self.next_item;
-        shared
-            .traced
-            .store(u32::try_from(first).unwrap_or(u32::MAX).saturating_add(traced), Ordering::Relaxed);
-        for measured in &shared.measured {
-            let mut measured = lock(measured);
-            let stages = vec![Default::default(); shared.program.spec.stages.len()];
-            *measured = Measured { stages, ..Measured::default() };
-        }
+        let (shared, first) = (self.shared.clone(), self.next_item);
+        self.begin_run(traced);
         let (mut admitted, mut delivered, mut ended) = (first, first, false);
         let mut finished: BTreeSet<u64> = BTreeSet::new();
         // For each item under way, when it entered, and for each that made room for another, when it left, undisturbed.

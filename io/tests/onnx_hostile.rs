@@ -244,7 +244,7 @@ fn functions_that_unfold_for_ever_are_refused() {
         import(bomb.encode_to_vec()),
         Code::Range,
         "functions",
-        "its functions unfold to more than 2000000 nodes",
+        "its functions unfold to more than 256 MiB",
     );
 }
 

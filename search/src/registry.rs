@@ -65,7 +65,7 @@ const BATCH_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
     // One pass over the list.
-    &batch::baselines::list_scheduling::BHeft,
+    &batch::planners::heft::BHeft,
     // As long as there is time.
     &batch::planners::divisions::Divisions,
     // The rest is there to be compared with, in the order of DiviML V-A.

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use divvy_core::ids::{DeviceId, LinkId, OpId, ParamId, TensorId};
-use divvy_core::plan::{BusItem, Plan};
+use divvy_core::plan::{BusItem, ColdStartPlan, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Score};
 use divvy_core::units::Time;
@@ -25,109 +25,146 @@ pub fn schedule(problem: &Problem, plan: &Plan, score: &Score) -> Result<String,
             "plan with --objective cold-start, or export a trace",
         ));
     };
-    let (graph, hardware) = (&problem.graph, &problem.hardware);
-    let mut device_of = vec![DeviceId(0); graph.op_count()];
-    for (device, ops) in plan.order.iter().enumerate() {
-        ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(device));
-    }
-    let mut op_times: HashMap<OpId, (Time, Time)> = HashMap::new();
-    let mut load_times: HashMap<(ParamId, DeviceId), (Time, Time)> = HashMap::new();
-    for span in &score.trace.spans {
-        match (span.lane, span.what) {
-            (Lane::Device(_), Activity::Op(op, _)) => {
-                op_times.insert(op, (span.start, span.end));
-            }
-            (Lane::Link(_), Activity::Param(param, to)) => {
-                load_times.insert((param, to), (span.start, span.end));
-            }
-            _ => {}
+    let queues = Queues::new(problem, plan, score);
+    let devices: Vec<Value> = (0..plan.order.len())
+        .map(|index| (DeviceId::new(index), queues.of_device(DeviceId::new(index))))
+        .filter(|(_, queue)| !queue.is_empty())
+        .map(|(device, queue)| json!({"device": problem.hardware.device_name(device), "queue": queue}))
+        .collect();
+    let whole = json!({
+        "divvy": "schedule", "version": 1, "model": problem.graph.name(), "hardware": problem.hardware.name(),
+        "finish_us": score.value.as_us(), "buses": queues.of_buses(), "devices": devices,
+    });
+    Ok(format!("{whole:#}\n"))
+}
+
+/// A plan, looked up by what the queues name.
+struct Queues<'a> {
+    problem: &'a Problem,
+    plan: &'a ColdStartPlan,
+    device_of: Vec<DeviceId>,
+    op_times: HashMap<OpId, (Time, Time)>,
+    load_times: HashMap<(ParamId, DeviceId), (Time, Time)>,
+    /// Where a parameter lands for a device that reads it.
+    via: HashMap<(ParamId, DeviceId), DeviceId>,
+    read_in_place: HashSet<OpId>,
+}
+
+impl<'a> Queues<'a> {
+    fn new(problem: &'a Problem, plan: &'a ColdStartPlan, score: &Score) -> Queues<'a> {
+        let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
+        for (device, ops) in plan.order.iter().enumerate() {
+            ops.iter().for_each(|op| device_of[op.index()] = DeviceId::new(device));
         }
+        let (mut op_times, mut load_times) = (HashMap::new(), HashMap::new());
+        for span in &score.trace.spans {
+            match (span.lane, span.what) {
+                (Lane::Device(_), Activity::Op(op, _)) => {
+                    op_times.insert(op, (span.start, span.end));
+                }
+                (Lane::Link(_), Activity::Param(param, to)) => {
+                    load_times.insert((param, to), (span.start, span.end));
+                }
+                _ => {}
+            }
+        }
+        let via =
+            plan.landings.iter().map(|landing| ((landing.param, landing.reader), landing.via)).collect();
+        let in_place = |item: &BusItem| match *item {
+            BusItem::Read { op } => Some(op),
+            BusItem::Load { .. } => None,
+        };
+        let read_in_place = plan.bus.iter().filter_map(in_place).collect();
+        Queues { problem, plan, device_of, op_times, load_times, via, read_in_place }
     }
-    let times = |(start, end): (Time, Time)| [start.as_us(), end.as_us()];
-    let via: HashMap<(ParamId, DeviceId), DeviceId> =
-        plan.landings.iter().map(|landing| ((landing.param, landing.reader), landing.via)).collect();
-    let mut buses: BTreeMap<LinkId, Vec<Value>> = BTreeMap::new();
-    let mut in_place: HashSet<OpId> = HashSet::new();
-    for item in &plan.bus {
-        let (device, entry) = match *item {
+
+    fn op_times(&self, op: OpId) -> [f64; 2] {
+        in_us(self.op_times[&op])
+    }
+
+    /// The queue of every bus, in the order of the links.
+    fn of_buses(&self) -> Vec<Value> {
+        let mut buses: BTreeMap<LinkId, Vec<Value>> = BTreeMap::new();
+        for item in &self.plan.bus {
+            let (device, entry) = self.bus_item(item);
+            if let Some(bus) = bus_of(self.problem, device) {
+                buses.entry(bus).or_default().push(entry);
+            }
+        }
+        let links = self.problem.hardware.links();
+        buses
+            .into_iter()
+            .map(|(bus, queue)| json!({"bus": links[bus.index()].name, "queue": queue}))
+            .collect()
+    }
+
+    /// One item of a bus, and the device that it serves.
+    fn bus_item(&self, item: &BusItem) -> (DeviceId, Value) {
+        let (graph, hardware) = (&self.problem.graph, &self.problem.hardware);
+        match *item {
             BusItem::Load { param, to } => {
-                let readers =
-                    plan.landings.iter().filter(|l| (l.param, l.via) == (param, to) && l.reader != to);
+                let landings = self.plan.landings.iter();
+                let readers = landings.filter(|l| (l.param, l.via) == (param, to) && l.reader != to);
                 let forwarded: Vec<&str> = readers.map(|l| hardware.device_name(l.reader)).collect();
                 let entry = json!({
                     "load": graph.param_name(param), "bytes": graph.param_bytes(param), "to": hardware.device_name(to),
-                    "forwarded_to": forwarded, "us": load_times.get(&(param, to)).copied().map(times),
+                    "forwarded_to": forwarded, "us": self.load_times.get(&(param, to)).copied().map(in_us),
                 });
                 (to, entry)
             }
             BusItem::Read { op } => {
-                in_place.insert(op);
-                let device = device_of[op.index()];
+                let device = self.device_of[op.index()];
                 let entry = json!({
                     "read_in_place_by": graph.op_name(op), "on": hardware.device_name(device),
-                    "us": times(op_times[&op]),
+                    "us": self.op_times(op),
                 });
                 (device, entry)
             }
-        };
-        if let Some(bus) = bus_of(problem, device) {
-            buses.entry(bus).or_default().push(entry);
         }
     }
-    let buses: Vec<Value> = (buses.into_iter())
-        .map(|(bus, queue)| json!({"bus": hardware.links()[bus.index()].name, "queue": queue}))
-        .collect();
-    let mut devices = Vec::new();
-    for (index, ops) in plan.order.iter().enumerate() {
-        let here = DeviceId::new(index);
+
+    /// The ops of a device in their order, each with what it waits for and what it copies.
+    fn of_device(&self, here: DeviceId) -> Vec<Value> {
+        let (graph, hardware) = (&self.problem.graph, &self.problem.hardware);
         let mut tensors: HashSet<TensorId> = HashSet::new();
         let mut params: HashSet<ParamId> = HashSet::new();
         let in_host = hardware.host_route(here).is_some_and(|route| route.bandwidth.is_none());
-        let queue: Vec<Value> = (ops.iter())
-            .map(|&op| {
-                let mut copies = Vec::new();
-                let mut waits: Vec<&str> = Vec::new();
-                let mut landed = Vec::new();
-                for &tensor in graph.inputs(op) {
-                    let from = match graph.producer(tensor) {
-                        Some(producer) => Some(device_of[producer.index()]),
-                        None => problem.constraints.input_at,
-                    };
-                    let Some(from) = from.filter(|&from| from != here) else { continue };
-                    waits.extend(graph.producer(tensor).map(|producer| graph.op_name(producer)));
-                    if tensors.insert(tensor) {
-                        copies.push(
-                            json!({"tensor": graph.tensor_name(tensor), "from": hardware.device_name(from)}),
-                        );
-                    }
+        let mut queue = Vec::new();
+        for &op in &self.plan.order[here.index()] {
+            let (mut copies, mut waits, mut landed) = (Vec::new(), Vec::new(), Vec::new());
+            for &tensor in graph.inputs(op) {
+                let from = match graph.producer(tensor) {
+                    Some(producer) => Some(self.device_of[producer.index()]),
+                    None => self.problem.constraints.input_at,
+                };
+                let Some(from) = from.filter(|&from| from != here) else { continue };
+                waits.extend(graph.producer(tensor).map(|producer| graph.op_name(producer)));
+                if tensors.insert(tensor) {
+                    let tensor = graph.tensor_name(tensor);
+                    copies.push(json!({"tensor": tensor, "from": hardware.device_name(from)}));
                 }
-                let reads = !in_place.contains(&op) && !in_host;
-                for &param in graph.params_of(op).iter().filter(|_| reads) {
-                    let from = via[&(param, here)];
-                    landed.push(json!({"param": graph.param_name(param), "at": hardware.device_name(from)}));
-                    if params.insert(param) && from != here {
-                        copies.push(
-                            json!({"param": graph.param_name(param), "from": hardware.device_name(from)}),
-                        );
-                    }
+            }
+            let in_place = self.read_in_place.contains(&op);
+            for &param in graph.params_of(op).iter().filter(|_| !in_place && !in_host) {
+                let (name, from) = (graph.param_name(param), self.via[&(param, here)]);
+                landed.push(json!({"param": name, "at": hardware.device_name(from)}));
+                if params.insert(param) && from != here {
+                    copies.push(json!({"param": name, "from": hardware.device_name(from)}));
                 }
-                waits.sort_unstable();
-                waits.dedup();
-                json!({
-                    "op": graph.op_name(op), "waits_for": waits, "landed": landed, "copies": copies,
-                    "reads_in_place": in_place.contains(&op), "us": times(op_times[&op]),
-                })
-            })
-            .collect();
-        if !queue.is_empty() {
-            devices.push(json!({"device": hardware.device_name(here), "queue": queue}));
+            }
+            waits.sort_unstable();
+            waits.dedup();
+            queue.push(json!({
+                "op": graph.op_name(op), "waits_for": waits, "landed": landed, "copies": copies,
+                "reads_in_place": in_place, "us": self.op_times(op),
+            }));
         }
+        queue
     }
-    let whole = json!({
-        "divvy": "schedule", "version": 1, "model": graph.name(), "hardware": hardware.name(),
-        "finish_us": score.value.as_us(), "buses": buses, "devices": devices,
-    });
-    Ok(format!("{whole:#}\n"))
+}
+
+fn in_us((start, end): (Time, Time)) -> [f64; 2] {
+    [start.as_us(), end.as_us()]
 }
 
 /// The bus of a device: the link on its way from host memory that most devices share.

@@ -91,15 +91,8 @@ impl Experiment for Table2 {
             let gain = speedup(own);
             let is_best =
                 best_gain(settings, results).zip(gain).map(|(best, gain)| gain >= best * (1.0 - 1e-9));
-            let region = match (gain, is_best, its) {
-                (Some(gain), ..) if gain <= 1.0 => "no help",
-                (Some(_), Some(true), Some(figures)) if figures.nodes == most_lists => {
-                    "best possible, most effort"
-                }
-                (Some(_), Some(true), _) => "best possible",
-                (Some(_), ..) => "helps",
-                (None, ..) => "–",
-            };
+            let most_effort = its.is_some_and(|figures| figures.nodes == most_lists);
+            let region = region(gain, is_best == Some(true), most_effort);
             table.row(vec![
                 name.to_owned(),
                 format!("{ratio:.2e}"),
@@ -134,6 +127,17 @@ impl Experiment for Table2 {
         ];
         differs.extend(remarks(self.cells(settings).iter().map(|cell| results.of(cell))));
         Page { tables: vec![table, effort], pictures: Vec::new(), limits: limits(settings), differs }
+    }
+}
+
+/// What is seen here of the region that the paper names.
+fn region(gain: Option<f64>, is_best: bool, most_effort: bool) -> &'static str {
+    match gain {
+        None => "–",
+        Some(gain) if gain <= 1.0 => "no help",
+        Some(_) if is_best && most_effort => "best possible, most effort",
+        Some(_) if is_best => "best possible",
+        Some(_) => "helps",
     }
 }
 

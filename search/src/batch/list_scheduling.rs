@@ -7,7 +7,8 @@
 //! earliest end first. Groups go to the devices that hold most of their inputs. Divisions that exceed a memory limit
 //! are left out.
 
-use crate::budget::Budget;
+use crate::budget::{Budget, StopReason};
+use crate::run::Run;
 use divvy_proof::latency_tables::NEVER;
 
 use crate::batch::memory_use::BatchMemory;
@@ -39,6 +40,22 @@ pub(crate) struct ListSettings<'a> {
     pub(crate) sizes: Option<&'a [u32]>,
     /// Another partition for the first so many ops: more copies of their weights, if memory suffices for some.
     pub(crate) early: Option<(usize, &'a [u32])>,
+}
+
+/// Offers the list schedule of some settings: priority order, measure, and whether batches are inserted into gaps.
+pub(crate) fn plan_by_list(
+    run: &mut Run<'_>,
+    settings: impl Fn(&BatchTables) -> (Vec<u32>, Measure, bool),
+) -> StopReason {
+    let Ok(tables) = BatchTables::new(run.problem) else { return StopReason::Finished };
+    let memory = BatchMemory::new(run.problem, &tables);
+    let (order, measure, inserts) = settings(&tables);
+    let settings = ListSettings { order: &order, measure, inserts, sizes: None, early: None };
+    if let Some(schedule) = schedule(&tables, &memory, &settings, run.budget).filter(|s| s.value() < NEVER) {
+        let offered = run.offer(schedule.to_plan(run.problem, &tables));
+        debug_assert!(offered.is_ok(), "{offered:?}");
+    }
+    if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::Finished }
 }
 
 /// A partial schedule.

@@ -32,16 +32,7 @@ pub(super) fn run(node: &Node, given: &[Option<&Array>], version: i64) -> Made {
         "Sigmoid" => Ok(x()?.map(|v| 1.0 / (1.0 + (-v).exp()))),
         "Identity" | "Dropout" => Ok(x()?.clone()),
         "Constant" => constant(node),
-        "ConstantOfShape" => {
-            let shape = sizes(x()?)?;
-            let filler = match node.attribute.first().and_then(|a| a.t.as_ref()) {
-                Some(tensor) => tensor.array()?,
-                None => Array::floats(vec![1], vec![0.0]),
-            };
-            let value = *filler.floats.first().ok_or("it is filled with whole numbers")?;
-            let count = shape.iter().product();
-            Ok(Array::floats(shape, vec![value; count]))
-        }
+        "ConstantOfShape" => constant_of_shape(node, x()?),
         "Add" | "Sum" | "Mul" => {
             let multiply = node.op_type == "Mul";
             let join = |a: f32, b: f32| if multiply { a * b } else { a + b };
@@ -69,20 +60,7 @@ pub(super) fn run(node: &Node, given: &[Option<&Array>], version: i64) -> Made {
             let parts: Vec<&Array> = (0..given.len()).map(input).collect::<Result<_, _>>()?;
             concat(&parts, axis(int(node, "axis", 1), parts[0].shape.len())?)
         }
-        "Reshape" => {
-            let known = &x()?.shape;
-            let wanted = &input(1)?.whole;
-            let fixed = |(i, &size): (usize, &i64)| match size {
-                0 => known.get(i).copied().ok_or("a size is copied from nothing".to_owned()),
-                -1 => Ok(1),
-                size => usize::try_from(size).map_err(|_| format!("a size of {size}")),
-            };
-            let mut shape: Vec<usize> = wanted.iter().enumerate().map(fixed).collect::<Result<_, _>>()?;
-            if let Some(open) = wanted.iter().position(|&size| size == -1) {
-                shape[open] = x()?.len() / shape.iter().product::<usize>().max(1);
-            }
-            x()?.reshaped(shape)
-        }
+        "Reshape" => reshape(x()?, &input(1)?.whole),
         "Flatten" => {
             let (rows, columns) = x()?.shape.split_at(axis(int(node, "axis", 1), x()?.shape.len())?);
             x()?.reshaped(vec![rows.iter().product(), columns.iter().product()])
@@ -110,6 +88,31 @@ pub(super) fn run(node: &Node, given: &[Option<&Array>], version: i64) -> Made {
         }
         _ => Err("this operator is not known".into()),
     }
+}
+
+fn constant_of_shape(node: &Node, shape: &Array) -> Made {
+    let shape = sizes(shape)?;
+    let filler = match node.attribute.first().and_then(|a| a.t.as_ref()) {
+        Some(tensor) => tensor.array()?,
+        None => Array::floats(vec![1], vec![0.0]),
+    };
+    let value = *filler.floats.first().ok_or("it is filled with whole numbers")?;
+    let count = shape.iter().product();
+    Ok(Array::floats(shape, vec![value; count]))
+}
+
+/// A size of 0 is copied, and one of -1 takes what is left.
+fn reshape(x: &Array, wanted: &[i64]) -> Made {
+    let fixed = |(i, &size): (usize, &i64)| match size {
+        0 => x.shape.get(i).copied().ok_or("a size is copied from nothing".to_owned()),
+        -1 => Ok(1),
+        size => usize::try_from(size).map_err(|_| format!("a size of {size}")),
+    };
+    let mut shape: Vec<usize> = wanted.iter().enumerate().map(fixed).collect::<Result<_, _>>()?;
+    if let Some(open) = wanted.iter().position(|&size| size == -1) {
+        shape[open] = x.len() / shape.iter().product::<usize>().max(1);
+    }
+    x.reshaped(shape)
 }
 
 fn constant(node: &Node) -> Made {

@@ -50,7 +50,7 @@ pub struct Source {
 }
 
 /// A piece.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PieceEntry {
     /// Its name.
     pub name: String,

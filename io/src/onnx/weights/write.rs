@@ -107,25 +107,11 @@ pub fn write_pieces(
         check_size(piece, model.encoded_len() as u64)?;
         let file = staging.create(name)?;
         write_all(file, &model.encode_to_vec()).map_err(|cause| unwritable(&target.join(name), cause))?;
-        let declared = model.graph.as_ref();
         entries.push(PieceEntry {
-            name: piece.name.clone(),
-            file: name.clone(),
-            device: piece.device.clone(),
-            stage: piece.stage,
-            inputs: manifest::values(
-                &piece.inputs,
-                declared.map_or(&[], |graph| &graph.input),
-                &piece.planned,
-            ),
-            outputs: manifest::values(
-                &piece.outputs,
-                declared.map_or(&[], |graph| &graph.output),
-                &piece.planned,
-            ),
             weight_bytes: survey.bytes,
             weight_files: weight_files.into_iter().collect(),
             missing_weights: survey.missing,
+            ..entry(piece, model, name)
         });
         // One piece's weights at a time.
         *model = Model::default();
@@ -148,6 +134,22 @@ pub fn write_pieces(
         earlier.into_iter().filter(|file| !ours.contains(file) && !in_use(file)).collect();
     staging.commit(MANIFEST, &stale)?;
     Ok(manifest)
+}
+
+/// What the manifest says of a piece, but for its weights.
+fn entry(piece: &CutPiece, model: &Model, file: &str) -> PieceEntry {
+    let declared = model.graph.as_ref();
+    let inputs = declared.map_or(&[][..], |graph| &graph.input);
+    let outputs = declared.map_or(&[][..], |graph| &graph.output);
+    PieceEntry {
+        name: piece.name.clone(),
+        file: file.to_owned(),
+        device: piece.device.clone(),
+        stage: piece.stage,
+        inputs: manifest::values(&piece.inputs, inputs, &piece.planned),
+        outputs: manifest::values(&piece.outputs, outputs, &piece.planned),
+        ..PieceEntry::default()
+    }
 }
 
 /// What is known of a piece's weights before anything is written.

@@ -1,5 +1,4 @@
-//! Published methods for `batch`, from DiviML V-A and IV. `auto` runs [`list_scheduling::BHeft`] only; the others are
-//! run by name.
+//! Published methods for `batch`, from DiviML V-A and IV, run by name.
 
 pub(crate) mod annealing;
 pub(crate) mod list_scheduling;

@@ -1,3 +1,4 @@
-//! The planner of `batch` that `auto` runs beside `one-device` and `b-heft`: [`divisions`].
+//! The planners of `batch` that `auto` runs beside `one-device`: [`heft`], then [`divisions`].
 
 pub(crate) mod divisions;
+pub(crate) mod heft;
