@@ -20,6 +20,7 @@ use divvy::io::onnx::proto::{
 };
 use divvy::io::plan_file::{Claim, PlanFile};
 use divvy_testing::skipped::skip;
+use divvy_testing::two_cores::HARDWARE;
 use prost::Message;
 use serde_json::Value;
 
@@ -50,28 +51,6 @@ fn scratch(name: &str) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("it can be made");
     folder
 }
-
-/// Two CPUs of one core each in one memory.
-const HARDWARE: &str = r#"
-name = "pair"
-description = "Two cores of this machine."
-sources = ["this test"]
-[class.core]
-kind = "cpu"
-memory = "8 GB"
-peak = { fp32 = "20 GFLOP/s" }
-memory_bandwidth = "10 GB/s"
-launch = "1 us"
-[[node]]
-name = "here"
-memory = "16 GB"
-[[device]]
-name = "core"
-class = "core"
-node = "here"
-count = 2
-on_host = true
-"#;
 
 fn model() -> String {
     format!("{}/../models/mobilenet_v2.onnx", env!("CARGO_MANIFEST_DIR"))

@@ -4,28 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use divvy::exec::backends::library;
-
-/// Two cores of this machine.
-const HARDWARE: &str = r#"
-name = "pair"
-description = "Two cores of this machine."
-sources = ["this test"]
-[class.core]
-kind = "cpu"
-memory = "8 GB"
-peak = { fp32 = "20 GFLOP/s" }
-memory_bandwidth = "10 GB/s"
-launch = "1 us"
-[[node]]
-name = "here"
-memory = "16 GB"
-[[device]]
-name = "core"
-class = "core"
-node = "here"
-count = 2
-on_host = true
-"#;
+use divvy_testing::two_cores::HARDWARE;
 
 /// What an example prints. Cargo builds examples beside the tests.
 fn example(folder: &Path, name: &str, arguments: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! A one-request problem as tables tables of plain numbers, which searches read millions of times.
+//! A one-request problem as tables of plain numbers, which searches read millions of times.
 //!
 //! Ops and devices are indices, times are picoseconds. Two ops are joined by at most one edge, with the bytes of the largest
 //! tensor between them: all must arrive, so the largest decides. Links are delays here; queueing on links is left to the

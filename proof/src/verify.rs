@@ -7,7 +7,7 @@
 //! Attestations are never verified. Where several devices may share a stage (`replicate`), only `area` evidence is
 //! accepted: the other arguments assume one device for each op.
 
-use crate::batch::chain_dp::ChainDp;
+use crate::batch::chain_dp::ChainDpInstance;
 use crate::batch::{chain_dp, division_cases};
 use crate::certificate::{Certificate, Standing};
 use crate::cold_start::last_loads::LastLoadArgument;
@@ -70,7 +70,7 @@ impl Proven {
     /// The bound of the chain DP; none if it proves nothing, or `stop` ends it.
     pub fn by_chain_dp(
         bound: &str,
-        dp: &ChainDp<'_>,
+        dp: &ChainDpInstance<'_>,
         proof: &ChainProof,
         stop: &mut dyn FnMut() -> bool,
     ) -> Option<Proven> {

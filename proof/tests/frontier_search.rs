@@ -8,7 +8,7 @@ use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, Problem};
 use divvy_core::rng::Rng;
 use divvy_core::units::Time;
 use divvy_proof::frontier_search::levels::{FrontierSettings, search};
-use divvy_proof::frontier_search::subproblem::Subproblem;
+use divvy_proof::frontier_search::subproblem::FrontierSubproblem;
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
@@ -129,7 +129,7 @@ fn a_search_that_drops_nothing_is_exact() {
     let mut solved = 0;
     for_problems(1500, |tables, weights, optimum, seed| {
         let tails = Tails::new(tables, weights);
-        let subproblem = Subproblem::new(tables, &tails, tables.order().to_vec());
+        let subproblem = FrontierSubproblem::new(tables, &tails, tables.order().to_vec());
         let settings = FrontierSettings { width: 100_000, limit: NEVER, weights, levels: usize::MAX };
         let found = search(&subproblem, &settings, &mut || false);
         assert!(found.exact);
@@ -160,7 +160,7 @@ fn a_narrow_search_gives_a_bound_and_a_schedule() {
                     }
                 }
                 for &device in tables.allowed(op as usize) {
-                    let mut subproblem = Subproblem::new(tables, &tails, ops.clone());
+                    let mut subproblem = FrontierSubproblem::new(tables, &tails, ops.clone());
                     subproblem.set_releases(|_, _| 0);
                     subproblem.pin(0, device);
                     let settings = FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX };
@@ -168,7 +168,7 @@ fn a_narrow_search_gives_a_bound_and_a_schedule() {
                     tails.raise(op as usize, device as usize, found.lower);
                 }
             }
-            let subproblem = Subproblem::new(tables, &tails, tables.order().to_vec());
+            let subproblem = FrontierSubproblem::new(tables, &tails, tables.order().to_vec());
             let found = search(
                 &subproblem,
                 &FrontierSettings { width, limit: NEVER, weights, levels: usize::MAX },

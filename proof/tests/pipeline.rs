@@ -111,7 +111,7 @@ fn optimum_of_units(relaxed: &PipelineRelaxation) -> u64 {
     let mut best = u64::MAX;
     for number in 0..stages.pow(units as u32) {
         let stage_of: Vec<usize> = (0..units).map(|unit| number / stages.pow(unit as u32) % stages).collect();
-        let flows = |tensor: &divvy_proof::pipeline::units::UnitTensor| {
+        let flows = |tensor: &divvy_proof::pipeline::relaxation_types::UnitTensor| {
             let from = stage_of[tensor.producer as usize];
             tensor.consumers.iter().all(|&to| from <= stage_of[to as usize])
         };

@@ -10,6 +10,7 @@
 //! | [`mutants`] | plans spoiled in one place, and the rules that this breaks |
 //! | [`describe`] | a problem as text, for the message of a failed test |
 //! | [`skipped`] | tests that need what is not there say so |
+//! | [`two_cores`] | hardware on which plans are run |
 
 #![allow(missing_docs, reason = "a tool of tests: names say what fields are")]
 
@@ -26,3 +27,4 @@ pub mod random_modules;
 pub mod random_problems;
 pub mod skipped;
 pub mod stretched;
+pub mod two_cores;

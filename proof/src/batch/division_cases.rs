@@ -15,7 +15,7 @@
 //!
 //! Complexity: the knapsacks of a region's ops once for each leaf.
 
-use crate::division_lp::units::too_large;
+use crate::division_lp::class_routes::too_large;
 use crate::division_lp::{BatchPrices, DivisionRows, MOST_STEPS, bound_of, divisor_of, indivisible, reached};
 use crate::evidence::{CaseRegion, CaseTree, DevicePair, PricedEdge, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
@@ -23,7 +23,7 @@ use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
 /// What is known in a case.
-struct CaseFacts {
+struct CaseDomains {
     inputs: u32,
     classes: usize,
     /// For each op and class of devices, the least and the largest number of inputs that the class takes.
@@ -34,8 +34,8 @@ struct CaseFacts {
     ordered: Vec<(OpId, OpId)>,
 }
 
-impl CaseFacts {
-    fn new(problem: &Problem, inputs: u32) -> CaseFacts {
+impl CaseDomains {
+    fn new(problem: &Problem, inputs: u32) -> CaseDomains {
         let (ops, classes) = (problem.graph.op_count(), problem.hardware.class_count());
         let mut only: Vec<Option<DeviceId>> = vec![None; ops * classes];
         let mut has_several = vec![false; ops * classes];
@@ -48,7 +48,7 @@ impl CaseFacts {
         for (only, _) in only.iter_mut().zip(has_several).filter(|(_, has_several)| *has_several) {
             *only = None;
         }
-        CaseFacts { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, ordered: Vec::new() }
+        CaseDomains { inputs, classes, ranges: vec![(0, inputs); ops * classes], only, ordered: Vec::new() }
     }
 
     /// The device that takes all inputs of an op, if the case says so.
@@ -94,7 +94,7 @@ pub fn proven(problem: &Problem, rows: &DivisionRows<'_>, regions: &[CaseRegion]
         sum = sum.checked_add(least.ok_or_else(|| indivisible(problem, op))?).ok_or_else(too_large)?;
         counted += always.ends_of(op);
     }
-    let mut known = CaseFacts::new(problem, inputs);
+    let mut known = CaseDomains::new(problem, inputs);
     for (number, region) in regions.iter().enumerate() {
         let inside = |op: usize| region_of[op] == Some(number);
         let (least, most_counted) = cheapest_case(problem, rows, region, &inside, &mut known)?;
@@ -124,7 +124,7 @@ fn cheapest_case(
     rows: &DivisionRows<'_>,
     region: &CaseRegion,
     inside: &dyn Fn(usize) -> bool,
-    known: &mut CaseFacts,
+    known: &mut CaseDomains,
 ) -> Result<(i128, u128), String> {
     let (mut least_cost, mut most_counted): (Option<i128>, u128) = (None, 0);
     let exists = |op: OpId| op.index() < problem.graph.op_count() && inside(op.index());
@@ -198,7 +198,7 @@ fn price_of_case(
     rows: &DivisionRows<'_>,
     turns: &[DevicePair],
     region: &CaseRegion,
-    known: &CaseFacts,
+    known: &CaseDomains,
 ) -> Result<Option<(i128, u128)>, String> {
     let is_whole = |op: OpId| known.whole_on(op).is_some();
     let prices = BatchPrices::in_case(problem, rows, turns, &is_whole)?;

@@ -1,4 +1,4 @@
-//! Bus bytes: under `cold-start` every op reads its parameters in place, or they land on some device first.
+//! Bus bytes: the time that loads and reads in place must occupy the buses of a `cold-start`, summed over the ops.
 //!
 //! For weights w ≥ 0 of links and buses, Σ w·busy ≤ C · Σ w, because each of them does one thing at a time. An op that reads
 //! in place holds the links of its device's host route for its time in place; otherwise each parameter it reads is loaded to

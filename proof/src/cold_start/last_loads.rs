@@ -1,4 +1,4 @@
-//! Last loads: what must have crossed the buses of a cold start by the time at which τ of work is still to do.
+//! Last loads: [`bus_bytes`](crate::cold_start::bus_bytes) with tails, which bounds the buses before the last τ of a schedule.
 //!
 //! An op with a tail ≥ τ starts no later than C − τ, so by then its parameters have landed. If it reads in place, it holds the
 //! links of its host route instead, and ends no later than C minus what follows its end; all but the excess of that time lies

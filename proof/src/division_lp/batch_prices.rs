@@ -26,8 +26,8 @@
 
 use std::collections::HashMap;
 
+use crate::division_lp::class_routes::{FastestRoutes, divisor, too_large};
 use crate::division_lp::memory_prices::MemoryPrices;
-use crate::division_lp::units::{FastestRoutes, divisor, too_large};
 use crate::evidence::{DevicePair, PricedEdge, WorkWindow};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};

@@ -43,7 +43,7 @@ impl MemoryPrices {
             };
             let held = i128::from(price).checked_mul(i128::from(limit));
             let sum = held.and_then(|held| memory.capacity_price.checked_add(held));
-            memory.capacity_price = sum.ok_or_else(crate::division_lp::units::too_large)?;
+            memory.capacity_price = sum.ok_or_else(crate::division_lp::class_routes::too_large)?;
         }
         memory.weights = weights_of_ops(problem);
         memory.activations = activations_of_ops(problem);

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `batch_prices` | the rows, the price of every batch under a dual solution, and the bound: one knapsack per op |
 //! | [`memory_prices`] | memory rows |
-//! | [`units`] | the fastest routes between classes, and what several bounds share |
+//! | [`class_routes`] | the fastest routes between classes, and what several bounds share |
 
 mod batch_prices;
+pub mod class_routes;
 pub mod memory_prices;
-pub mod units;
 
 pub use batch_prices::{BatchPrices, ClassSize, DivisionRows, class_sizes};
 pub(crate) use batch_prices::{MOST_STEPS, bound_of, divisor_of, indivisible, proven, reached};

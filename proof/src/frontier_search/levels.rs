@@ -26,7 +26,7 @@ mod expand;
 mod states;
 
 use crate::frontier_search::levels::states::{BackPointer, StateLevel, StatesOfSet, WaitingOps};
-use crate::frontier_search::subproblem::Subproblem;
+use crate::frontier_search::subproblem::FrontierSubproblem;
 
 /// The limits of a search.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ const SLACK: usize = 12;
 
 /// Searches a subproblem. `stop` is asked once per set of ops; if it says so, the result is that of the complete levels.
 pub fn search(
-    subproblem: &Subproblem,
+    subproblem: &FrontierSubproblem,
     settings: &FrontierSettings<'_>,
     stop: &mut dyn FnMut() -> bool,
 ) -> FrontierResult {
@@ -97,7 +97,7 @@ pub fn search(
 }
 
 struct FrontierSearch<'a> {
-    subproblem: &'a Subproblem,
+    subproblem: &'a FrontierSubproblem,
     settings: &'a FrontierSettings<'a>,
     /// For each list of weights, the least weighted time of each op.
     weighted: Vec<Vec<u64>>,
@@ -122,7 +122,7 @@ struct FrontierSearch<'a> {
 }
 
 impl<'a> FrontierSearch<'a> {
-    fn new(subproblem: &'a Subproblem, settings: &'a FrontierSettings<'a>) -> FrontierSearch<'a> {
+    fn new(subproblem: &'a FrontierSubproblem, settings: &'a FrontierSettings<'a>) -> FrontierSearch<'a> {
         let weighted = settings.weights.iter();
         let weighted = weighted
             .map(|weights| {

@@ -11,7 +11,7 @@
 
 use crate::evidence::{Evidence, ProofStep};
 use crate::frontier_search::levels::{FrontierResult, FrontierSettings, search};
-use crate::frontier_search::subproblem::Subproblem;
+use crate::frontier_search::subproblem::FrontierSubproblem;
 use crate::frontier_search::tails::Tails;
 use crate::latency_tables::{LatencyTables, NEVER};
 use divvy_core::problem::Problem;
@@ -158,7 +158,7 @@ impl FrontierProof {
                 if self.tails.of(op as usize, devices[0] as usize) >= limit {
                     continue;
                 }
-                let mut subproblem = Subproblem::new(&self.tables, &self.tails, ops.clone());
+                let mut subproblem = FrontierSubproblem::new(&self.tables, &self.tails, ops.clone());
                 subproblem.set_releases(|_, _| 0);
                 subproblem.pin(0, devices[0]);
                 let settings = FrontierSettings {
@@ -223,7 +223,7 @@ impl FrontierProof {
         levels: usize,
         stop: &mut dyn FnMut() -> bool,
     ) -> FrontierResult {
-        let subproblem = Subproblem::new(&self.tables, &self.tails, self.tables.order().to_vec());
+        let subproblem = FrontierSubproblem::new(&self.tables, &self.tails, self.tables.order().to_vec());
         let settings =
             FrontierSettings { width: width as usize, limit: limit.0, weights: &self.weights, levels };
         let found = search(&subproblem, &settings, stop);

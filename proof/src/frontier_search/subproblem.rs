@@ -20,7 +20,7 @@ pub(super) struct Port {
 
 /// The subproblem. Ops are numbered by their position in `ops`.
 #[derive(Clone, Debug)]
-pub struct Subproblem {
+pub struct FrontierSubproblem {
     /// The ops, as numbered in the problem, in topological order.
     pub ops: Vec<u32>,
     pub(super) devices: usize,
@@ -50,9 +50,9 @@ pub struct Subproblem {
     pub(super) head_start: Vec<i64>,
 }
 
-impl Subproblem {
+impl FrontierSubproblem {
     /// The subproblem of `ops`, which must be in topological order, with the release times of the problem itself.
-    pub fn new(tables: &LatencyTables, tails: &Tails, ops: Vec<u32>) -> Subproblem {
+    pub fn new(tables: &LatencyTables, tails: &Tails, ops: Vec<u32>) -> FrontierSubproblem {
         let devices = tables.device_count();
         let mut local = vec![u32::MAX; tables.op_count()];
         for (i, &op) in ops.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Subproblem {
         });
         let tails = per_op(&|op, d| tails.of(op, d));
         let allowed = ops.iter().map(|&op| tables.allowed(op as usize).to_vec()).collect();
-        let mut subproblem = Subproblem {
+        let mut subproblem = FrontierSubproblem {
             devices,
             times,
             allowed,

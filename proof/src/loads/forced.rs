@@ -1,4 +1,5 @@
-//! Forced loads: what one device must run and one link must carry, because pins leave no choice.
+//! Forced loads, the evidence of the bound `pinned`: what one device must run and one link must carry, because pins leave no
+//! choice.
 //!
 //! An op is *forced* if only one device may run it. The load of a device by its forced ops, and of a link by the tensors
 //! between forced ops on two devices, are the same in every plan. Complexity: linear in the graph times the devices.

@@ -1,4 +1,4 @@
-//! Area bound: the busiest device is at least as busy as any convex combination of the devices.
+//! Area bound: the largest load is at least any weighted mean of the loads, each op on its cheapest device by weight.
 //!
 //! For weights λ ≥ 0 of devices, Σ_d λ_d·load_d ≥ Σ_ops min_d λ_d·time(op, d), so some load is at least the right side over
 //! Σ λ. With at most k pipeline stages only k devices have any load, so the k largest weights take the place of Σ λ. For

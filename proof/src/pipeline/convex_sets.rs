@@ -19,7 +19,7 @@ use crate::bit_set::Bits;
 use crate::min_cut::{Arc, CutNetwork, CutNode, Fixing, INFINITE};
 use crate::pipeline::branching_tree::Branching;
 use crate::pipeline::relaxation::PipelineRelaxation;
-use crate::pipeline::units::KindCosts;
+use crate::pipeline::relaxation_types::KindCosts;
 
 /// p of every cut. A multiplier is q.
 pub const COST_FACTOR: i64 = 1 << 12;

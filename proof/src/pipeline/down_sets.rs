@@ -1,4 +1,5 @@
-//! A dynamic program over all down-sets of the units, where they are few: how few stages reach each.
+//! A dynamic program over all down-sets of the units, where they are few: f(D) is the least number of stages of cost at most T
+//! that cover exactly D.
 //!
 //! A *down-set* holds with a unit all its ancestors. The stages of a plan, in topological order, lead from the empty down-set
 //! to the whole network, each adding the units of one stage. Networks that are nearly chains have few down-sets; then every
@@ -14,7 +15,7 @@ use std::collections::HashMap;
 
 use crate::bit_set::Bits;
 use crate::pipeline::relaxation::{MOST_KINDS, PipelineRelaxation, refuted};
-use crate::pipeline::units::KindCosts;
+use crate::pipeline::relaxation_types::KindCosts;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 
@@ -233,7 +234,7 @@ struct DownSetWalk<'a> {
     /// For each unit, where the tensors that it reads begin.
     starts: Vec<u32>,
     reads: Vec<u32>,
-    tensors: Vec<CrossingTensor>,
+    tensors: Vec<PendingTensor>,
     /// The walk in which each down-set was seen last.
     seen: Vec<u32>,
     walks: u32,
@@ -243,7 +244,7 @@ struct DownSetWalk<'a> {
 }
 
 /// A tensor, and how many of its consumers the walk has not added.
-struct CrossingTensor {
+struct PendingTensor {
     producer: u32,
     /// Consumers that are not among the units added.
     missing: u32,
@@ -285,7 +286,7 @@ impl<'a> DownSetWalk<'a> {
         let passing = relaxed.tensors().iter().enumerate().map(|(t, tensor)| {
             let consumers = tensor.consumers.len() as u32;
             let (out, into) = (kind.out[t], kind.into[t]);
-            CrossingTensor { producer: tensor.producer, missing: consumers, consumers, out, into }
+            PendingTensor { producer: tensor.producer, missing: consumers, consumers, out, into }
         });
         DownSetWalk {
             kind,

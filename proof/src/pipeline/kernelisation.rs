@@ -1,12 +1,13 @@
-//! Kernelisation: contracts units that share a stage in some optimal plan, on the least kind.
+//! Kernelisation (data reduction that keeps the optimum): contracts units that share a stage in some optimal plan, with each
+//! cost the least of all kinds of devices.
 //!
 //! Where units can move to the stage of another one in any plan ([`crate::pipeline::safe_moves`]), some optimal plan has them
 //! in one stage, so contracting them keeps the optimum. This is repeated to a fixpoint. Invariant: the contracted graph is
 //! acyclic, its units in topological order. Also here: strongly connected components (Tarjan, "Depth-First Search and Linear
 //! Graph Algorithms", 1972) and topological renumbering, which the relaxation uses too.
 
+use crate::pipeline::relaxation_types::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
 use crate::pipeline::safe_moves::{Direction, UnitGraph};
-use crate::pipeline::units::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
 
 /// Contracts units to a fixpoint, and renumbers them in topological order.
 pub(super) fn merge(unit_of: &mut [u32], tensors: &mut Vec<UnitTensor>, least: &mut KindCosts) {

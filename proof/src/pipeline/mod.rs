@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`relaxation`] | the overflow-free problem that all of them bound |
-//! | [`units`] | its types: tensors between units, costs by kind of device, the transitive closure |
+//! | [`relaxation_types`] | its types: tensors between units, costs by kind of device, the transitive closure |
 //! | [`kernelisation`] | contracts units that share a stage in some optimal plan |
 //! | [`safe_moves`] | the exchange argument that kernelisation rests on |
 //! | [`branching_tree`] | branch-and-bound trees as lists of numbers |
@@ -17,7 +17,7 @@ pub mod convex_sets;
 pub mod down_sets;
 pub mod kernelisation;
 pub mod relaxation;
+pub mod relaxation_types;
 pub mod safe_moves;
 pub mod set_cover;
 pub mod two_way_cut;
-pub mod units;

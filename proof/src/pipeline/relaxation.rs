@@ -16,7 +16,7 @@
 
 use crate::bit_set::Bits;
 use crate::pipeline::kernelisation;
-use crate::pipeline::units::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
+use crate::pipeline::relaxation_types::{KindCosts, MOST_UNITS, TransitiveClosure, UnitTensor};
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;

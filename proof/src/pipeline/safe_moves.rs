@@ -15,7 +15,7 @@
 use std::collections::BTreeSet;
 
 use crate::bit_set::Bits;
-use crate::pipeline::units::{KindCosts, TransitiveClosure, UnitTensor};
+use crate::pipeline::relaxation_types::{KindCosts, TransitiveClosure, UnitTensor};
 
 /// The most units that are looked at together: all their subsets are tried.
 const MOST_GROUP: usize = 10;

@@ -15,7 +15,7 @@ use crate::evidence::StageGroup;
 use crate::pipeline::branching_tree::{self, MOST_NUMBERS};
 use crate::pipeline::convex_sets::ConvexSets;
 use crate::pipeline::relaxation::{PipelineRelaxation, refuted};
-use crate::pipeline::units::KindCosts;
+use crate::pipeline::relaxation_types::KindCosts;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 

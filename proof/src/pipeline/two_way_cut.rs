@@ -1,4 +1,4 @@
-//! The first stages of a pipeline against the others: no down-set fits both sides of the cut.
+//! The first j stages of a pipeline against the other k − j: T is refuted if no down-set fits both sides of the cut.
 //!
 //! In any plan the first j of k stages hold a *down-set* D of the units: with a unit all its ancestors. If every stage costs
 //! at most T, then
@@ -20,7 +20,7 @@ use crate::bit_set::Bits;
 use crate::min_cut::{Arc, CutNetwork, CutNode, Fixing, INFINITE};
 use crate::pipeline::branching_tree::{self, Branching, MOST_NUMBERS};
 use crate::pipeline::relaxation::{PipelineRelaxation, refuted};
-use crate::pipeline::units::KindCosts;
+use crate::pipeline::relaxation_types::KindCosts;
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
 

@@ -1,4 +1,5 @@
-//! The makespan after a change to a segment of a schedule's list, from heads before the segment and tails behind it.
+//! **The cost of one moved op**: the makespan after a change to a segment of a schedule's list, from heads before the segment
+//! and tails behind it.
 //!
 //! A change replaces the batches of a segment by other batches of the same ops, or permutes them. Their predecessors
 //! are before the segment or in it, and behind it order and divisions are as they were. Every path from the segment

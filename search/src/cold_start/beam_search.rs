@@ -1,12 +1,12 @@
 //! Beam search over the choices of the pieces, taken in a fixed topological order.
 //!
-//! The guide of a state is the maximum over λ in `PRICES` of
+//! States are ranked by the maximum over λ in `PRICES` of
 //!
 //! λ · (mean time at which the buses are free) + (1 − λ) · makespan + Σ over remaining pieces of
 //! min(λ · load + (1 − λ) · kernel, λ · bus time of the in-place read + (1 − λ) · kernel that reads in place),
 //!
 //! where loads take the aggregate bandwidth and kernels the fastest device: an aggregate bound on what is left, at prices λ
-//! and 1 − λ for bus and kernel time. It guides only; no bound is derived. Children with equal guide and equal finish are taken
+//! and 1 − λ for bus and kernel time. It ranks only; no bound is derived. Children of equal rank and equal finish are taken
 //! to be symmetric and all but one are dropped. O(pieces × width × devices × landing devices) simulated pieces.
 
 use crate::cold_start::choices::{Choices, PieceChoice};

@@ -1,4 +1,6 @@
-//! The decisions of a cold start, piece by piece.
+//! The search space of `cold-start`: for each piece the device that runs it, the device on which its weights land first, and
+//! whether its first op reads its weights in place; and one topological order of the pieces. Together these fix the order of
+//! kernels on every device and of loads on every bus.
 
 /// Where a piece runs, and how its weights reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The cost of decisions: a simulation that appends one piece after the other, and can be undone.
+//! The makespan of [`Choices`], whole or for the first pieces: serial schedule generation, which also gives
+//! **the cost of one moved op**.
 //!
 //! Pieces are appended in the order of [`Choices::sequence`], each behind the loads of its weights; every item starts as soon as
 //! its resources and inputs are available (a semi-active schedule). The rules are those of `core`'s definition, in `f64`. Once

@@ -1,4 +1,4 @@
-//! Which problems the planners and bounds of `cold-start` are for.
+//! Refuses every objective but `cold-start`.
 
 use divvy_core::problem::{Objective, Problem};
 

@@ -1,4 +1,4 @@
-//! Decisions by piece to a plan by op, and back.
+//! Converts between [`Choices`], which are by piece, and plans, which are by op.
 //!
 //! Every plan is offered twice: with the loads of each bus in the order in which pieces need them, and in the order of
 //! decreasing tails. With everything else fixed, the makespan is max(critical path, max over loads of landing + tail), so the

@@ -19,7 +19,7 @@
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
-use divvy_proof::division_lp::units::FastestRoutes;
+use divvy_proof::division_lp::class_routes::FastestRoutes;
 use divvy_proof::evidence::{Evidence, PricedEdge, WorkWindow};
 use divvy_solver::{Column, Program, Terms};
 

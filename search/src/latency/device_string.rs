@@ -4,7 +4,7 @@
 //! order, and the fitness of a string is the makespan of the schedule that results. A colocation group is one gene. A
 //! string that exceeds a memory limit or needs a transfer without a route is refused.
 //!
-//! A change is evaluated in place, without allocation, from the first op that it touches. The evaluation stops at an
+//! **The cost of one moved op**: a change is evaluated in place, without allocation, from the first op that it touches. The evaluation stops at an
 //! op whose end plus its tail, the longest path behind it on the fastest devices, exceeds the limit. Links are delays
 //! here; for problems whose links are used in turn, the value of a plan is the one that the check computes.
 

@@ -1,9 +1,8 @@
 //! Planners and bounds of `latency`: one input, each op on one device, least makespan (DiviML III and IV with one
 //! input).
 //!
-//! The planner that `auto` relies on is [`planners::dominance`]: a beam search with dominance over partial schedules,
-//! improved by [`window_search`]. The cost of one changed decision is computed in [`window_search`], which re-solves a
-//! window of consecutive ops exactly between fixed neighbours.
+//! The best planner is [`planners::dominance`]: a beam search with dominance over partial schedules, improved by
+//! [`window_search`]. **The cost of one moved op** is computed in [`device_string`].
 //!
 //! | module | content |
 //! |---|---|

@@ -98,10 +98,10 @@ impl ModuleSolver for DominanceSolver {
 }
 
 /// A subproblem as the dominance search takes it: ops, releases and tails.
-fn to_frontier_subproblem(part: &Subproblem<'_>) -> frontier_search::subproblem::Subproblem {
+fn to_frontier_subproblem(part: &Subproblem<'_>) -> frontier_search::subproblem::FrontierSubproblem {
     let tails = Tails::new(part.tables, &[]);
     let mut frontier_part =
-        frontier_search::subproblem::Subproblem::new(part.tables, &tails, part.ops.clone());
+        frontier_search::subproblem::FrontierSubproblem::new(part.tables, &tails, part.ops.clone());
     for (op, allowed) in part.allowed.iter().enumerate() {
         frontier_part.restrict(op, |device| allowed.contains(&device));
     }

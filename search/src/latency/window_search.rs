@@ -14,7 +14,7 @@ use divvy_core::plan::{LatencyPlan, Plan};
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
 use divvy_proof::frontier_search::levels::{FrontierSettings, search};
-use divvy_proof::frontier_search::subproblem::Subproblem;
+use divvy_proof::frontier_search::subproblem::FrontierSubproblem;
 use divvy_proof::frontier_search::tails::Tails;
 use divvy_proof::latency_tables::{LatencyTables, NEVER};
 
@@ -234,7 +234,8 @@ impl<'a> WindowSearch<'a> {
         if fixed >= self.value && !equal {
             return None;
         }
-        let mut part = Subproblem::new(tables, self.tails, self.sequence[first..first + size].to_vec());
+        let mut part =
+            FrontierSubproblem::new(tables, self.tails, self.sequence[first..first + size].to_vec());
         part.set_releases(|i, device| {
             let op = op_of_window(&self.sequence, first, i);
             let mut release = tables.release(op, device);
@@ -264,7 +265,7 @@ impl<'a> WindowSearch<'a> {
     }
 
     /// Restricts the ops of a window to devices that colocation and memory allow.
-    fn restrict(&mut self, part: &mut Subproblem, first: usize, size: usize) {
+    fn restrict(&mut self, part: &mut FrontierSubproblem, first: usize, size: usize) {
         let limited = self.memory.is_limited();
         for i in 0..size {
             let op = op_of_window(&self.sequence, first, i);

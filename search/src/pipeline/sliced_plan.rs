@@ -1,4 +1,4 @@
-//! Sliced orders as plans.
+//! The plan of a sliced order, and the offer of an order's optimal slices to a run.
 
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::{PipelinePlan, Plan, Stage};

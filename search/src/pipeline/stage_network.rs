@@ -1,4 +1,4 @@
-//! The network contracted to *units* of ops that share a stage, and its topological orders.
+//! The quotient graph whose nodes, *units*, are sets of ops that must share a stage, and topological orders of it.
 //!
 //! Units are the colocation groups closed under "lies between": contracting a group can make the quotient cyclic, so the
 //! strongly connected components of the quotient are contracted too. Kernelisation contracts further where that loses no

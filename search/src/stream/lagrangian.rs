@@ -39,7 +39,7 @@ const RISE: f64 = 0.3;
 const LEAST_RISE: u64 = 1000;
 
 /// Multipliers, kept between calls.
-pub(crate) struct LagrangianSplit<'p> {
+pub(crate) struct LagrangianSolver<'p> {
     knapsack: DeviceKnapsack<'p>,
     /// By link, 1 for the shared one.
     weights: Vec<u64>,
@@ -75,14 +75,14 @@ struct RelaxedSolution {
     picked: Vec<Vec<usize>>,
 }
 
-impl<'p> LagrangianSplit<'p> {
+impl<'p> LagrangianSolver<'p> {
     /// None if no link is on all routes between devices, or too many tensors are live at once. `device_weights` are prices of
     /// device time.
     pub(crate) fn new(
         problem: &'p Problem,
         tables: &StreamTables,
         device_weights: &[u64],
-    ) -> Option<LagrangianSplit<'p>> {
+    ) -> Option<LagrangianSolver<'p>> {
         let shared = shared_link(tables)?;
         let weights: Vec<u64> = (0..tables.bandwidths.len()).map(|link| u64::from(link == shared)).collect();
         let knapsack = DeviceKnapsack::new(problem, &weights).ok()?;
@@ -102,7 +102,7 @@ impl<'p> LagrangianSplit<'p> {
         let prices: Vec<f64> = costs.iter().map(|cost| cost / all * bytes).collect();
         let least = LEAST_MOVE * bytes / tables.ops as f64;
         let step_scale = prices.iter().map(|price| price + least).collect();
-        (bytes > 0.0).then_some(LagrangianSplit {
+        (bytes > 0.0).then_some(LagrangianSolver {
             knapsack,
             weights,
             devices: tables.devices,

@@ -1,4 +1,4 @@
-//! A unit that two devices repartition between them.
+//! An item of the two-device subproblem of local search: a unit, and its time on each of the two.
 
 /// The unit, with its time on each of the two.
 #[derive(Clone, Copy)]

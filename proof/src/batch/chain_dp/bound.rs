@@ -24,7 +24,7 @@
 
 use crate::batch::chain_dp::branches::TargetDivision;
 use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
-use crate::batch::chain_dp::op_times::{ChainDp, MOST_TIME, NEVER, OpTimes};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, MOST_TIME, NEVER, OpTimes};
 use crate::batch::chain_dp::pareto_front::StartLabel;
 use crate::batch::chain_dp::stage_links::{MOST_WEIGHT, StageLink, filled};
 use crate::batch::chain_dp::step::{ChainStep, Fronts};
@@ -52,7 +52,7 @@ enum InnerTails {
     ByDivision(Vec<TargetDivision>),
 }
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The bound of a chain; an error if the stages are no chain, or `stop` ends the program.
     pub fn proven(&self, proof: &ChainProof, stop: &mut dyn FnMut() -> bool) -> Result<Time, String> {
         if proof.width == 0 || proof.width > MOST_WIDTH || proof.limit_ps.0 > MOST_TIME {
@@ -145,5 +145,5 @@ impl ChainDp<'_> {
 
 /// The bound of a chain.
 pub(crate) fn proven(problem: &Problem, proof: &ChainProof) -> Result<Time, String> {
-    ChainDp::new(problem)?.proven(proof, &mut || false)
+    ChainDpInstance::new(problem)?.proven(proof, &mut || false)
 }

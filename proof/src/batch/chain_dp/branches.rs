@@ -14,7 +14,7 @@
 use crate::batch::chain_dp::divisions::{GroupDivision, MOST_DEVICES, PAIRS};
 use crate::batch::chain_dp::earliest_starts::Heads;
 use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
-use crate::batch::chain_dp::op_times::{ChainDp, MOST_TIME, NEVER, OpTimes, WorkWeights, used};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, MOST_TIME, NEVER, OpTimes, WorkWeights, used};
 use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel, insert, merge_labels};
 use crate::batch::chain_dp::stage_links::{MOST_LISTS, StageLink};
 use crate::batch::chain_dp::step::{ChainStep, Fronts};
@@ -110,7 +110,7 @@ impl BatchThresholds {
     }
 }
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The divisions of the later op with which a plan can end.
     pub(super) fn targets(&self, link: &StageLink, tail: &TailEstimate) -> Vec<TargetDivision> {
         let possible = (0..self.transitions.divisions.len()).filter(|&division| tail.sums[division] < NEVER);
@@ -532,7 +532,7 @@ mod tests {
         };
         let stages = vec![stage(0, Vec::new(), Vec::new()), stage(2, vec![vec![OpId(1)]], vec![vec![1, 1]])];
         let proof = ChainProof { stages, limit_ps: Time(1000), width: 16, shares: Vec::new() };
-        let proven = ChainDp::new(&problem).unwrap().proven(&proof, &mut || false);
+        let proven = ChainDpInstance::new(&problem).unwrap().proven(&proof, &mut || false);
         assert_eq!(proven, Ok(Time(12)));
     }
 

@@ -4,13 +4,13 @@
 //! are only looked at where head + tail is below the limit.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, Delays, NEVER, OpTimes};
 use crate::batch::chain_dp::stage_links::StageLink;
 
 /// For each division, a lower bound on the start of each device's batch, and one on the sum over all inputs of their starts.
 pub(super) type Heads = Vec<([u64; MOST_DEVICES], u64)>;
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The heads of each op of the chain.
     pub(super) fn heads(&self, first: &OpTimes, links: &[StageLink]) -> Vec<Heads> {
         let mut all = vec![vec![([0; MOST_DEVICES], 0); self.transitions.divisions.len()]];

@@ -1,4 +1,4 @@
-//! Idle times: lower bounds on how long devices stand still around an op that is a single batch of all inputs.
+//! Idle times: lower bounds on how long devices are idle around an op that is a single batch of all inputs.
 //!
 //! A single batch begins when all work before it is done, and all work behind it begins after its end. So a device that did
 //! not run it has nothing to do until some inputs have reached it, and must have handed its last ones back some time before
@@ -6,7 +6,7 @@
 //! nothing was run on them there before; so it starts no earlier than the shortest path to it that avoids the device.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::op_times::{ChainDp, NEVER};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, NEVER};
 use divvy_core::ids::{DeviceId, OpId};
 
 /// Idle times by the device of the single batch, then by the device that waits.
@@ -28,7 +28,7 @@ struct IdleStep {
     nearer: Vec<(usize, u64)>,
 }
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The idle times for ops between an earlier and a later one.
     pub(super) fn idle_times_around(&self, earlier: OpId, between: &[OpId], later: OpId) -> StageIdleTimes {
         let order = self.problem.graph.order().iter().copied().filter(|op| between.contains(op));

@@ -5,7 +5,7 @@
 //! slow devices, the second that not all inputs can take the fast paths. Each is a minimum over what may follow, hence valid.
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
-use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, WorkWeights, used};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, Delays, NEVER, OpTimes, WorkWeights, used};
 use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel};
 use crate::batch::chain_dp::stage_links::{Branch, StageLink};
 
@@ -45,7 +45,7 @@ impl TailEstimate {
     }
 }
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The tails of the last op.
     pub(super) fn tail_of_last(&self, node: &OpTimes) -> TailEstimate {
         let never = [NEVER; MOST_DEVICES];

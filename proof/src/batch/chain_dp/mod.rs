@@ -26,4 +26,4 @@ mod step;
 
 pub(crate) use bound::proven;
 pub use divisions::MOST_DEVICES;
-pub use op_times::ChainDp;
+pub use op_times::ChainDpInstance;

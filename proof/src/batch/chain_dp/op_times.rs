@@ -5,7 +5,7 @@
 //! above every sum.
 
 use crate::batch::chain_dp::divisions::{GroupDivision, MOST_DEVICES, MOST_GROUPS, Shipment, Transitions};
-use crate::division_lp::units::divisor;
+use crate::division_lp::class_routes::divisor;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::{Objective, Problem};
 
@@ -18,7 +18,7 @@ pub(super) const MOST_TIME: u64 = 1 << 60;
 pub(super) type WorkWeights = [u64; MOST_DEVICES];
 
 /// The chain DP of a problem: everything that does not depend on the chain.
-pub struct ChainDp<'a> {
+pub struct ChainDpInstance<'a> {
     pub(super) problem: &'a Problem,
     pub(super) inputs: u64,
     /// How many groups the inputs make.
@@ -60,9 +60,9 @@ impl Delays {
     }
 }
 
-impl<'a> ChainDp<'a> {
+impl<'a> ChainDpInstance<'a> {
     /// Prepares a problem; an error for other objectives, and if there are too many devices or groups.
-    pub fn new(problem: &'a Problem) -> Result<ChainDp<'a>, String> {
+    pub fn new(problem: &'a Problem) -> Result<ChainDpInstance<'a>, String> {
         let Objective::Batch { inputs } = problem.objective else {
             return Err(format!("a chain DP is for `batch`, not for `{}`", problem.objective.name()));
         };
@@ -76,7 +76,7 @@ impl<'a> ChainDp<'a> {
             return Err(format!("sizes make {groups} groups of the inputs, {MOST_GROUPS} is the most"));
         }
         let transitions = Transitions::new(devices, groups);
-        Ok(ChainDp { problem, inputs: u64::from(inputs), groups, grain, transitions })
+        Ok(ChainDpInstance { problem, inputs: u64::from(inputs), groups, grain, transitions })
     }
 
     /// The times of an op, and their means under `weights`.

@@ -6,8 +6,8 @@
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
 use crate::batch::chain_dp::idle_time::StageIdleTimes;
-use crate::batch::chain_dp::op_times::{ChainDp, Delays, MOST_TIME, NEVER, OpTimes, WorkWeights};
-use crate::division_lp::{reached, units::too_large};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, Delays, MOST_TIME, NEVER, OpTimes, WorkWeights};
+use crate::division_lp::{class_routes::too_large, reached};
 use crate::evidence::ChainStage;
 use divvy_core::ids::OpId;
 
@@ -36,7 +36,7 @@ pub(super) struct StageLink {
     pub(super) node: OpTimes,
 }
 
-impl ChainDp<'_> {
+impl ChainDpInstance<'_> {
     /// The links behind the first op of a chain; an error if the stages are no chain, or their times do not fit.
     pub(super) fn links(
         &self,

@@ -5,7 +5,7 @@
 
 use crate::batch::chain_dp::divisions::MOST_DEVICES;
 use crate::batch::chain_dp::latest_tails::{TailEstimate, WorkBounds};
-use crate::batch::chain_dp::op_times::{ChainDp, Delays, NEVER, OpTimes, mean, used};
+use crate::batch::chain_dp::op_times::{ChainDpInstance, Delays, NEVER, OpTimes, mean, used};
 use crate::batch::chain_dp::pareto_front::{LAST_START, MEAN_WORK, StartLabel, merge_labels};
 use crate::batch::chain_dp::stage_links::StageLink;
 
@@ -14,7 +14,7 @@ const MOST_STEPS: u64 = 1 << 30;
 
 /// The state of the program: its limits, and the steps so far.
 pub(super) struct ChainStep<'p, 's> {
-    pub(super) dp: &'p ChainDp<'p>,
+    pub(super) dp: &'p ChainDpInstance<'p>,
     pub(super) limit: u64,
     pub(super) width: usize,
     /// The width within branches.
@@ -48,7 +48,7 @@ pub(super) type Fronts = Vec<Vec<StartLabel>>;
 impl<'p, 's> ChainStep<'p, 's> {
     /// Within branches a quarter of the width is kept.
     pub(super) fn new(
-        dp: &'p ChainDp<'p>,
+        dp: &'p ChainDpInstance<'p>,
         limit: u64,
         width: usize,
         stop: &'s mut dyn FnMut() -> bool,

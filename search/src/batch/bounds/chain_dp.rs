@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
-use divvy_proof::batch::chain_dp::ChainDp as ChainArgument;
+use divvy_proof::batch::chain_dp::ChainDpInstance;
 use divvy_proof::evidence::ChainProof;
 use divvy_proof::verify::Proven;
 
@@ -69,7 +69,7 @@ impl Bound for ChainDp {
         if problem.graph.op_count() > MOST_OPS {
             return Err(format!("{} ops are too many, {MOST_OPS} is the most", problem.graph.op_count()));
         }
-        ChainArgument::new(problem).map(|_| ())
+        ChainDpInstance::new(problem).map(|_| ())
     }
 
     fn runs(&self) -> When {
@@ -84,7 +84,7 @@ impl Bound for ChainDp {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(argument) = ChainArgument::new(run.problem) else { return run.exhaust() };
+        let Ok(argument) = ChainDpInstance::new(run.problem) else { return run.exhaust() };
         let Some(network) = ChainNetwork::new(run.problem) else { return run.exhaust() };
         let is_parallel = (run.outcome().value())
             .is_some_and(|value| (value.0 as f64) < network.serial_time as f64 * LEAST_SERIAL_SHARE);
@@ -252,7 +252,7 @@ impl ChainDp {
 
 /// What all attempts share.
 struct Attempts<'a> {
-    argument: &'a ChainArgument<'a>,
+    argument: &'a ChainDpInstance<'a>,
     /// The device weights of the work along the chain.
     chain_weights: Vec<f64>,
     /// When they began, and how long they may take.

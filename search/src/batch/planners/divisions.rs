@@ -1,4 +1,4 @@
-//! `divisions`: simulated annealing of divisions and order from several starts, with crossover.
+//! `divisions`, the best planner of `batch`: simulated annealing of divisions and order from several starts, with crossover.
 //!
 //! 1. *Starts*: list schedules with the divisions of b-HEFT and with every uniform partition of the inputs, and the
 //!    best plan of the `latency` problem with all inputs in one batch. The best few are kept.

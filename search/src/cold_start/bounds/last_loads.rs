@@ -1,4 +1,4 @@
-//! `last-loads` and `searched-loads`: loads that must precede the remaining work.
+//! `last-loads` and `searched-loads`: what the buses must carry before the last τ of a schedule, for every τ.
 //!
 //! An op with a tail of at least τ starts by C − τ, so its parameters have landed by then, or it reads in place. For weights w of
 //! the links, C ≥ τ + Σ_ℓ w_ℓ · (bus time on ℓ of these loads) / Σ_ℓ w_ℓ, each load on the bus that minimises its term (the

@@ -1,8 +1,8 @@
-//! `segment-prices`: a Lagrangian bound over segments of the network.
+//! `segment-prices`: a Lagrangian relaxation that decomposes the network at cut ops; here cut ops and prices are chosen.
 //!
 //! A chain of ops that every path passes cuts the network into segments. With prices of bus time on each link and of the time of
 //! the chain, the sum of the cheapest decisions of each segment is a lower bound (`divvy_proof::cold_start::segment_prices` has
-//! the statement and computes the value). Here the chain and the prices are chosen.
+//! the statement and computes the value).
 //!
 //! The chain consists of the ops over which no edge of the canonical order passes (constants left out), and of the ops between
 //! two of these that are comparable with all others between them. The bound is concave in the prices, which are improved by

@@ -60,7 +60,7 @@ impl Planner for MilpSplit {
         let Some(solver) = solver_named(run.inner()) else { return StopReason::Finished };
         let modules = Modules::find(&tables);
         let whole = Subproblem::whole(run.problem, &tables);
-        let split = ModuleSplit { problem: run.problem, tables: &tables, whole, modules, solver };
+        let split = ModuleDecomposition { problem: run.problem, tables: &tables, whole, modules, solver };
         if split.is_exact() {
             // A plan soon: the dynamic program takes a while.
             split.beam_pass(run, 1, &MipLimits::of(run.budget).share(0.2));
@@ -82,7 +82,7 @@ impl Planner for MilpSplit {
 }
 
 /// A problem, its modules, and the solver for them.
-struct ModuleSplit<'a> {
+struct ModuleDecomposition<'a> {
     problem: &'a Problem,
     tables: &'a LatencyTables,
     whole: Subproblem<'a>,
@@ -104,7 +104,7 @@ struct ScheduledModules {
 /// Device and start of each op scheduled so far.
 type PlacedOps = Vec<Option<(u32, u64)>>;
 
-impl ModuleSplit<'_> {
+impl ModuleDecomposition<'_> {
     /// Whether only pivots join the modules.
     fn is_exact(&self) -> bool {
         let number = self.modules.number_of(self.tables.op_count());

@@ -1,4 +1,4 @@
-//! `dominance`: beam searches with dominance over the whole network, from narrow to wide, alternating with window
+//! `dominance`, the best planner of `latency`: beam searches with dominance over the whole network, from narrow to wide, alternating with window
 //! search.
 //!
 //! Each round raises the tails by dominance searches of the ops behind each op, then searches the whole network with

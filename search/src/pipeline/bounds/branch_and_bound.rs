@@ -1,4 +1,4 @@
-//! Branch and bound for convex sets and for two-way cuts, with a minimum cut at every node; its trees are evidence.
+//! Branch and bound for convex sets and for two-way cuts, with a minimum cut at every node.
 //!
 //! A *set* problem asks for a convex set whose cost is within a budget and whose price exceeds a limit; a *cut* problem asks
 //! for a down-set that is within one budget and whose complement is within another. At a node the Lagrangian relaxation, with a
@@ -8,7 +8,7 @@
 //! exceeds the gap are fixed. If the lines meet where the node is not closed, or the solution is not convex, the node is
 //! branched on a unit: in or out.
 //!
-//! The branching rules and the check of trees are in `divvy_proof::pipeline::{branching_tree, convex_sets, two_way_cut}`.
+//! The tree of a problem without a solution is the evidence. The branching rules and the check of trees are in `divvy_proof::pipeline::{branching_tree, convex_sets, two_way_cut}`.
 
 use std::time::Instant;
 

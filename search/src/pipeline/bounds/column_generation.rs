@@ -1,4 +1,4 @@
-//! `column-generation`: dual prices of units at which no stage within a threshold can hold its share.
+//! `column-generation`: how many stages within a threshold cover all units, at least, by the linear relaxation of set cover.
 //!
 //! At a threshold T, the least (fractional) number of convex sets of cost at most T that cover all units is a linear program
 //! with one column for each set. Its dual,
@@ -25,7 +25,7 @@ use divvy_proof::bit_set::Bits;
 use divvy_proof::evidence::{Evidence, StageGroup};
 use divvy_proof::pipeline::convex_sets::ConvexSets;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::KindCosts;
+use divvy_proof::pipeline::relaxation_types::KindCosts;
 use divvy_solver::{Column, Options, Program, Solver, Status};
 
 use crate::bound::{Bound, When};

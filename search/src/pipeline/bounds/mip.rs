@@ -23,7 +23,7 @@ use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 use divvy_proof::evidence::Evidence;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::KindCosts;
+use divvy_proof::pipeline::relaxation_types::KindCosts;
 use divvy_solver::{Column, Event, Options, Program, Status, solve_watched};
 
 use crate::bound::{Bound, When};

@@ -1,4 +1,4 @@
-//! Heuristic pricing: convex sets within a budget whose prices add up to much, by simulated annealing.
+//! Heuristic pricing for column generation: convex sets of large price and a cost within the budget, by simulated annealing.
 //!
 //! The objective is price − 2 · relative excess over the budget. A unit joins together with all units between it and the set; a
 //! unit leaves if none of its ancestors or none of its descendants is in the set. So the set stays convex. The cost changes by
@@ -7,7 +7,7 @@
 use divvy_core::rng::Rng;
 use divvy_proof::bit_set::Bits;
 use divvy_proof::pipeline::relaxation::PipelineRelaxation;
-use divvy_proof::pipeline::units::KindCosts;
+use divvy_proof::pipeline::relaxation_types::KindCosts;
 
 /// The current set.
 pub(crate) struct SetAnnealer<'a> {

@@ -1,4 +1,4 @@
-//! Which problems the bounds of `pipeline` hold for.
+//! Refuses every objective but `pipeline`, and replicated stages.
 
 use divvy_core::problem::{Objective, Problem};
 

@@ -1,4 +1,4 @@
-//! The optimal slices of an order on identical devices, with work and transfers alone.
+//! The fast path of the optimal slices: identical devices, without overflow, memory limits and replicas.
 //!
 //! d(l) is as in [`super::slicer`]: the cost of the stage [l, r] is the sum of d from l to r. Positions are grouped in blocks,
 //! each with the sum of its d, bounds on the suffix sums within it, and the fewest stages before any of its positions. In a

@@ -1,4 +1,5 @@
-//! `colocation`: ops that must share a device within a threshold are merged, and then exceed what the devices can take.
+//! `colocation`: at a threshold T, ops that every plan of period at most T puts on one device are merged; T is refuted if the
+//! clusters do not fit.
 //!
 //! See [`ColocatedUnits`] for the argument. The evidence is the list of pairs, each of which the check derives again, and
 //! device weights. The largest threshold that can be refuted is searched: just below the best plan first, which would prove it

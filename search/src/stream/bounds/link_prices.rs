@@ -1,7 +1,7 @@
 //! `link-prices`: a Lagrangian bound for problems in which all transfers share one link.
 //!
 //! Multipliers of "each op on exactly one device" give a lower bound on the bytes that all devices receive; a threshold is
-//! refuted if that exceeds what the link carries (see [`LagrangianSplit`]). The evidence is a price for each op, with which the
+//! refuted if that exceeds what the link carries (see [`LagrangianSolver`]). The evidence is a price for each op, with which the
 //! check solves the knapsack of each device again. Subgradient ascent, with the threshold raised after each refutation, until
 //! it stalls. O(steps × devices × ops × knapsack states).
 
@@ -11,7 +11,7 @@ use divvy_core::units::Time;
 use crate::bound::{Bound, When};
 use crate::run::Run;
 use crate::stream::device_prices::prices;
-use crate::stream::lagrangian::LagrangianSplit;
+use crate::stream::lagrangian::LagrangianSolver;
 use crate::stream::tables::StreamTables;
 
 /// The most steps of one ascent.
@@ -34,7 +34,7 @@ impl Bound for LinkPrices {
         StreamTables::supports(problem)?;
         let tables = StreamTables::new(problem);
         let even = vec![1; tables.devices];
-        LagrangianSplit::new(problem, &tables, &even).map(|_| ()).ok_or_else(|| {
+        LagrangianSolver::new(problem, &tables, &even).map(|_| ()).ok_or_else(|| {
             "it takes a link or medium that all transfers share, and few tensors alive at a time".to_owned()
         })
     }
@@ -47,7 +47,7 @@ impl Bound for LinkPrices {
         let (problem, budget) = (run.problem, run.budget);
         let tables = StreamTables::new(problem);
         let weights = prices(&tables, budget);
-        let Some(mut lagrangian) = LagrangianSplit::new(problem, &tables, &weights) else { return };
+        let Some(mut lagrangian) = LagrangianSolver::new(problem, &tables, &weights) else { return };
         let mut in_vain = 0;
         while in_vain < MOST_IN_VAIN && !budget.is_spent() && !run.is_solved() {
             let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);

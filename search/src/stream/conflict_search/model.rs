@@ -10,7 +10,7 @@ use crate::stream::tables::{NEVER, StreamTables};
 const PS_PER_SECOND: u128 = 1_000_000_000_000;
 
 /// A tensor between units.
-pub(super) struct CrossingTensor {
+pub(super) struct UnitTransfer {
     pub(super) bytes: u64,
     pub(super) producer: usize,
     pub(super) readers: Vec<usize>,
@@ -44,7 +44,7 @@ pub(crate) struct PlacementModel<'t> {
     pub(super) memory: Vec<u64>,
     /// The parameters that several units read: bytes and readers. They are checked once all units are placed.
     pub(super) shared_weights: Vec<(u64, Vec<usize>)>,
-    pub(super) tensors: Vec<CrossingTensor>,
+    pub(super) tensors: Vec<UnitTransfer>,
     /// The tensors, the largest first.
     pub(super) by_size: Vec<usize>,
     /// By unit, the tensors it produces.
@@ -303,8 +303,8 @@ fn crossing_tensors(
     unit_of: &[usize],
     input: usize,
     output: usize,
-) -> Vec<CrossingTensor> {
-    let mut tensors: Vec<CrossingTensor> = Vec::new();
+) -> Vec<UnitTransfer> {
+    let mut tensors: Vec<UnitTransfer> = Vec::new();
     for tensor in &tables.tensors {
         let producer = tensor.producer.map_or(input, |op| unit_of[op]);
         let mut readers: Vec<usize> = tensor.readers.iter().map(|&op| unit_of[op]).collect();
@@ -315,7 +315,7 @@ fn crossing_tensors(
         match tensors.iter_mut().find(|known| known.producer == producer && known.readers == readers) {
             _ if readers.is_empty() => {}
             Some(known) => known.bytes += tensor.bytes,
-            None => tensors.push(CrossingTensor { bytes: tensor.bytes, producer, readers }),
+            None => tensors.push(UnitTransfer { bytes: tensor.bytes, producer, readers }),
         }
     }
     tensors

@@ -1,4 +1,5 @@
-//! Prices of device time at a search node, from the linear relaxation of load packing (links and memory left out).
+//! Device weights for the area rule of `propagation.rs` at a search node: the duals of the linear relaxation of load packing,
+//! rounded to integers. Any weights are valid.
 
 use crate::stream::conflict_search::model::PlacementModel;
 use crate::stream::load_packing::instance::LoadPacking;

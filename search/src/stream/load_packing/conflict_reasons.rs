@@ -1,4 +1,4 @@
-//! Explanations of deductions: small sets of decisions that they follow from.
+//! Nogoods of excluded devices and refuted nodes: small sets of decisions from which the deduction follows.
 
 use crate::stream::load_packing::decision_sets::DecisionSet;
 use crate::stream::load_packing::relaxation::RelaxationInput;

@@ -1,4 +1,4 @@
-//! Sets of branching decisions, named by their depths in the search tree.
+//! Nogoods: sets of branching decisions, each named by its depth in the search tree.
 //!
 //! A set is a mask of fixed size. All decisions at `DEEPEST` or below share the last bit, which makes explanations weaker there,
 //! but not wrong.

@@ -1,9 +1,9 @@
-//! Units on devices so that the largest load is least, links and memory left out: the generalised assignment problem with a
-//! makespan objective (scheduling on unrelated machines, R | | C_max).
+//! *Load packing*: scheduling on unrelated machines (R | | C_max), the relaxation of `stream` without links and memory. Each
+//! unit goes to one device, and the largest load is minimised.
 //!
 //! * `search.rs`: the exact search: branch and bound with backjumping
 //! * `relaxation.rs`: its linear relaxation, by the simplex method with generalised upper bounds
-//! * `conflict_reasons.rs`, `decision_sets.rs`: which decisions a deduction follows from
+//! * `conflict_reasons.rs`, `decision_sets.rs`: nogoods, the decisions that a deduction follows from
 //! * `device_classes.rs`: a bound and a start from two classes of proportional devices
 //! * `rebalance_loads.rs`: local search by optimal repartition between two devices
 //! * `instance.rs`: the problem itself, in integer multiples of the largest common time

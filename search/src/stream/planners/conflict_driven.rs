@@ -8,7 +8,7 @@
 //! * local search with links ([`LinkRebalancer`]), from the best plan and from the best packing, if these differ;
 //! * conflict-driven search ([`ConflictSearch`]) just below the best value, whose refutation proves optimality, and at thresholds
 //!   between bound and value by bisection;
-//! * where one link is on all routes, Lagrangian bounds and diving ([`LagrangianSplit`]).
+//! * where one link is on all routes, Lagrangian bounds and diving ([`LagrangianSolver`]).
 //!
 //! Before each threshold is searched, ops that must share a device within it are merged ([`ColocatedUnits`]); if that alone
 //! refutes it, the proof is verified. What the searches refute is attested.
@@ -28,7 +28,7 @@ use crate::stream::colocation::ColocatedUnits;
 use crate::stream::conflict_search::solver::{ConflictResult, ConflictSearch};
 use crate::stream::device_prices::prices;
 use crate::stream::dominance_sweep::DominanceSweep;
-use crate::stream::lagrangian::LagrangianSplit;
+use crate::stream::lagrangian::LagrangianSolver;
 use crate::stream::load_packing::instance::LoadPacking;
 use crate::stream::load_packing::rebalance_loads::LoadRebalancer;
 use crate::stream::rebalance_links::LinkRebalancer;
@@ -95,7 +95,7 @@ impl Planner for ConflictDriven {
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let mut rng = Rng::new(run.budget.seed);
-        let lagrangian = LagrangianSplit::new(run.problem, &tables, &weights);
+        let lagrangian = LagrangianSolver::new(run.problem, &tables, &weights);
         let mut search = ThresholdSearch {
             weights,
             packing: None,
@@ -173,7 +173,7 @@ struct ThresholdSearch<'p> {
     classes_help: bool,
     link_rebalancer: LinkRebalancer,
     /// None if no link is on all routes.
-    lagrangian: Option<LagrangianSplit<'p>>,
+    lagrangian: Option<LagrangianSolver<'p>>,
     /// Whether it improved bound or value the last time.
     lagrangian_helps: bool,
     /// Prices of device time.

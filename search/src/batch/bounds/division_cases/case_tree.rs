@@ -41,7 +41,7 @@ struct InputRange {
 
 /// A branching: the statement that holds in the first child, and not in the second.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum CaseSplit {
+enum CaseBranching {
     /// A class runs at least so many inputs of an op.
     Takes { op: usize, class: usize, least: u32 },
     /// Of two ops that are single batches on one device, the first runs first.
@@ -59,18 +59,18 @@ enum ConditionalRow {
 
 /// The branchings on the way to a node.
 #[derive(Clone, Default)]
-struct CaseFacts {
+struct CaseBranchings {
     ranges: Vec<InputRange>,
     /// Ordered pairs of ops on one device.
     orders: Vec<(usize, usize)>,
 }
 
-impl CaseFacts {
+impl CaseBranchings {
     /// These and one more.
-    fn with(&self, split: CaseSplit, holds: bool, inputs: u32) -> CaseFacts {
+    fn with(&self, split: CaseBranching, holds: bool, inputs: u32) -> CaseBranchings {
         let mut facts = self.clone();
         match split {
-            CaseSplit::Takes { op, class, least } => {
+            CaseBranching::Takes { op, class, least } => {
                 let same = |range: &InputRange| (range.op, range.class) == (op, class);
                 let place = facts.ranges.iter().position(same).unwrap_or_else(|| {
                     facts.ranges.push(InputRange { op, class, least: 0, most: inputs });
@@ -80,7 +80,7 @@ impl CaseFacts {
                 (range.least, range.most) =
                     if holds { (least, range.most) } else { (range.least, least - 1) };
             }
-            CaseSplit::IsFirst { first, second } => {
+            CaseBranching::IsFirst { first, second } => {
                 facts.orders.push(if holds { (first, second) } else { (second, first) });
             }
         }
@@ -98,14 +98,14 @@ struct CaseRows {
 
 /// A node of the tree.
 struct CaseNode {
-    facts: CaseFacts,
+    facts: CaseBranchings,
     /// The optimum, in the program's unit; infinity if infeasible.
     value: f64,
     rows: CaseRows,
     /// Splits that may raise it.
-    candidates: Vec<CaseSplit>,
+    candidates: Vec<CaseBranching>,
     /// The split branched on, and the nodes where it holds and does not hold.
-    split: Option<(CaseSplit, [usize; 2])>,
+    split: Option<(CaseBranching, [usize; 2])>,
 }
 
 /// Branch and bound in a region.
@@ -177,7 +177,7 @@ impl CaseSearch {
             conditional: Vec::new(),
             nodes: Vec::new(),
         };
-        let root = tree.solve(context, CaseFacts::default(), budget.left())?;
+        let root = tree.solve(context, CaseBranchings::default(), budget.left())?;
         tree.nodes.push(root);
         Some(tree)
     }
@@ -204,7 +204,7 @@ impl CaseSearch {
         let at = self.next()?;
         let began = std::time::Instant::now();
         let before = self.nodes[at].value;
-        let mut best: Option<(f64, CaseSplit, [CaseNode; 2])> = None;
+        let mut best: Option<(f64, CaseBranching, [CaseNode; 2])> = None;
         for split in self.nodes[at].candidates.clone() {
             let mut children = Vec::new();
             for holds in [true, false] {
@@ -229,13 +229,13 @@ impl CaseSearch {
     }
 
     /// The device that runs all inputs of an op by the branchings of a node, if there is one.
-    fn pinned_device(&self, facts: &CaseFacts, inputs: u32, place: usize) -> Option<DeviceId> {
+    fn pinned_device(&self, facts: &CaseBranchings, inputs: u32, place: usize) -> Option<DeviceId> {
         let own = facts.ranges.iter().filter(|range| range.op == self.ops[place]);
         own.filter(|range| range.least >= inputs).find_map(|range| self.only_device[place][range.class])
     }
 
     /// Solves a node; none if there was no time.
-    fn solve(&mut self, context: CaseContext<'_>, facts: CaseFacts, left: Duration) -> Option<CaseNode> {
+    fn solve(&mut self, context: CaseContext<'_>, facts: CaseBranchings, left: Duration) -> Option<CaseNode> {
         let CaseContext { problem, divisions, reach } = context;
         let mut occurs = true;
         for (place, &op) in self.ops.iter().enumerate() {
@@ -363,10 +363,10 @@ impl CaseSearch {
             match node.split {
                 Some((split, [holds, fails])) => {
                     walk.push(match split {
-                        CaseSplit::Takes { op, class, least } => {
+                        CaseBranching::Takes { op, class, least } => {
                             CaseTree::Split { op: OpId::new(op), class, least }
                         }
-                        CaseSplit::IsFirst { first, second } => {
+                        CaseBranching::IsFirst { first, second } => {
                             CaseTree::Order { first: OpId::new(first), second: OpId::new(second) }
                         }
                     });

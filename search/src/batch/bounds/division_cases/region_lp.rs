@@ -7,7 +7,7 @@
 
 use divvy_core::ids::OpId;
 use divvy_core::problem::Problem;
-use divvy_proof::division_lp::units::FastestRoutes;
+use divvy_proof::division_lp::class_routes::FastestRoutes;
 use divvy_solver::{Column, Program, Terms};
 
 use crate::batch::bounds::division_cases::fixed_dual::FixedDual;

@@ -3,7 +3,7 @@
 use divvy_core::ids::DeviceId;
 
 use crate::batch::bounds::division_cases::case_tree::{
-    CaseContext, CaseFacts, CaseSearch, CaseSplit, ConditionalRow,
+    CaseBranching, CaseBranchings, CaseContext, CaseSearch, ConditionalRow,
 };
 use crate::division_lp::op_divisions::OpDivisions;
 
@@ -27,7 +27,7 @@ struct SingleBatch {
 /// The result of separation.
 pub(super) struct Separation {
     pub(super) violated: Vec<ConditionalRow>,
-    pub(super) candidates: Vec<CaseSplit>,
+    pub(super) candidates: Vec<CaseBranching>,
 }
 
 impl CaseSearch {
@@ -36,7 +36,7 @@ impl CaseSearch {
     pub(super) fn separate(
         &self,
         context: CaseContext<'_>,
-        facts: &CaseFacts,
+        facts: &CaseBranchings,
         pinned: &[Option<DeviceId>],
         values: &[f64],
     ) -> Separation {
@@ -44,7 +44,7 @@ impl CaseSearch {
         let (violated, mut conflicts) = self.conflicts(context, facts, pinned, values, &single);
         fractional.sort_by(|a, b| b.0.total_cmp(&a.0));
         conflicts.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let mut candidates: Vec<CaseSplit> = Vec::new();
+        let mut candidates: Vec<CaseBranching> = Vec::new();
         for (_, split) in fractional.into_iter().chain(conflicts) {
             if !candidates.contains(&split) && candidates.len() < MOST_CANDIDATES {
                 candidates.push(split);
@@ -58,9 +58,9 @@ impl CaseSearch {
         &self,
         divisions: &OpDivisions,
         values: &[f64],
-    ) -> (Vec<(f64, CaseSplit)>, Vec<SingleBatch>) {
+    ) -> (Vec<(f64, CaseBranching)>, Vec<SingleBatch>) {
         let classes = divisions.devices.len();
-        let mut fractional: Vec<(f64, CaseSplit)> = Vec::new();
+        let mut fractional: Vec<(f64, CaseBranching)> = Vec::new();
         let mut single = Vec::new();
         for (place, &op) in self.ops.iter().enumerate() {
             let shares = self.divided[place].iter().map(|column| values[column.index()]);
@@ -68,7 +68,7 @@ impl CaseSearch {
             let time: f64 = mean_times.map(|(column, factor)| -factor * values[column.index()]).sum();
             let used: Vec<(f64, &Vec<u32>)> =
                 shares.zip(&self.inputs_taken[place]).filter(|(share, _)| *share > LEAST_SHARE).collect();
-            let mut best: Option<(f64, CaseSplit)> = None;
+            let mut best: Option<(f64, CaseBranching)> = None;
             for class in 0..classes {
                 for &(_, taken) in &used {
                     let least = taken[class];
@@ -76,7 +76,7 @@ impl CaseSearch {
                         used.iter().filter(|(_, t)| t[class] >= least).map(|(share, _)| share).sum();
                     let even = above.min(1.0 - above);
                     if even > LEAST_SHARE && best.is_none_or(|known| even > known.0) {
-                        best = Some((even, CaseSplit::Takes { op, class, least }));
+                        best = Some((even, CaseBranching::Takes { op, class, least }));
                     }
                 }
             }
@@ -97,15 +97,15 @@ impl CaseSearch {
     fn conflicts(
         &self,
         context: CaseContext<'_>,
-        facts: &CaseFacts,
+        facts: &CaseBranchings,
         pinned: &[Option<DeviceId>],
         values: &[f64],
         single: &[SingleBatch],
-    ) -> (Vec<ConditionalRow>, Vec<(f64, CaseSplit)>) {
+    ) -> (Vec<ConditionalRow>, Vec<(f64, CaseBranching)>) {
         let CaseContext { divisions, reach, .. } = context;
         let mut violated = Vec::new();
-        let mut conflicts: Vec<(f64, CaseSplit)> = Vec::new();
-        let pin = |batch: &SingleBatch| CaseSplit::Takes {
+        let mut conflicts: Vec<(f64, CaseBranching)> = Vec::new();
+        let pin = |batch: &SingleBatch| CaseBranching::Takes {
             op: self.ops[batch.place],
             class: batch.class,
             least: divisions.inputs,
@@ -136,7 +136,7 @@ impl CaseSearch {
                         facts.orders.contains(&(from, to)) || facts.orders.contains(&(to, from));
                     if overlap > LEAST_OVERLAP && !are_ordered {
                         if are_pinned {
-                            conflicts.push((overlap, CaseSplit::IsFirst { first: from, second: to }));
+                            conflicts.push((overlap, CaseBranching::IsFirst { first: from, second: to }));
                         }
                         conflicts.extend(unpinned.map(|batch| (overlap, pin(batch))));
                     }

@@ -1,4 +1,4 @@
-//! What the bounds by divisions share: the fastest routes between classes, the greatest common divisor, one message.
+//! The least transfer time between two device classes, as a function of bytes; and what else bounds by divisions share.
 
 use divvy_core::hardware::Route;
 use divvy_core::problem::Problem;
