@@ -234,7 +234,6 @@ fn every_evidence() -> Vec<Certificate> {
         Evidence::Area { weights: vec![1, u64::MAX] },
         Evidence::DeviceLoad { device: DeviceId(1) },
         Evidence::LinkLoad { link: LinkId(0) },
-        Evidence::BusBytes { weights: vec![1, 0] },
         Evidence::LastLoads {
             weights: vec![1, 0],
             left_ps: Time(5),

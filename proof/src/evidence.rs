@@ -39,12 +39,8 @@ pub enum Evidence {
         /// The link or bus.
         link: LinkId,
     },
-    /// A convex combination of bus loads: every parameter is loaded or read in place over some bus (`cold-start`).
-    BusBytes {
-        /// One weight per link or bus.
-        weights: Vec<u64>,
-    },
-    /// As `BusBytes`, for the parameters whose readers have a tail of at least `left_ps` (`cold-start`).
+    /// A convex combination of bus loads: the parameters whose readers have a tail of at least `left_ps` are loaded, or read in
+    /// place, before the last `left_ps` of the schedule (`cold-start`).
     LastLoads {
         /// One weight per link or bus.
         weights: Vec<u64>,

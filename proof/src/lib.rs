@@ -22,7 +22,7 @@
 //! | `latency` | [`frontier_search`], [`latency`] | `frontier-search`, `interval-lp` |
 //! | `batch` | [`batch`] | `division-cases`, `chain-dp` |
 //! | `batch`, `latency`, `stream` | [`division_lp`] | `division-lp` |
-//! | `cold-start` | [`cold_start`] | `bus-bytes`, `last-loads`, `segment-prices` |
+//! | `cold-start` | [`cold_start`] | `last-loads`, `segment-prices` |
 //! | `pipeline` | [`pipeline`] | `set-cover`, `two-way-cut`, `down-sets` |
 //! | `stream` | [`stream`] | `colocation`, `link-prices` |
 //!

@@ -12,7 +12,7 @@ use crate::batch::{chain_dp, division_cases};
 use crate::certificate::{Certificate, Standing};
 use crate::cold_start::last_loads::LastLoadArgument;
 use crate::cold_start::segment_prices::{SegmentArgument, SegmentPrices};
-use crate::cold_start::{bus_bytes, last_loads, segment_prices};
+use crate::cold_start::{last_loads, segment_prices};
 use crate::division_lp::DivisionRows;
 use crate::evidence::{ChainProof, Evidence, RowMultiple};
 use crate::frontier_search::recipe;
@@ -113,7 +113,6 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::Area { weights } => weighted_average::proven(problem, weights),
         Evidence::DeviceLoad { device } => forced::of_device(problem, *device),
         Evidence::LinkLoad { link } => forced::of_link(problem, *link),
-        Evidence::BusBytes { weights } => bus_bytes::proven(problem, weights),
         Evidence::LastLoads { weights, left_ps, shares, steps } => {
             last_loads::proven(problem, weights, *left_ps, shares, steps)
         }

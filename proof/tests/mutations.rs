@@ -69,7 +69,6 @@ fn malformed(case: &Case) -> Vec<Evidence> {
     }
     for (count, wrap) in [
         (model.devices, (|weights| Evidence::Area { weights }) as fn(Vec<u64>) -> Evidence),
-        (links, |weights| Evidence::BusBytes { weights }),
         (links, |weights| Evidence::LastLoads {
             weights,
             left_ps: Time::ZERO,

@@ -38,10 +38,8 @@ const LATENCY_PLANNERS: &[&dyn Planner] = &[
 const LATENCY_BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
     &LargestOp,
-    // One pass over the ops that pins force onto a device.
+    // One pass over the ops that pins force onto a device, and the tensors that they force over a link.
     &Pinned,
-    // One pass over parameters and tensors.
-    &chains::transfers::Transfers,
     // One pass over the graph for each pair of devices.
     &chains::critical_path::CriticalPath,
     // Some dozens of passes over the ops.
@@ -82,10 +80,8 @@ const BATCH_PLANNERS: &[&dyn Planner] = &[
 const BATCH_BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
     &LargestOp,
-    // One pass over the ops that pins force onto a device.
+    // One pass over the ops that pins force onto a device, and the tensors that they force over a link.
     &Pinned,
-    // One pass over parameters and tensors.
-    &chains::transfers::Transfers,
     // One pass over the graph for each pair of devices.
     &chains::critical_path::CriticalPath,
     // Some dozens of passes over the ops.
@@ -128,14 +124,10 @@ const COLD_START_PLANNERS: &[&dyn Planner] = &[
 const COLD_START_BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
     &LargestOp,
-    // One pass over the ops that pins force onto a device.
+    // One pass over the ops that pins force onto a device, and the tensors that they force over a link.
     &Pinned,
-    // One pass over parameters and tensors.
-    &chains::transfers::Transfers,
     // One pass over the graph backward, then one over the parameters for each moment.
     &cold_start::bounds::last_loads::LastLoads,
-    // A linear program for each of a few moments.
-    &cold_start::bounds::bus_capacity::BusCapacity,
     // One pass over the graph for each pair of devices.
     &chains::critical_path::CriticalPath,
     // Some dozens of passes over the ops.
@@ -164,7 +156,7 @@ const PIPELINE_PLANNERS: &[&dyn Planner] = &[
 const PIPELINE_BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
     &LargestOp,
-    // One pass over the ops that pins force onto a device.
+    // One pass over the ops that pins force onto a device, and the tensors that they force over a link.
     &Pinned,
     // Some dozens of passes over the ops.
     &WeightedAverage,
@@ -202,10 +194,8 @@ const STREAM_PLANNERS: &[&dyn Planner] = &[
 const STREAM_BOUNDS: &[&dyn Bound] = &[
     // One look at every op.
     &LargestOp,
-    // One pass over the ops that pins force onto a device.
+    // One pass over the ops that pins force onto a device, and the tensors that they force over a link.
     &Pinned,
-    // One pass over the tensors that pins force over a link.
-    &stream::bounds::transfers::PinnedTransfers,
     // Some dozens of passes over the ops.
     &WeightedAverage,
     // A linear program, where memory is short.

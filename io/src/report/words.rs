@@ -117,7 +117,6 @@ pub(super) fn argument(evidence: &Evidence) -> String {
         Evidence::Area { .. } => "The busiest device is at least as busy as the average.".to_owned(),
         Evidence::DeviceLoad { .. } => "One device must do what may run nowhere else.".to_owned(),
         Evidence::LinkLoad { .. } => "One link must carry what has no other way.".to_owned(),
-        Evidence::BusBytes { .. } => "All weights must come over the buses, loaded or read in place.".to_owned(),
         Evidence::LastLoads { .. } => {
             "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
         }

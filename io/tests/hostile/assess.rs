@@ -124,7 +124,6 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
         Evidence::Area { weights: vec![1; problem.hardware.device_count()] },
         Evidence::DeviceLoad { device: DeviceId(0) },
         Evidence::LinkLoad { link: LinkId(0) },
-        Evidence::BusBytes { weights: vec![1; problem.hardware.links().len()] },
         Evidence::LastLoads {
             weights: vec![1; problem.hardware.links().len()],
             left_ps: Time::ZERO,

@@ -1,9 +1,10 @@
-//! Last loads: [`bus_bytes`](crate::cold_start::bus_bytes) with tails, which bounds the buses before the last τ of a schedule.
+//! Last loads: what must have crossed the buses of a `cold-start` before the last τ of the schedule.
 //!
-//! An op with a tail ≥ τ starts no later than C − τ, so by then its parameters have landed. If it reads in place, it holds the
-//! links of its host route instead, and ends no later than C minus what follows its end; all but the excess of that time lies
-//! before C − τ too. With weights w of links, as in [`crate::cold_start::bus_bytes`] (the case τ = 0):
-//! C ≥ τ + Σ (weighted demands) / Σ w.
+//! For weights w ≥ 0 of links and buses, Σ w·busy ≤ C · Σ w, because each of them does one thing at a time. An op with a tail ≥ τ
+//! starts no later than C − τ. By then each of its parameters was loaded to some device; or the op reads in place, holds the
+//! links of its host route, and ends no later than C minus what follows its end, so all but the excess of that time lies before
+//! C − τ too. So C ≥ τ + Σ_ops min(in-place time · w(route), Σ_params load time · w(route)) / Σ w, each minimised over devices.
+//! τ = 0 counts all parameters. With contention as in the paper, reads in place hold no bus.
 //!
 //! The tail of an op on a device is the longest path of ops behind it, each on its best device, with copies between devices
 //! paid: whichever op pays for a copy, every reader there ends after it. Frontier searches with all weights resident may raise
@@ -23,11 +24,11 @@ use divvy_core::units::Time;
 const EXACT_PAIRS: usize = 16;
 
 /// What one op needs of the buses before C − τ: all its loads, or one read in place.
-pub struct LoadDemand {
+struct LoadDemand {
     /// For each of its parameters, the time to load it to each device.
-    pub loads: Vec<Vec<(DeviceId, Time)>>,
+    loads: Vec<Vec<(DeviceId, Time)>>,
     /// For each device, how long it holds the buses before C − τ if it reads in place there.
-    pub reads: Vec<(DeviceId, Time)>,
+    reads: Vec<(DeviceId, Time)>,
 }
 
 /// The tails of the ops of a problem, from which the bound of any τ and any weights follows.
@@ -126,7 +127,7 @@ impl<'a> LastLoadArgument<'a> {
     /// The demands at τ = `left`: the rows of a linear program of bus capacities, in which a demand is met by loading all its
     /// parameters, in parts over any bus, or by reading in place. Its dual solutions, one weight for each link, are what
     /// [`LastLoadArgument::proven`] takes.
-    pub fn demands(&self, left: Time) -> Vec<LoadDemand> {
+    fn demands(&self, left: Time) -> Vec<LoadDemand> {
         let graph = &self.problem.graph;
         let mut params: Vec<Vec<ParamId>> = vec![Vec::new(); graph.op_count()];
         for param in graph.params() {

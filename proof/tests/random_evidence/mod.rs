@@ -19,9 +19,6 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend(DeviceId::all(model.devices).map(|device| Evidence::DeviceLoad { device }));
     all.extend(LinkId::all(model.link_widths.len()).map(|link| Evidence::LinkLoad { link }));
     all.extend(weights(model.devices, rng).into_iter().map(|weights| Evidence::Area { weights }));
-    all.extend(
-        weights(model.link_widths.len(), rng).into_iter().map(|weights| Evidence::BusBytes { weights }),
-    );
     for weights in weights(model.link_widths.len(), rng) {
         let left = [0, rng.between(0, 8), rng.between(0, 40), rng.between(0, 100)];
         for left in left {

@@ -2,8 +2,8 @@
 //!
 //! An op with a tail of at least τ starts by C − τ, so its parameters have landed by then, or it reads in place. For weights w of
 //! the links, C ≥ τ + Σ_ℓ w_ℓ · (bus time on ℓ of these loads) / Σ_ℓ w_ℓ, each load on the bus that minimises its term (the
-//! statement and its check are in `divvy_proof::cold_start::last_loads`). Every tail of some op is tried as τ, with the weights
-//! that the bound `transfers` tries for the whole network. O(weights × tails × parameters × devices).
+//! statement and its check are in `divvy_proof::cold_start::last_loads`). Every tail of some op is tried as τ, with equal
+//! weights, weights in proportion to the bandwidths, and each bus alone. O(weights × tails × parameters × devices).
 //!
 //! `last-loads` takes the longest chain of kernels, with copies, for a tail. `searched-loads` raises tails first, by the bounded
 //! searches of `frontier_search` with all weights resident: where branches cannot run at once for free, more than the longest
@@ -17,7 +17,6 @@ use divvy_proof::latency_tables::{LatencyTables, NEVER};
 use divvy_proof::verify::Proven;
 
 use crate::bound::{Bound, When};
-use crate::chains::transfers::bus_weights;
 use crate::run::Run;
 use crate::{cold_start, device_weights};
 
@@ -35,7 +34,7 @@ pub(crate) struct LastLoads;
 pub(crate) struct SearchedLoads;
 
 /// The largest bound over the weights and values of τ tried, with those.
-pub(crate) fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<u64>, Time)> {
+fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<u64>, Time)> {
     let moments = argument.candidate_times_left();
     let every = moments.len().div_ceil(MOST_MOMENTS);
     let mut best: Option<(Time, Vec<u64>, Time)> = None;
@@ -51,6 +50,34 @@ pub(crate) fn best(run: &Run<'_>, argument: &Argument<'_>) -> Option<(Time, Vec<
         }
     }
     best
+}
+
+/// The weights to try for the links from host memory.
+fn bus_weights(problem: &Problem) -> Vec<Vec<u64>> {
+    let links = problem.hardware.links();
+    let mut narrowest_links: Vec<usize> = Vec::new();
+    for route in problem.hardware.devices().filter_map(|d| problem.hardware.host_route(d)) {
+        // The last of the narrowest: a shared bus is listed behind its links.
+        let narrowest = route.links.iter().rev().min_by_key(|link| links[link.index()].bandwidth);
+        narrowest_links.extend(narrowest.map(|link| link.index()));
+    }
+    narrowest_links.sort_unstable();
+    narrowest_links.dedup();
+    let widest = narrowest_links.iter().map(|&link| links[link].bandwidth.0).max().unwrap_or(1);
+    let scaled = |link: usize| (u128::from(links[link].bandwidth.0) << 20) / u128::from(widest);
+    let mut candidates: Vec<Vec<(usize, u64)>> = vec![
+        narrowest_links.iter().map(|&link| (link, 1)).collect(),
+        narrowest_links.iter().map(|&link| (link, scaled(link) as u64)).collect(),
+    ];
+    candidates.extend(narrowest_links.iter().map(|&link| vec![(link, 1)]));
+    let spread = |pairs: Vec<(usize, u64)>| {
+        let mut weights = vec![0; links.len()];
+        for (link, weight) in pairs {
+            weights[link] = weight;
+        }
+        weights
+    };
+    candidates.into_iter().map(spread).collect()
 }
 
 fn take(run: &mut Run<'_>, name: &str, argument: &Argument<'_>, weights: Vec<u64>, left: Time) {

@@ -1,9 +1,7 @@
 //! Lower bounds, the cheapest first.
 //!
 //! * `last_loads.rs`: loads that must precede the remaining work; the same with searched tails
-//! * `bus_capacity.rs`: the linear program whose dual is the best weights for that argument
 //! * `segment_prices.rs`: prices of bus and kernel time, between ops that every path passes
 
-pub(crate) mod bus_capacity;
 pub(crate) mod last_loads;
 pub(crate) mod segment_prices;
