@@ -100,16 +100,14 @@ const BATCH_BOUNDS: &[&dyn Bound] = &[
 const COLD_START_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
-    // What one GPU does by itself: no time at all.
-    &cold_start::planners::one_gpu::OneGpu { overlapped: true },
-    // As fast, and every bus is used.
-    &cold_start::planners::deepplan::DeepPlan,
     // As long as there is time.
     &cold_start::planners::interleave::Interleave,
     // Tiny networks: whatever the ones above have not proved.
     &cold_start::planners::exhaustive::Exhaustive,
-    // SortingHat's baseline, to be compared with.
-    &cold_start::planners::one_gpu::OneGpu { overlapped: false },
+    // To be compared with: SortingHat's baseline, what one GPU can do at best, and DeepPlan, which uses every bus.
+    &cold_start::baselines::one_gpu::OneGpu { overlapped: false },
+    &cold_start::baselines::one_gpu::OneGpu { overlapped: true },
+    &cold_start::baselines::deepplan::DeepPlan,
     // By name only: programs that take seconds for each part of the network.
     &cold_start::baselines::sortinghat::SORTINGHAT,
     &cold_start::baselines::sortinghat::EFFICIENT_MIP,

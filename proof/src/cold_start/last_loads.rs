@@ -23,14 +23,6 @@ use divvy_core::units::Time;
 /// With more devices than this, copies between them count 0.
 const EXACT_PAIRS: usize = 16;
 
-/// What one op needs of the buses before C − τ: all its loads, or one read in place.
-struct LoadDemand {
-    /// For each of its parameters, the time to load it to each device.
-    loads: Vec<Vec<(DeviceId, Time)>>,
-    /// For each device, how long it holds the buses before C − τ if it reads in place there.
-    reads: Vec<(DeviceId, Time)>,
-}
-
 /// The tails of the ops of a problem, from which the bound of any τ and any weights follows.
 pub struct LastLoadArgument<'a> {
     problem: &'a Problem,
@@ -122,37 +114,6 @@ impl<'a> LastLoadArgument<'a> {
     pub fn evidence(&self, weights: Vec<u64>, left_ps: Time) -> Evidence {
         let (shares, steps) = self.searches.clone();
         Evidence::LastLoads { weights, left_ps, shares, steps }
-    }
-
-    /// The demands at τ = `left`: the rows of a linear program of bus capacities, in which a demand is met by loading all its
-    /// parameters, in parts over any bus, or by reading in place. Its dual solutions, one weight for each link, are what
-    /// [`LastLoadArgument::proven`] takes.
-    fn demands(&self, left: Time) -> Vec<LoadDemand> {
-        let graph = &self.problem.graph;
-        let mut params: Vec<Vec<ParamId>> = vec![Vec::new(); graph.op_count()];
-        for param in graph.params() {
-            if let Some(reader) = self.reader(param, left) {
-                params[reader.index()].push(param);
-            }
-        }
-        let buses = |d: &DeviceId| {
-            self.problem.hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_some())
-        };
-        let load_times = |param: &ParamId| {
-            let devices = self.problem.hardware.devices().filter(buses);
-            devices.filter_map(|d| Some((d, self.problem.load_time(*param, d)?.0))).collect::<Vec<_>>()
-        };
-        let counted = graph.ops().filter(|&op| {
-            let in_host = self.problem.devices_for(op).any(|d| self.in_host[d.index()]);
-            !params[op.index()].is_empty() && !in_host
-        });
-        let demand = |op: OpId| LoadDemand {
-            loads: params[op.index()].iter().map(load_times).collect(),
-            reads: (self.problem.devices_for(op).filter(buses))
-                .filter_map(|device| Some((device, Time(self.held_before(op, device, left)?))))
-                .collect(),
-        };
-        counted.map(demand).collect()
     }
 
     /// The values of τ worth trying: the tail of some op, and 0.

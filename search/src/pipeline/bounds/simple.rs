@@ -3,7 +3,7 @@
 use divvy_core::problem::Problem;
 use divvy_proof::evidence::Evidence;
 
-use crate::bound::Bound;
+use crate::bound::{Bound, When};
 use crate::pipeline::bounds::unreplicated_pipeline;
 use crate::run::Run;
 
@@ -20,6 +20,11 @@ impl Bound for Simple {
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         unreplicated_pipeline(problem)
+    }
+
+    /// `area` and `node-cut` prove at least as much.
+    fn runs(&self) -> When {
+        When::ByName
     }
 
     fn bound(&self, run: &mut Run<'_>) {

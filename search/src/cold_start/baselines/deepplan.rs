@@ -41,6 +41,10 @@ impl Planner for DeepPlan {
         }
     }
 
+    fn in_auto(&self) -> bool {
+        false
+    }
+
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let pieces = Pieces::new(run.problem);
         let sequence = pieces.sequence();

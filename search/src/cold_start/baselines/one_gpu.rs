@@ -48,7 +48,7 @@ impl Planner for OneGpu {
     }
 
     fn in_auto(&self) -> bool {
-        self.overlapped
+        false
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
