@@ -41,6 +41,11 @@ const DUAL_SCALE: f64 = (1u64 << 30) as f64;
 const TAILS: [(u32, u32); 2] = [(12, 200), (24, 600)];
 /// The share of the time left that they may take.
 const TAILS_SHARE: f64 = 0.3;
+/// The share of the run's time by whose end it is to be done, where a planner waits for the rest.
+const DEADLINE_SHARE: f64 = 0.25;
+/// A planner that waits has its time back once this many solves raised the optimum by less than this share of it.
+const SOLVES_TO_RISE: usize = 8;
+const LEAST_RISE: f64 = 1e-3;
 
 pub(crate) struct IntervalLp;
 
@@ -66,19 +71,24 @@ impl Bound for IntervalLp {
     }
 
     fn runs(&self) -> When {
-        When::ByName
+        When::Last
+    }
+
+    fn deadline_share(&self) -> Option<f64> {
+        Some(DEADLINE_SHARE)
     }
 
     fn bound(&self, run: &mut Run<'_>) {
-        let Some(prover) = raise_tails(run) else { return };
+        let Some(prover) = raise_tails(run) else { return run.exhaust() };
         // The tails are a bound by themselves, even if there is no time for a solve.
         run.take(Proven::by_frontier_search(self.name(), &prover));
-        let Ok(interval) = IntervalRows::new(&prover) else { return };
-        let Ok(mut program) = IntervalProgram::new(&interval, run.budget) else { return };
+        let Ok(interval) = IntervalRows::new(&prover) else { return run.exhaust() };
+        let Ok(mut program) = IntervalProgram::new(&interval, run.budget) else { return run.exhaust() };
         let mut best = prover.lower();
-        let mut solves = 0;
-        while !run.budget.is_spent() && run.budget.nodes.is_none_or(|nodes| solves < nodes) {
-            solves += 1;
+        // The optimum after every solve.
+        let mut optima: Vec<f64> = Vec::new();
+        let most_solves = run.budget.nodes.map_or(usize::MAX, |nodes| nodes as usize);
+        while !run.budget.is_spent() && !run.is_solved() && optima.len() < most_solves {
             let Some(solved) = program.solve(run.budget) else { break };
             let proven = program.multiples(&solved.duals);
             let proven = proven.and_then(|rows| Proven::by_interval_lp(self.name(), &interval, rows));
@@ -86,11 +96,20 @@ impl Bound for IntervalLp {
                 best = proven.value();
                 run.take(proven);
             }
-            if !program.separate(&solved.values, run.budget) {
-                break;
+            optima.push(solved.values[program.end.index()]);
+            let is_worth_it = !run.has_planner_waiting() || rises(&optima);
+            if !is_worth_it || !program.separate(&solved.values, run.budget) {
+                return run.exhaust();
             }
         }
     }
+}
+
+/// Whether the last solves raised the optimum enough.
+fn rises(optima: &[f64]) -> bool {
+    let Some(before) = optima.len().checked_sub(1 + SOLVES_TO_RISE) else { return true };
+    let last = optima[optima.len() - 1];
+    last - optima[before] >= last * LEAST_RISE
 }
 
 /// Tails raised by dominance search within its share of the time.
