@@ -42,7 +42,9 @@ const TAILS: [(u32, u32); 2] = [(12, 200), (24, 600)];
 /// The share of the time left that they may take.
 const TAILS_SHARE: f64 = 0.3;
 /// The share of the run's time by whose end it is to be done, where a planner waits for the rest.
-const DEADLINE_SHARE: f64 = 0.25;
+const DEADLINE_SHARE: f64 = 0.2;
+/// With less time than this, which a fifth of 5 s is, a planner that waits has all of it: it gains more.
+const LEAST_TIME: Duration = Duration::from_secs(1);
 /// A planner that waits has its time back once this many solves raised the optimum by less than this share of it.
 const SOLVES_TO_RISE: usize = 8;
 const LEAST_RISE: f64 = 1e-3;
@@ -79,6 +81,9 @@ impl Bound for IntervalLp {
     }
 
     fn bound(&self, run: &mut Run<'_>) {
+        if run.has_planner_waiting() && run.budget.nodes.is_none() && run.budget.time < LEAST_TIME {
+            return run.exhaust();
+        }
         let Some(prover) = raise_tails(run) else { return run.exhaust() };
         // The tails are a bound by themselves, even if there is no time for a solve.
         run.take(Proven::by_frontier_search(self.name(), &prover));
@@ -120,8 +125,10 @@ fn raise_tails(run: &Run<'_>) -> Option<FrontierProof> {
     let limit = run.outcome().value().unwrap_or(Time(NEVER));
     let until =
         budget.start.elapsed() + budget.time.saturating_sub(budget.start.elapsed()).mul_f64(TAILS_SHARE);
-    for (window, width) in TAILS {
-        let mut stop = || budget.is_spent() || budget.start.elapsed() > until;
+    // With a node budget the clock has no say, and the wider searches would.
+    let searches = if budget.nodes.is_some() { &TAILS[..1] } else { &TAILS[..] };
+    for &(window, width) in searches {
+        let mut stop = || budget.is_spent() || budget.nodes.is_none() && budget.start.elapsed() > until;
         if stop() {
             break;
         }
