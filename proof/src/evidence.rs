@@ -166,6 +166,20 @@ pub enum Evidence {
         /// A price for each op, in weighted bytes.
         prices: Vec<i64>,
     },
+    /// No division of the ops among groups of devices is within the capacities of the groups and of the links: a dynamic
+    /// program to be run again (`stream`).
+    DeviceGroups {
+        /// No plan has this period or a smaller one.
+        threshold_ps: Time,
+        /// The groups, each device in one of them.
+        groups: Vec<Vec<DeviceId>>,
+        /// One weight per device.
+        weights: Vec<u64>,
+        /// One weight per link or bus.
+        links: Vec<u64>,
+        /// Labels are merged by so many slots of each load.
+        slots: u32,
+    },
     /// A search vouches for the value; nothing here checks it.
     Attested {
         /// The name of the search.

@@ -21,7 +21,8 @@ use crate::latency::interval_lp;
 use crate::latency::interval_lp::IntervalRows;
 use crate::loads::{forced, weighted_average};
 use crate::pipeline::{down_sets, set_cover, two_way_cut};
-use crate::stream::{colocation, link_prices};
+use crate::stream::device_groups::GroupProgram;
+use crate::stream::{colocation, device_groups, link_prices};
 use crate::{critical_path, division_lp};
 use divvy_core::problem::Problem;
 use divvy_core::units::Time;
@@ -80,6 +81,30 @@ impl Proven {
             value_ps,
             evidence: proof.clone().into_evidence(),
         }))
+    }
+
+    /// The bound of a program over groups of devices; none if it does not refute the threshold, an error if it has too many
+    /// labels, or `stop` ends it.
+    pub fn by_device_groups(
+        bound: &str,
+        program: &GroupProgram<'_>,
+        threshold: Time,
+        slots: u32,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Proven>, String> {
+        if !program.refutes(threshold, slots, stop)? {
+            return Ok(None);
+        }
+        let (groups, weights, links) = program.parts();
+        let evidence = Evidence::DeviceGroups {
+            threshold_ps: threshold,
+            groups: groups.to_vec(),
+            weights: weights.to_vec(),
+            links: links.to_vec(),
+            slots,
+        };
+        let value_ps = Time(threshold.0 + 1);
+        Ok(Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence })))
     }
 
     /// The bound of any evidence; none if it proves nothing, or is an attestation.
@@ -141,6 +166,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::DownSets { merged, threshold_ps } => down_sets::proven(problem, *merged, *threshold_ps),
         Evidence::Colocation { threshold_ps, unions, weights, rounding } => {
             colocation::proven(problem, *threshold_ps, unions, weights, *rounding)
+        }
+        Evidence::DeviceGroups { threshold_ps, groups, weights, links, slots } => {
+            device_groups::proven(problem, *threshold_ps, groups, weights, links, *slots)
         }
         Evidence::LinkPrices { threshold_ps, weights, prices } => {
             link_prices::proven(problem, *threshold_ps, weights, prices)

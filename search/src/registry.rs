@@ -202,6 +202,8 @@ const STREAM_BOUNDS: &[&dyn Bound] = &[
     &stream::bounds::colocation::Colocation,
     // Prices, moved again and again.
     &stream::bounds::link_prices::LinkPrices,
+    // A program at one threshold after the other, finer and finer.
+    &stream::bounds::device_groups::DeviceGroups,
 ];
 
 /// The planners for a problem's objective, in the order that `auto` tries those it uses.

@@ -110,12 +110,7 @@ impl<'p> DeviceKnapsack<'p> {
 
     /// The weighted bytes that all links together carry within a threshold.
     pub fn carried(&self, threshold: Time) -> i64 {
-        let carried = |(link, &weight): (&divvy_core::hardware::Link, &u64)| {
-            let bytes = u128::from(link.bandwidth.0) * u128::from(threshold.0) / PS_PER_SECOND;
-            bytes.saturating_mul(u128::from(weight))
-        };
-        let all = self.problem.hardware.links().iter().zip(&self.weights).map(carried);
-        let sum = all.fold(0u128, u128::saturating_add);
+        let sum = carried(self.problem, &self.weights, threshold);
         i64::try_from(sum).unwrap_or(i64::MAX).min(Self::MOST)
     }
 
@@ -236,6 +231,15 @@ impl PathLabels {
         }
         self.ends.push(self.list.len());
     }
+}
+
+/// The weighted bytes that all links together carry within a threshold.
+pub(super) fn carried(problem: &Problem, weights: &[u64], threshold: Time) -> u128 {
+    let carried = |(link, &weight): (&divvy_core::hardware::Link, &u64)| {
+        let bytes = u128::from(link.bandwidth.0) * u128::from(threshold.0) / PS_PER_SECOND;
+        bytes.saturating_mul(u128::from(weight))
+    };
+    problem.hardware.links().iter().zip(weights).map(carried).fold(0u128, u128::saturating_add)
 }
 
 /// The least weight of a byte sent to a device, over all routes to it; none if that does not fit.

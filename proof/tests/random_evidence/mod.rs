@@ -42,6 +42,7 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     all.extend((0..24).map(|_| division_cases(model, rng)));
     all.extend((0..12).map(|_| chain_dp(model, rng)));
     all.extend((0..24).map(|_| link_prices(model, rng)));
+    all.extend((0..24).map(|_| device_groups(model, rng)));
     all
 }
 
@@ -229,6 +230,21 @@ fn link_prices(model: &Model, rng: &mut Rng) -> Evidence {
     let most = *rng.pick(&[5, 100, 2000]);
     let prices = (0..model.ops).map(|_| rng.between(0, most) as i64 - (most / 10) as i64).collect();
     Evidence::LinkPrices { threshold_ps: Time(rng.between(0, 40)), weights, prices }
+}
+
+/// A random division of the devices with random weights, at a random threshold, as coarse as it may be or not.
+fn device_groups(model: &Model, rng: &mut Rng) -> Evidence {
+    let count = 2 + rng.below(3);
+    let mut groups = vec![Vec::new(); count];
+    for device in 0..model.devices {
+        groups[rng.below(count)].push(DeviceId(device as u32));
+    }
+    groups.retain(|group: &Vec<DeviceId>| !group.is_empty());
+    let most = *rng.pick(&[1, 3, 1000]);
+    let weights = (0..model.devices).map(|_| rng.between(0, most)).collect();
+    let links = (0..model.link_widths.len()).map(|_| rng.between(0, 2)).collect();
+    let slots = 1 << rng.below(13);
+    Evidence::DeviceGroups { threshold_ps: Time(rng.between(0, 60)), groups, weights, links, slots }
 }
 
 /// A random sequence of frontier searches, narrow and often incomplete.

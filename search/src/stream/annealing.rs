@@ -185,7 +185,7 @@ impl<'t> LoadedPlacement<'t> {
     }
 
     /// The energy and the largest load, with loads multiplied by `scale`.
-    fn energy(&self, scale: f64, per_byte: &[f64]) -> (f64, f64) {
+    pub(crate) fn energy(&self, scale: f64, per_byte: &[f64]) -> (f64, f64) {
         let devices = self.times.iter().map(|&time| time as f64 * scale);
         let links = self.bytes.iter().zip(per_byte).map(|(&bytes, per)| bytes as f64 * per * scale);
         devices.chain(links).fold((0.0, 0.0f64), |(sum, most), load| (sum + load.powi(POWER), most.max(load)))

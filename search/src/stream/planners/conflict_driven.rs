@@ -1,7 +1,10 @@
 //! `conflict-driven`: annealing for an incumbent, then a conflict-driven search that improves it or proves it optimal. The best
 //! planner of `stream` without a limit of splits.
 //!
-//! Rounds of doubling effort, each of these steps:
+//! First sweeps in the manner of `dominance`, wider and wider, which alone solve networks that are nearly chains, and programs
+//! for every pair of devices ([`PairSearch`]). Then rounds of doubling effort, each of these steps:
+//! * local search by such programs, for a part of the round's time that grows where it helps, and programs over groups of
+//!   devices that refute thresholds ([`GroupSolver`]);
 //! * annealing of the best plan ([`anneal`]);
 //! * load packing, links and memory left out: a relaxation by classes of devices, local search ([`LoadRebalancer`]) and
 //!   branch and bound ([`LoadPacking`]). Its refutations are bounds, and where links do not bind its placements are plans;
@@ -28,15 +31,32 @@ use crate::stream::colocation::ColocatedUnits;
 use crate::stream::conflict_search::solver::{ConflictResult, ConflictSearch};
 use crate::stream::device_prices::prices;
 use crate::stream::dominance_sweep::DominanceSweep;
+use crate::stream::group_solver::GroupSolver;
 use crate::stream::lagrangian::LagrangianSolver;
 use crate::stream::load_packing::instance::LoadPacking;
 use crate::stream::load_packing::rebalance_loads::LoadRebalancer;
+use crate::stream::pair_search::PairSearch;
 use crate::stream::rebalance_links::LinkRebalancer;
 use crate::stream::tables::StreamTables;
 use crate::stream::water_filling::WaterFilling;
 
 /// The width of the sweep that finds the first plan.
-const WIDTH: usize = 64;
+const FIRST_WIDTH: usize = 64;
+/// The widths of those that follow, and the share of the time after which no wider one begins.
+const WIDTHS: [usize; 2] = [256, 1024];
+const SWEEPS_SHARE: f64 = 0.04;
+/// The first local search by pairs takes this share of the time at most, later ones this share of a round if the last one
+/// helped, and if not.
+const FIRST_PAIRS_SHARE: f64 = 0.3;
+const PAIRS_SHARE: f64 = 1.0;
+const LESS_PAIRS_SHARE: f64 = 0.1;
+/// Programs over groups of devices take this share of a round.
+const GROUPS_SHARE: f64 = 0.5;
+/// Nodes that one of them counts for, if nodes are limited.
+const NODES_PER_GROUP_PROGRAM: u64 = 16;
+/// Programs for each conflict of the effort, if nodes are limited, and nodes that each counts for.
+const PROGRAMS_PER_CONFLICT: u64 = 1;
+const NODES_PER_PROGRAM: u64 = 4;
 /// The effort of the first round: conflicts at one threshold.
 const FIRST_EFFORT: u64 = 64;
 /// Moves of annealing for each conflict of the effort.
@@ -96,6 +116,7 @@ impl Planner for ConflictDriven {
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let mut rng = Rng::new(run.budget.seed);
         let lagrangian = LagrangianSolver::new(run.problem, &tables, &weights);
+        let groups = GroupSolver::new(run.problem, &weights);
         let mut search = ThresholdSearch {
             weights,
             packing: None,
@@ -103,6 +124,9 @@ impl Planner for ConflictDriven {
             load_rebalancer: None,
             classes_help: false,
             link_rebalancer: LinkRebalancer::new(Rng::new(rng.next_u64())),
+            pairs: PairSearch::new(Rng::new(rng.next_u64())),
+            pairs_help: true,
+            groups,
             lagrangian,
             lagrangian_helps: true,
             tables,
@@ -110,6 +134,10 @@ impl Planner for ConflictDriven {
             spent: 0,
         };
         search.first_plan(run);
+        let first = run.budget.time.mul_f64(FIRST_PAIRS_SHARE);
+        search.search_pairs(run, FIRST_EFFORT, first);
+        search.refute_by_groups(run, FIRST_EFFORT, first);
+        search.wider_sweeps(run);
         let mut effort = FIRST_EFFORT;
         let mut rate = ConflictRate::default();
         while !run.is_solved() && run.outcome().value() != Some(Time::ZERO) {
@@ -122,6 +150,9 @@ impl Planner for ConflictDriven {
             search.pack(run, NODES_PER_CONFLICT * effort);
             let time = (begun.elapsed() / REBALANCE_SHARE).max(SHORTEST);
             search.rebalance_links(run, STEPS_PER_CONFLICT * effort, time);
+            let share = if search.pairs_help { PAIRS_SHARE } else { LESS_PAIRS_SHARE };
+            search.search_pairs(run, effort, begun.elapsed().mul_f64(share).max(SHORTEST));
+            search.refute_by_groups(run, effort, begun.elapsed().mul_f64(GROUPS_SHARE).max(SHORTEST));
             if run.is_solved() {
                 break;
             }
@@ -172,6 +203,11 @@ struct ThresholdSearch<'p> {
     /// Whether the split by classes of devices improved the packing the last time.
     classes_help: bool,
     link_rebalancer: LinkRebalancer,
+    pairs: PairSearch,
+    /// Whether programs for pairs of devices improved the plan the last time.
+    pairs_help: bool,
+    /// None if too many tensors are alive at a time.
+    groups: Option<GroupSolver<'p>>,
     /// None if no link is on all routes.
     lagrangian: Option<LagrangianSolver<'p>>,
     /// Whether it improved bound or value the last time.
@@ -195,16 +231,87 @@ impl<'p> ThresholdSearch<'p> {
 
     /// The best plan of a narrow dominance sweep.
     fn first_plan(&mut self, run: &mut Run<'_>) {
+        let budget = run.budget;
+        self.sweep(run, FIRST_WIDTH, &mut || budget.is_spent());
+    }
+
+    /// Wider and wider sweeps; one that drops nothing for lack of width has found the best plan of all.
+    fn wider_sweeps(&mut self, run: &mut Run<'_>) {
+        let budget = run.budget;
+        let begun = Instant::now();
+        let most_time = budget.time.mul_f64(SWEEPS_SHARE);
+        for width in WIDTHS {
+            let is_late = |time: Duration| budget.nodes.is_none() && begun.elapsed() > time;
+            let over = run.is_solved() || is_late(most_time);
+            if over || !self.sweep(run, width, &mut || budget.is_spent() || is_late(4 * most_time)) {
+                break;
+            }
+        }
+    }
+
+    /// A dominance sweep: its best plan, and what it proves. Whether it came to its end.
+    fn sweep(&mut self, run: &mut Run<'_>, width: usize, is_over: &mut dyn FnMut() -> bool) -> bool {
         let water = WaterFilling::new(&self.tables);
         let mut sweeps = DominanceSweep::new(&self.tables, &water, 0);
-        let budget = run.budget;
         let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
-        let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
-        let result = sweeps.sweep(limit, WIDTH, &mut is_over);
+        let left = run.budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent));
+        let result = sweeps.sweep(limit, width, &mut |nodes| nodes > left || is_over());
         run.count(sweeps.nodes);
-        if let Some((_, device_of)) = result.and_then(|result| result.best) {
+        if width > FIRST_WIDTH {
+            self.spent += sweeps.nodes;
+        }
+        let Some(result) = result else { return false };
+        if let Some((_, device_of)) = result.best {
             self.offer(run, &device_of);
         }
+        if let Some(best) = run.outcome().value() {
+            let bound = result.bound.map_or(best, |bound| best.min(Time(bound)));
+            run.attest("dominance", bound, "divvy dominance search".to_owned());
+        }
+        true
+    }
+
+    /// Programs over groups of devices.
+    fn refute_by_groups(&mut self, run: &mut Run<'_>, effort: u64, time: Duration) {
+        let Some(mut groups) = self.groups.take() else { return };
+        let budget = run.budget;
+        let begun = Instant::now();
+        let mut made = 0;
+        while !self.is_over(run) && !run.is_solved() && !groups.is_through() {
+            let is_late = match budget.nodes {
+                None => begun.elapsed() >= time,
+                Some(_) => made >= effort / NODES_PER_GROUP_PROGRAM,
+            };
+            let Some(value) = run.outcome().value().filter(|_| !is_late) else { break };
+            let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+            let mut stop = || budget.is_spent() || budget.nodes.is_none() && begun.elapsed() >= 2 * time;
+            let proven = groups.raise(low, value.0.saturating_sub(1), &mut stop);
+            proven.into_iter().for_each(|proven| run.take(proven));
+            made += groups.take_programs();
+        }
+        self.spent += made * NODES_PER_GROUP_PROGRAM;
+        self.groups = Some(groups);
+    }
+
+    /// Local search by programs for pairs of devices.
+    fn search_pairs(&mut self, run: &mut Run<'_>, effort: u64, time: Duration) {
+        if self.is_over(run) || run.is_solved() {
+            return;
+        }
+        let best = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
+        let budget = run.budget;
+        let left = budget.nodes.map_or(u64::MAX, |most| most.saturating_sub(self.spent) / NODES_PER_PROGRAM);
+        let most = budget.nodes.map_or(u64::MAX, |_| left.min(PROGRAMS_PER_CONFLICT * effort));
+        let begun = Instant::now();
+        let mut is_over = || budget.is_spent() || budget.nodes.is_none() && begun.elapsed() >= time;
+        let before = run.outcome().value();
+        let mut better: Vec<Vec<u8>> = Vec::new();
+        let made = self.pairs.search(&self.tables, best.as_deref(), most, &mut is_over, &mut |device_of| {
+            better.push(device_of.to_vec());
+        });
+        self.spent += made * NODES_PER_PROGRAM;
+        better.iter().for_each(|device_of| self.offer(run, device_of));
+        self.pairs_help = before != run.outcome().value();
     }
 
     /// Anneals the best plan.

@@ -2,8 +2,10 @@
 //! nothing for lack of width and so proves the best plan optimal.
 //!
 //! From the second sweep on, ops that must share a device in every better plan are merged ([`ColocatedUnits`]); if that alone
-//! refutes better plans, the proof is verified. Between sweeps the best plan is annealed for about as long, since a better plan
-//! lets a sweep drop more. The bounds of sweeps are attested, and compared with brute force in the tests.
+//! refutes better plans, the proof is verified. Between sweeps the best plan is annealed for about as long, and improved by
+//! programs for two devices ([`PairSearch`]), since a better plan lets a sweep drop more. The bounds of sweeps are attested, and compared with brute force in the tests.
+
+use std::time::{Duration, Instant};
 
 use divvy_core::problem::Problem;
 use divvy_core::rng::Rng;
@@ -16,6 +18,7 @@ use crate::stream::annealing::anneal;
 use crate::stream::colocation::ColocatedUnits;
 use crate::stream::device_prices::prices;
 use crate::stream::dominance_sweep::DominanceSweep;
+use crate::stream::pair_search::PairSearch;
 use crate::stream::tables::StreamTables;
 use crate::stream::water_filling::WaterFilling;
 
@@ -26,6 +29,8 @@ const WIDER: usize = 4;
 const MOST_WIDTH: usize = 1 << 20;
 /// Moves of annealing for each placement that a sweep generated.
 const MOVES_PER_NODE: u64 = 1;
+/// Placements of a sweep for each program of two devices, if nodes are limited.
+const NODES_PER_PROGRAM: u64 = 1000;
 
 pub(crate) struct Dominance;
 
@@ -48,8 +53,10 @@ impl Planner for Dominance {
         let mut nodes = 0;
         let mut rng = Rng::new(run.budget.seed);
         let mut width = FIRST_WIDTH;
+        let mut pairs = PairSearch::new(Rng::new(rng.next_u64()));
         while !run.is_solved() {
             let limit = run.outcome().value().map_or(u64::MAX, |value| value.0);
+            let begun = Instant::now();
             let budget = run.budget;
             let mut is_over = |nodes| budget.is_spent() || budget.nodes.is_some_and(|most| nodes > most);
             // Before the first sweep the best plan is too weak for pairs to be forced.
@@ -93,12 +100,39 @@ impl Planner for Dominance {
                 return StopReason::Finished;
             }
             anneal_best(run, &tables, MOVES_PER_NODE * generated, &mut rng);
+            search_pairs(run, &tables, &mut pairs, generated, begun.elapsed());
             if width >= MOST_WIDTH {
                 return StopReason::OutOfBudget;
             }
             width *= WIDER;
         }
         StopReason::Finished
+    }
+}
+
+/// Programs for pairs of devices, for as long as the sweep and the annealing took; splits are no part of these.
+fn search_pairs(
+    run: &mut Run<'_>,
+    tables: &StreamTables,
+    pairs: &mut PairSearch,
+    generated: u64,
+    time: Duration,
+) {
+    if tables.max_splits != u32::MAX || run.is_solved() {
+        return;
+    }
+    let best = run.outcome().best.as_ref().and_then(|(plan, _)| StreamTables::placement(plan));
+    let (budget, begun) = (run.budget, Instant::now());
+    let most = budget.nodes.map_or(u64::MAX, |_| generated / NODES_PER_PROGRAM);
+    let mut is_over = || budget.is_spent() || budget.nodes.is_none() && begun.elapsed() >= time;
+    let mut better: Vec<Vec<u8>> = Vec::new();
+    let made = pairs.search(tables, best.as_deref(), most, &mut is_over, &mut |placement| {
+        better.push(placement.to_vec());
+    });
+    run.count(made);
+    for placement in better {
+        let offered = run.offer(tables.plan(&placement));
+        debug_assert!(offered.is_ok(), "it was placed by the rules");
     }
 }
 
