@@ -33,7 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Each crate, and the crates of the workspace that it depends on. For tests alone, any may use `divvy-testing`.
 CONTRACT = {
     "divvy-core": set(),
-    "divvy-solver": set(),
+    "divvy-solver-tools": set(),
+    "divvy-solver": {"divvy-solver-tools"},
     "divvy-proof": {"divvy-core"},
     "divvy-search": {"divvy-core", "divvy-proof", "divvy-solver"},
     "divvy-io": {"divvy-core", "divvy-proof"},

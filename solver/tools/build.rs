@@ -18,9 +18,9 @@ fn main() -> ExitCode {
     if missing.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: building the HiGHS solver needs {}", missing.join(" and "));
+    let needs = missing.join(" and ");
     eprintln!(
-        "  hint: run `scripts/solver.sh` once in divvy's folder; it installs them into `.venv` and tells cargo"
+        "error: building the HiGHS solver needs {needs}; `scripts/solver.sh`, run once, installs them into .venv"
     );
     ExitCode::FAILURE
 }

@@ -9,9 +9,10 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each crate, and the crates of the workspace that it depends on.
-const CONTRACT: [(&str, &[&str]); 11] = [
+const CONTRACT: [(&str, &[&str]); 12] = [
     ("divvy-core", &[]),
-    ("divvy-solver", &[]),
+    ("divvy-solver-tools", &[]),
+    ("divvy-solver", &["divvy-solver-tools"]),
     ("divvy-proof", &["divvy-core"]),
     ("divvy-search", &["divvy-core", "divvy-proof", "divvy-solver"]),
     ("divvy-io", &["divvy-core", "divvy-proof"]),
