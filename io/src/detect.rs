@@ -43,9 +43,9 @@ pub struct Detected {
     pub not_found: Vec<String>,
 }
 
-/// The machine that divvy runs on.
-pub fn this_machine() -> Detected {
-    machine::detect(&Probe::system())
+/// The machine that divvy runs on; its CPUs as one device each, or as devices of so many cores.
+pub fn this_machine(cores_of_a_device: Option<u32>) -> Detected {
+    machine::detect(&Probe::system(), cores_of_a_device)
 }
 
 /// The GPUs of a saved `nvidia-smi topo -m`; lines of `nvidia-smi -L` before it give their names.

@@ -12,7 +12,7 @@ use crate::reader::Item;
 
 const CATALOGUE: &str = include_str!("../presets/classes.toml");
 
-const HARDWARE: [(&str, &str); 9] = [
+const HARDWARE: [(&str, &str); 24] = [
     ("cpu-t4-a100", include_str!("../presets/hardware/cpu-t4-a100.toml")),
     ("gpt3-6-nodes", include_str!("../presets/hardware/gpt3-6-nodes.toml")),
     ("dgx-v100", include_str!("../presets/hardware/dgx-v100.toml")),
@@ -22,6 +22,21 @@ const HARDWARE: [(&str, &str); 9] = [
     ("h200-cpu", include_str!("../presets/hardware/h200-cpu.toml")),
     ("edge-wifi", include_str!("../presets/hardware/edge-wifi.toml")),
     ("edge-ethernet", include_str!("../presets/hardware/edge-ethernet.toml")),
+    ("h100-8", include_str!("../presets/hardware/h100-8.toml")),
+    ("h100-1", include_str!("../presets/hardware/h100-1.toml")),
+    ("b200-8", include_str!("../presets/hardware/b200-8.toml")),
+    ("mi300x-8", include_str!("../presets/hardware/mi300x-8.toml")),
+    ("l40s-4", include_str!("../presets/hardware/l40s-4.toml")),
+    ("l4-4", include_str!("../presets/hardware/l4-4.toml")),
+    ("rtx5090-2", include_str!("../presets/hardware/rtx5090-2.toml")),
+    ("rtx4090-2", include_str!("../presets/hardware/rtx4090-2.toml")),
+    ("rtx3090-2", include_str!("../presets/hardware/rtx3090-2.toml")),
+    ("laptop-rtx4060", include_str!("../presets/hardware/laptop-rtx4060.toml")),
+    ("apple-m2-max", include_str!("../presets/hardware/apple-m2-max.toml")),
+    ("jetson-agx-orin", include_str!("../presets/hardware/jetson-agx-orin.toml")),
+    ("jetson-orin-nano", include_str!("../presets/hardware/jetson-orin-nano.toml")),
+    ("pi5-3-ethernet", include_str!("../presets/hardware/pi5-3-ethernet.toml")),
+    ("two-pcs-ethernet", include_str!("../presets/hardware/two-pcs-ethernet.toml")),
 ];
 
 /// Bytes per second between any two devices of `uniform-K`.

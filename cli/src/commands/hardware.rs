@@ -5,7 +5,8 @@ use std::path::Path;
 use divvy::core::hardware::{Hardware, HardwareSpec};
 use divvy::core::input_error::{Code, InputError};
 use divvy::core::units::show_bytes;
-use divvy::io::{detect, file, hardware_source, presets};
+use divvy::io::file::{self, Kind};
+use divvy::io::{detect, hardware_source, presets};
 use serde_json::{Value, json};
 
 use crate::args::{HardwareArgs, HardwareCommand};
@@ -22,10 +23,13 @@ pub(crate) fn run(args: &HardwareArgs) -> Result<String, Failure> {
             let hardware = read(hardware)?;
             Ok(if *json { format!("{}\n", as_json(&hardware)) } else { show(&hardware) })
         }
-        HardwareCommand::Detect { from_topo, output, json } => {
+        HardwareCommand::Detect { from_topo, output, force, cores_as_devices, json } => {
+            if let Some(path) = output {
+                file::check_replaceable(path, Kind::Hardware, *force)?;
+            }
             let spec = match from_topo {
                 Some(path) => read_topo(path)?,
-                None => look_around(),
+                None => look_around(*cores_as_devices),
             };
             write_detected(&spec, output.as_deref(), *json)
         }
@@ -41,8 +45,8 @@ fn read_topo(path: &str) -> Result<HardwareSpec, Failure> {
     detect::from_topo(&text).map_err(about)
 }
 
-fn look_around() -> HardwareSpec {
-    let detected = detect::this_machine();
+fn look_around(cores_as_devices: Option<u32>) -> HardwareSpec {
+    let detected = detect::this_machine(cores_as_devices);
     for what in &detected.not_found {
         tell(&format!("note: not found: {what}"));
     }
@@ -79,19 +83,46 @@ fn read(name: &str) -> Result<Hardware, Failure> {
 }
 
 fn list(json: bool) -> String {
-    let about = |name: &str| match presets::hardware(name) {
-        Some(Ok(spec)) => spec.description,
-        _ => "K identical devices with the rates of an H200, every pair joined at 1 GB/s (uniform-4, say)"
-            .to_owned(),
+    let row = |name: &'static str| {
+        let example = if name == "uniform-K" { "uniform-2" } else { name };
+        let spec = presets::hardware(example).and_then(Result::ok).unwrap_or_default();
+        let about = match name {
+            "uniform-K" => {
+                "K identical devices with the rates of an H200, every pair joined at 1 GB/s (uniform-4, say)"
+                    .to_owned()
+            }
+            _ => spec.description.clone(),
+        };
+        (name, about, Hardware::new(spec).map_or(Vec::new(), |hardware| serves(&hardware)))
     };
-    let rows: Vec<(&str, String)> = presets::names().into_iter().map(|name| (name, about(name))).collect();
+    let rows: Vec<(&str, String, Vec<&str>)> = presets::names().into_iter().map(row).collect();
     if json {
-        let rows: Vec<Value> =
-            rows.iter().map(|(name, about)| json!({"name": name, "description": about})).collect();
-        return format!("{}\n", json!({"hardware": rows}));
+        let row = |(name, about, objectives): &(&str, String, Vec<&str>)| json!({"name": name, "description": about, "objectives": objectives});
+        return format!("{}\n", json!({"hardware": rows.iter().map(row).collect::<Vec<Value>>()}));
     }
-    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    rows.iter().map(|(name, about)| format!("{name:width$}  {about}\n")).collect()
+    let width = rows.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let mut text: String = rows.iter().map(|(name, about, _)| format!("{name:width$}  {about}\n")).collect();
+    let lacks = |objective: &str| {
+        let rows = rows.iter().filter(|(.., objectives)| !objectives.contains(&objective));
+        rows.map(|(name, ..)| *name).collect::<Vec<_>>().join(", ")
+    };
+    text.push_str("\nAll of them serve latency, batch, pipeline and stream");
+    let without = lacks("cold-start");
+    let cold = if without.is_empty() {
+        " and cold-start".to_owned()
+    } else {
+        format!("; cold-start all but {without}")
+    };
+    text.push_str(&format!("{cold}.\n"));
+    text
+}
+
+/// The objectives that hardware can be planned for. A cold start needs weights that have a way to go: a device that loads
+/// them from its host's memory.
+fn serves(hardware: &Hardware) -> Vec<&'static str> {
+    let loads = |device| hardware.host_route(device).is_some_and(|route| route.bandwidth.is_some());
+    let cold = hardware.devices().any(loads);
+    ["latency", "batch", "pipeline", "stream"].into_iter().chain(cold.then_some("cold-start")).collect()
 }
 
 fn toml_text(name: &str) -> Result<String, Failure> {

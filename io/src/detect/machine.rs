@@ -30,8 +30,8 @@ struct NumaNode<'a> {
     memory: Option<u64>,
 }
 
-/// Looks at everything that `probe` gives.
-pub(super) fn detect(probe: &Probe<'_>) -> Detected {
+/// Looks at everything that `probe` gives; a CPU is one device, or several of so many cores.
+pub(super) fn detect(probe: &Probe<'_>, cores_of_a_device: Option<u32>) -> Detected {
     let processor = Processor::read(probe);
     let limits = ControlGroupLimits::read(probe);
     let mut not_found = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn detect(probe: &Probe<'_>) -> Detected {
     let threads = processor.threads.len() as f64;
     let share = limits.threads.map_or(1.0, |quota| (quota / threads).min(1.0));
     for node in &nodes {
-        add_cpu(&mut spec, node, &processor, share);
+        add_cpu(&mut spec, node, &processor, share, cores_of_a_device);
     }
     if spec.classes.iter().any(|class| !class.peak.is_empty()) {
         let text = "a CPU's peak is cores x clock x FLOP per cycle, an estimate; its class says which";
@@ -124,11 +124,19 @@ fn place(node: &NumaNode<'_>) -> String {
     node.number.map_or("host".to_owned(), |number| format!("numa{number}"))
 }
 
-/// Adds a node and its CPU, of which a control group leaves `share`.
-fn add_cpu(spec: &mut HardwareSpec, node: &NumaNode<'_>, processor: &Processor, share: f64) {
+/// Adds a node and its CPU, of which a control group leaves `share`, as one device or as several of so many cores.
+fn add_cpu(
+    spec: &mut HardwareSpec,
+    node: &NumaNode<'_>,
+    processor: &Processor,
+    share: f64,
+    cores_of_a_device: Option<u32>,
+) {
     let cores = Processor::cores(&node.threads);
     // A quota is in threads; it can be spent on cores of their own.
-    let usable = (node.threads.len() as f64 * share).min(cores.len() as f64);
+    let whole = (node.threads.len() as f64 * share).min(cores.len() as f64);
+    let usable = cores_of_a_device.map_or(whole, |cores| f64::from(cores).min(whole));
+    let count = ((whole / usable) as usize).max(1);
     let clocks: Option<u64> = cores.values().copied().sum();
     let hertz = clocks.map(|khz| khz as f64 * 1e3 * usable / cores.len() as f64);
     let peak =
@@ -158,13 +166,21 @@ fn add_cpu(spec: &mut HardwareSpec, node: &NumaNode<'_>, processor: &Processor, 
     let class = add_class(spec, class);
     let memory = node.memory.map(round_memory);
     spec.nodes.push(NodeSpec { name: place(node), memory });
-    spec.devices.push(DeviceSpec {
-        name: node.number.map_or("cpu".to_owned(), |number| format!("cpu{number}")),
-        class,
-        node: Some(place(node)),
-        on_host: true,
-        ..DeviceSpec::default()
-    });
+    let cpu = node.number.map_or("cpu".to_owned(), |number| format!("cpu{number}"));
+    for i in 1..=count {
+        let name = match (cores_of_a_device, node.number) {
+            (None, _) => cpu.clone(),
+            (Some(_), None) => format!("core{i}"),
+            (Some(_), Some(_)) => format!("{cpu}-core{i}"),
+        };
+        spec.devices.push(DeviceSpec {
+            name,
+            class: class.clone(),
+            node: Some(place(node)),
+            on_host: true,
+            ..DeviceSpec::default()
+        });
+    }
 }
 
 /// `2` or `1.5`.

@@ -37,7 +37,7 @@ fn no_program(_: &str, _: &[&str]) -> Answer {
 
 fn detected(name: &str, files: &[(String, String)], run: &dyn Fn(&str, &[&str]) -> Answer) -> Detected {
     let folder = Folder::new(name, files);
-    let found = detect(&Probe { root: folder.0.clone(), run, parallelism: 6 });
+    let found = detect(&Probe { root: folder.0.clone(), run, parallelism: 6 }, None);
     sound(&found.spec, name);
     found
 }
@@ -269,7 +269,7 @@ fn files_of_nonsense_change_nothing_but_the_figures() {
 
 #[test]
 fn the_running_machine_is_sound() {
-    let spec: HardwareSpec = this_machine().spec;
+    let spec: HardwareSpec = this_machine(None).spec;
     sound(&spec, "this-machine");
     assert!(!spec.devices.is_empty() && !spec.nodes.is_empty());
 }
