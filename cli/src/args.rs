@@ -133,6 +133,12 @@ pub(crate) enum HardwareCommand {
         /// Write to this file instead of standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Replace a file of another kind than what is written
+        #[arg(long)]
+        force: bool,
+        /// Make every core, or every so many cores, a device: such as 1 or 2
+        #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "1", conflicts_with = "from_topo", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        cores_as_devices: Option<u32>,
         /// Print JSON instead of TOML
         #[arg(long)]
         json: bool,
@@ -189,7 +195,7 @@ pub(crate) struct ExportArgs {
     /// What becomes of weights (ONNX) [default: inline]
     #[arg(long, value_enum)]
     pub(crate) weights: Option<WeightsName>,
-    /// Overwrite files that no earlier export wrote (ONNX)
+    /// Replace files that no earlier export wrote
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -272,6 +278,9 @@ pub(crate) struct PlanArgs {
     /// Write the plan, its proof and the problem to this file (.gz packs it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Write a report to this file: HTML, for a browser
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
@@ -284,6 +293,9 @@ pub(crate) struct ReportArgs {
     /// Write to this file [default: beside the plan, with the ending .html]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Lay a run that was measured over the timeline: a trace file
     #[arg(long, value_name = "FILE")]
     pub(crate) measured: Option<String>,
@@ -305,6 +317,9 @@ pub(crate) struct CheckArgs {
     /// Profile that the plan was made with, with --against
     #[arg(long, value_name = "FILE", requires = "against")]
     pub(crate) profile: Option<String>,
+    /// How the model of --against is read; what the plan was made with must be named
+    #[command(flatten)]
+    pub(crate) reading: ReadingArgs,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -363,6 +378,9 @@ pub(crate) struct ParetoArgs {
     /// Write the fastest plan within the limits to this file (.gz packs it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -396,6 +414,9 @@ pub(crate) struct ReplanArgs {
     /// Write the new plan to this file (.gz packs it)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -447,6 +468,9 @@ pub(crate) struct CombineArgs {
     /// Write to this file (.gz packs it) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// A share in percent.

@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     Environment(String),
     /// A file that cannot be read or written, and what to do about it.
     File(String, String),
+    /// Several of them.
+    Several(Vec<Failure>),
 }
 
 impl Failure {
@@ -32,6 +34,7 @@ impl Failure {
         match self {
             Failure::Environment(message) => format!("error: {message}\n"),
             Failure::File(message, fix) => format!("error: {message}\n  hint: {fix}\n"),
+            Failure::Several(failures) => failures.iter().map(Failure::text).collect(),
             Failure::Input(path, errors) => {
                 let mut text = String::new();
                 let mut last_fix = "";
@@ -56,6 +59,9 @@ impl From<divvy::io::Error> for Failure {
     fn from(error: divvy::io::Error) -> Failure {
         match error {
             divvy::io::Error::Input { path, errors } => Failure::Input(path, errors),
+            divvy::io::Error::Several(errors) => {
+                Failure::Several(errors.into_iter().map(Failure::from).collect())
+            }
             divvy::io::Error::Unreadable { path, cause } => {
                 let fix = match cause.kind() {
                     ErrorKind::NotFound => near_file(&path)

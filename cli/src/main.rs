@@ -16,6 +16,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use divvy::core::printable::escaped;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
@@ -69,7 +70,8 @@ fn run(args: &Args) -> Result<Done, Failure> {
 
 fn finish(done: &Done) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    let printed = written(out.write_all(done.text.as_bytes()).and_then(|()| out.flush()));
+    let text = escaped(&done.text);
+    let printed = written(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     if done.passed && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use divvy::core::printable::escaped;
+
 /// What a command has to say on standard output, and whether it went well.
 pub(crate) struct Done {
     pub(crate) text: String,
@@ -10,5 +12,5 @@ pub(crate) struct Done {
 
 /// Talks to the user on standard error. That nobody listens is no reason to stop, let alone to panic.
 pub(crate) fn tell(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", escaped(text));
 }

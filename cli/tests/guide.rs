@@ -109,7 +109,7 @@ const WITH_RUNTIME: [&str; 1] = ["running.md"];
 
 /// Runs a page in a folder of its own, where the bundled models are.
 fn run(name: &str) {
-    let library = divvy::exec::backends::library::find();
+    let library = divvy::exec::backends::library::find(None);
     if let (Err(absent), true) = (&library, WITH_RUNTIME.contains(&name)) {
         return divvy_testing::skipped::skip(&format!("docs/guide/{name}"), absent);
     }

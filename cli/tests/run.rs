@@ -25,7 +25,7 @@ use prost::Message;
 use serde_json::Value;
 
 fn divvy(folder: &Path, arguments: &[&str]) -> Output {
-    let library = library::find();
+    let library = library::find(None);
     let named = library.iter().map(|path| (library::VARIABLE, path));
     let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
     command.args(arguments).envs(named).current_dir(folder).output().expect("divvy starts")
@@ -58,7 +58,7 @@ fn model() -> String {
 
 /// A folder with a plan for MobileNet; none where there is no ONNX Runtime, and the test is skipped.
 fn planned(test: &str, objective: &str) -> Option<PathBuf> {
-    if let Err(absent) = library::find() {
+    if let Err(absent) = library::find(None) {
         skip(test, format!("{absent}; {}", library::FIX));
         return None;
     }
@@ -301,7 +301,7 @@ fn a_profile_of_several_batch_sizes_and_one_that_the_runtime_wrote() {
 #[test]
 fn an_interrupt_ends_a_run_cleanly() {
     let Some(folder) = planned("an_interrupt_ends_a_run_cleanly", "pipeline") else { return };
-    let path = library::find().expect("it was found before");
+    let path = library::find(None).expect("it was found before");
     let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
     let command = command.args(["run", "plan.json", "--duration", "10m", "--json", "--warm-up", "0"]);
     let command = command.env(library::VARIABLE, path).current_dir(&folder);
@@ -382,8 +382,8 @@ fn what_cannot_be_run_is_said() {
     let errors = fails(&folder, &["run", "plan.json", "--input", "absent.npz"]);
     assert!(errors.contains("absent.npz"), "{errors}");
     let wrong = HostTensor { shape: vec![2], data: Data::F32(vec![0.0; 2]) };
-    divvy::exec::npy::write(&folder.join("wrong.npz"), &[("input".into(), wrong)])
-        .expect("it can be written");
+    let mut file = std::fs::File::create(folder.join("wrong.npz")).expect("it can be made");
+    divvy::exec::npy::write(&mut file, &[("input".into(), wrong)]).expect("it can be written");
     let errors = fails(&folder, &["run", "plan.json", "--input", "wrong.npz", "-o", "out.npz"]);
     assert!(errors.contains("--input") && !folder.join("out.npz").exists(), "{errors}");
     let errors = fails(&folder, &["run", "plan.json", "--verify", "--tolerance=-1", "-o", "out.npz"]);

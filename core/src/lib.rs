@@ -27,6 +27,7 @@
 //! | [`history`] | value and bound over a run |
 //! | [`ids`], [`units`], [`rng`] | newtypes for ids; picoseconds and bandwidths; the seeded generator |
 //! | [`input_error`], [`did_you_mean`] | faults of an input, and names near a misspelt one |
+//! | [`printable`] | texts as they are shown |
 
 pub mod check;
 pub mod coarsen;
@@ -42,6 +43,7 @@ pub mod ids;
 pub mod input_error;
 pub mod objectives;
 pub mod plan;
+pub mod printable;
 pub mod problem;
 pub mod relocate;
 pub mod rng;

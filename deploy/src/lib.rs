@@ -16,7 +16,7 @@
 //! let options = RunOptions { items: Some(100), ..RunOptions::default() };
 //! let prepared = prepare("plan.json", &plan, &options)?;
 //! let running = AtomicBool::new(false);
-//! let mut loaded = LoadedPlan::new(prepared, &plan, runtime()?, &options)?;
+//! let mut loaded = LoadedPlan::new(prepared, &plan, runtime(None)?, &options)?;
 //! loaded.warm_up(&running)?;
 //! let finished = loaded.run(&running)?;
 //! let compared = finished.comparison().value;

@@ -1,5 +1,6 @@
 //! Programs on the runtime: started, fed, warmed up, and several at once.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -11,9 +12,10 @@ use divvy_exec::tensor::{HostTensor, Tensor};
 
 use crate::error::DeployError;
 
-/// ONNX Runtime, or what to do about its absence.
-pub fn runtime() -> Result<OnnxRuntime, DeployError> {
-    OnnxRuntime::load().map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })
+/// ONNX Runtime, or what to do about its absence. A library that is given, or its folder, goes before all others.
+pub fn runtime(given: Option<&Path>) -> Result<OnnxRuntime, DeployError> {
+    OnnxRuntime::load_from(given)
+        .map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })
 }
 
 /// Starts a program; a fault in it is ours.

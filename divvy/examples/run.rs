@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = RunOptions { items: Some(20), ..RunOptions::default() };
     let prepared = prepare(&path, &plan, &options)?;
     let stop = AtomicBool::new(false);
-    let mut loaded = LoadedPlan::new(prepared, &plan, deploy::runtime()?, &options)?;
+    let mut loaded = LoadedPlan::new(prepared, &plan, deploy::runtime(None)?, &options)?;
     loaded.warm_up(&stop)?;
     let finished = loaded.run(&stop)?;
     let compared = finished.comparison().value;

@@ -13,7 +13,7 @@ fn example(folder: &Path, name: &str, arguments: &[&str]) -> String {
         tests.parent().and_then(Path::parent).expect("in a folder of the build").join("examples").join(name);
     let mut command = Command::new(&built);
     command.args(arguments).current_dir(folder);
-    if let Ok(path) = library::find() {
+    if let Ok(path) = library::find(None) {
         command.env(library::VARIABLE, path);
     }
     let output = command.output().unwrap_or_else(|cause| panic!("{}: {cause}", built.display()));
@@ -52,7 +52,7 @@ fn a_plan_is_made_and_verified() {
 
 #[test]
 fn a_plan_runs() {
-    if let Err(absent) = library::find() {
+    if let Err(absent) = library::find(None) {
         divvy_testing::skipped::skip("a_plan_runs", &absent);
         return;
     }

@@ -1,7 +1,7 @@
 //! NumPy's `.npy` and `.npz` files: one array, or several by name.
 
 use std::fs::File;
-use std::io::{Cursor, Read, Seek, Write};
+use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::Path;
 
 use zip::write::SimpleFileOptions;
@@ -37,17 +37,15 @@ pub fn read(path: &Path) -> Result<Vec<(String, HostTensor)>, String> {
     Ok(arrays)
 }
 
-/// Writes arrays by name as an `.npz` file.
-pub fn write(path: &Path, arrays: &[(String, HostTensor)]) -> Result<(), String> {
-    let about = |fault: String| format!("`{}` cannot be written: {fault}", path.display());
-    let file = File::create(path).map_err(|cause| about(cause.to_string()))?;
+/// Writes arrays by name as an `.npz` file, which is open already.
+pub fn write(file: &mut File, arrays: &[(String, HostTensor)]) -> io::Result<()> {
     let mut archive = ZipWriter::new(file);
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
     for (name, array) in arrays {
-        archive.start_file(format!("{name}.npy"), options).map_err(|error| about(error.to_string()))?;
-        archive.write_all(&encode(array)).map_err(|cause| about(cause.to_string()))?;
+        archive.start_file(format!("{name}.npy"), options)?;
+        archive.write_all(&encode(array))?;
     }
-    archive.finish().map_err(|error| about(error.to_string()))?;
+    archive.finish()?;
     Ok(())
 }
 
@@ -187,7 +185,7 @@ mod tests {
             ("none".to_owned(), array(Element::U8, &[0, 2])),
             ("flags".to_owned(), array(Element::Bool, &[5])),
         ];
-        write(&path, &arrays).unwrap();
+        write(&mut File::create(&path).unwrap(), &arrays).unwrap();
         assert_eq!(read(&path).unwrap(), arrays);
         std::fs::remove_file(&path).unwrap();
     }

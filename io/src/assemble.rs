@@ -150,8 +150,9 @@ pub fn to_granularity(spec: ProblemSpec, granularity: Granularity) -> Result<Pro
 pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Error> {
     let files = [Some(model), options.hardware.as_deref(), options.profile.as_deref()];
     file::read_once(files.into_iter().flatten())?;
-    let Model { mut spec, sha256, reading, warnings } =
-        read_constrained(model, &options.read, &options.constraints)?;
+    let found = options.hardware.as_deref().map(hardware_source::find);
+    let read = read_constrained(model, &options.read, &options.constraints);
+    let (Model { mut spec, sha256, reading, warnings }, found) = both(model, read, found)?;
     let mut sources = vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(sha256) }];
     if let Some(path) = &options.profile {
         let times = read_times(path, &spec.graph)?;
@@ -159,9 +160,8 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
         spec.constraints.colocate.extend(times.together);
         sources.push(times.source);
     }
-    let (objective, hardware) = match &options.hardware {
-        Some(name) => {
-            let (hardware, sha256) = hardware_source::find(name)?;
+    let (objective, hardware) = match options.hardware.as_ref().zip(found) {
+        Some((name, (hardware, sha256))) => {
             sources.push(Source { role: "hardware".into(), path: name.clone(), sha256 });
             (objective(&options.objective, spec.objective, Some(&hardware))?, hardware)
         }
@@ -183,6 +183,36 @@ pub fn put_together(
     Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, &spec.constraints)
 }
 
+/// The model and the hardware, or all that is wrong with the two. A model that cannot be read may lack hardware, too.
+fn both<T>(
+    model: &str,
+    read: Result<Model, Error>,
+    found: Option<Result<T, Error>>,
+) -> Result<(Model, Option<T>), Error> {
+    let (read, found) = match (read, found.transpose()) {
+        (Ok(read), Ok(found)) => return Ok((read, found)),
+        (read, found) => (read.err(), found),
+    };
+    let refused = matches!(read, Some(Error::Input { .. }));
+    // An ONNX model never says what it runs on.
+    let needs_hardware = refused && matches!(found, Ok(None)) && is_onnx(model);
+    let errors = read.into_iter().chain(found.err()).chain(needs_hardware.then(no_hardware));
+    Err(Error::all(errors.collect()).expect("one of the two failed"))
+}
+
+/// Whether a file is an ONNX model; standard input has been read and cannot be looked at again.
+fn is_onnx(path: &str) -> bool {
+    path != "-" && std::fs::File::open(path).is_ok_and(|file| file::starts_like_onnx(&file))
+}
+
+fn no_hardware() -> Error {
+    Error::option(
+        "--on",
+        "the model does not say what it runs on",
+        format!("add --on with one of {}, or with the path of a hardware file", presets::names().join(", ")),
+    )
+}
+
 /// The hardware that comes with the model.
 fn own_hardware(asked: &ObjectiveOptions, spec: &ProblemSpec) -> Result<(Objective, HardwareSpec), Error> {
     match &spec.hardware {
@@ -201,14 +231,7 @@ fn own_hardware(asked: &ObjectiveOptions, spec: &ProblemSpec) -> Result<(Objecti
             }
             Ok((objective, presets::uniform_devices(devices, *bandwidth)))
         }
-        None => Err(Error::option(
-            "--on",
-            "the model does not say what it runs on",
-            format!(
-                "add --on with one of {}, or with the path of a hardware file",
-                presets::names().join(", ")
-            ),
-        )),
+        None => Err(no_hardware()),
     }
 }
 

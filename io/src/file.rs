@@ -10,7 +10,7 @@ use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::Error;
+use crate::{Error, foreign, json};
 
 /// What divvy reads, for messages.
 pub const KNOWN_FORMATS: &str = "ONNX models, divvy problems and plans, torch, latency, pipeline and msr workloads (JSON), and \
@@ -18,13 +18,6 @@ pub const KNOWN_FORMATS: &str = "ONNX models, divvy problems and plans, torch, l
 
 /// The most bytes of text that divvy reads, unpacked. A problem of 100 000 ops has some twenty million.
 pub const MOST_BYTES: u64 = 512 << 20;
-
-/// The most values of a JSON file, a table counting as several: in memory a value takes some 32 bytes, so this is
-/// about two gigabytes, whatever the text looks like.
-const MOST_VALUES: usize = 64 << 20;
-
-/// A table takes as much memory as this many plain values.
-const VALUES_PER_TABLE: usize = 8;
 
 /// The most bytes of a TOML file. People write those; what programs write is JSON.
 const MOST_TOML_BYTES: usize = 8 << 20;
@@ -50,6 +43,11 @@ pub fn load(path: &str) -> Result<Loaded, Error> {
         let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
+        if let Some(error) =
+            Some(path).filter(|_| metadata.is_dir()).and_then(|path| foreign::recognise_folder(path.as_ref()))
+        {
+            return Err(Error::Input { path: path.to_owned(), errors: error.into() });
+        }
         if metadata.is_dir() {
             return Err(Error::Unreadable {
                 path: path.to_owned(),
@@ -83,7 +81,7 @@ pub fn read_once<'a>(files: impl Iterator<Item = &'a str>) -> Result<(), Error> 
 }
 
 /// ONNX files may be as large as their format allows, weights included; text may not.
-fn starts_like_onnx(mut file: &File) -> bool {
+pub(crate) fn starts_like_onnx(mut file: &File) -> bool {
     let mut start = [0; 8];
     let read = file.read(&mut start).unwrap_or(0);
     let rewound = file.rewind().is_ok();
@@ -113,17 +111,6 @@ fn broken_gzip(path: &str, cause: &std::io::Error) -> Error {
     Error::Input { path: path.to_owned(), errors: InputError::new(Code::Syntax, "file", message, fix).into() }
 }
 
-/// Whether a JSON text may hold more values than divvy keeps in memory. Marks inside of texts are counted too, which
-/// errs on the safe side.
-fn has_too_many_values(text: &str) -> bool {
-    let weight = |byte: &u8| match byte {
-        b',' | b'[' => 1,
-        b'{' => VALUES_PER_TABLE,
-        _ => 0,
-    };
-    text.as_bytes().iter().map(weight).sum::<usize>() > MOST_VALUES
-}
-
 impl Loaded {
     /// The file as JSON, or as TOML turned into the same kind of value.
     pub fn parse(&self) -> Result<Value, Error> {
@@ -138,6 +125,14 @@ impl Loaded {
                 "give a model, problem or hardware file",
             ));
         }
+        let foreign = foreign::recognise(&self.path, &self.bytes).or_else(|| {
+            let fix = "give it where a model is wanted; a plan is made of it by `divvy plan MODEL --on HARDWARE -o plan.json`";
+            let is_model = crate::onnx::load::looks_like_onnx(&self.bytes);
+            is_model.then(|| InputError::new(Code::Format, "file", "it is an ONNX model, and no text file of divvy", fix))
+        });
+        if let Some(error) = foreign {
+            return Err(Error::Input { path: self.path.clone(), errors: error.into() });
+        }
         let text = std::str::from_utf8(&self.bytes).ok().filter(|text| !text.contains('\0'));
         let text = text.ok_or_else(|| Error::Input {
             path: self.path.clone(),
@@ -150,18 +145,8 @@ impl Loaded {
         })?;
         let text = text.trim_start_matches('\u{feff}');
         if text.trim_start().starts_with(['{', '[']) && !looks_like_toml(text) {
-            if has_too_many_values(text) {
-                return Err(too_large(&self.path, format!("it may hold more than {MOST_VALUES} values")));
-            }
-            let parsed = serde_json::from_str(text);
-            return parsed.map_err(|e| {
-                let place = format!("line {}, column {}", e.line(), e.column());
-                fault(
-                    place,
-                    format!("not JSON: {e}"),
-                    "correct the text; NaN, Infinity and comments are not JSON",
-                )
-            });
+            let parsed = json::parse(text, json::MOST_BYTES);
+            return parsed.map_err(|error| Error::Input { path: self.path.clone(), errors: error.into() });
         }
         if text.len() > MOST_TOML_BYTES {
             let what = format!("it is no JSON, and TOML of more than {} MiB", MOST_TOML_BYTES >> 20);
@@ -214,14 +199,107 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
 
 /// Whether a file can be written at all, before work that would be lost is begun. It is not touched.
 pub fn check_writable(path: &Path) -> Result<(), Error> {
-    let partial = place_for(path)?;
-    let Some(partial) = partial else { return Ok(()) };
-    let tried = File::create(&partial).and_then(|_| std::fs::remove_file(&partial));
+    if !is_moved_onto(path)? {
+        return Ok(());
+    }
+    let tried = create_beside(path).and_then(|(_, partial)| std::fs::remove_file(&partial));
     tried.map_err(|cause| Error::Unwritable { path: path.display().to_string(), cause })
 }
 
-/// Where a file is written before it is moved to its place; none for devices and pipes, which cannot be moved onto.
-fn place_for(path: &Path) -> Result<Option<PathBuf>, Error> {
+/// What a command writes, as far as the first bytes of a file tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Divvy's own JSON, by the name in its field `divvy`.
+    Json(&'static str),
+    /// A page of divvy's.
+    Report,
+    /// A picture.
+    Svg,
+    /// Hardware in TOML or JSON.
+    Hardware,
+    /// Arrays of NumPy.
+    Npz,
+}
+
+impl Kind {
+    fn name(self) -> String {
+        match self {
+            Kind::Json(name) => format!("divvy {name}"),
+            Kind::Report => "report of divvy".to_owned(),
+            Kind::Svg => "picture".to_owned(),
+            Kind::Hardware => "hardware file".to_owned(),
+            Kind::Npz => "NumPy archive".to_owned(),
+        }
+    }
+
+    /// Whether this may be the beginning of such a file.
+    fn fits(self, start: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(start);
+        let squeezed: String = text.chars().filter(|c| !c.is_whitespace()).take(4096).collect();
+        match self {
+            Kind::Json(name) => squeezed.contains(&format!("\"divvy\":\"{name}\"")),
+            Kind::Report => squeezed.contains("<!doctypehtml>") && text.contains("divvy"),
+            Kind::Svg => squeezed.contains("<svg"),
+            Kind::Hardware => {
+                ["[[device]]", "[[class]]", "\"device\":["].iter().any(|mark| squeezed.contains(mark))
+            }
+            Kind::Npz => start.starts_with(b"PK"),
+        }
+    }
+}
+
+/// Refuses to replace a file that is of another kind than what will be written, and to write where nothing can be.
+pub fn check_replaceable(path: &Path, kind: Kind, force: bool) -> Result<(), Error> {
+    check_writable(path)?;
+    refuse_other(path, &kind.name(), |start| force || kind.fits(start))
+}
+
+/// As [`check_replaceable`], for a text that begins as all of its kind do.
+pub fn check_alike(path: &Path, text: &str, force: bool) -> Result<(), Error> {
+    check_writable(path)?;
+    let same = &text.as_bytes()[..text.len().min(12)];
+    refuse_other(path, "export of this format", |start| force || start.starts_with(same))
+}
+
+/// Refuses a path with a file that `fits` does not accept by its first bytes, unpacked; empty ones are in nobody's way.
+fn refuse_other(path: &Path, wanted: &str, fits: impl Fn(&[u8]) -> bool) -> Result<(), Error> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let unreadable = |cause| Error::Unreadable { path: path.display().to_string(), cause };
+    let mut start = Vec::new();
+    File::open(path).and_then(|file| file.take(1 << 16).read_to_end(&mut start)).map_err(unreadable)?;
+    if start.starts_with(&[0x1f, 0x8b]) {
+        let mut unpacked = Vec::new();
+        // The first bytes of a packed file end in the middle of it.
+        let _ = MultiGzDecoder::new(start.as_slice()).take(1 << 16).read_to_end(&mut unpacked);
+        start = unpacked;
+    }
+    if start.iter().all(u8::is_ascii_whitespace) || fits(&start) {
+        return Ok(());
+    }
+    let message = format!("`{}` is there, and is no {wanted}", path.display());
+    Err(Error::option("--output", message, "name another file, or replace it with --force"))
+}
+
+/// A new file beside a path, to be moved there; links that lie in wait are not followed.
+fn create_beside(path: &Path) -> std::io::Result<(File, PathBuf)> {
+    for attempt in 0u32.. {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(path.file_name().unwrap_or_default());
+        name.push(format!(".{}.{attempt}.partial", std::process::id()));
+        let partial = path.with_file_name(name);
+        match File::options().write(true).create_new(true).open(&partial) {
+            Ok(file) => return Ok((file, partial)),
+            Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists && attempt < 100 => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    unreachable!("the loop returns")
+}
+
+/// Whether a file is written beside its place and moved there; devices and pipes cannot be moved onto.
+fn is_moved_onto(path: &Path) -> Result<bool, Error> {
     if path.as_os_str() == "-" {
         let fix = "name a file, or leave the option out";
         return Err(Error::option("--output", "`-` is not a file to write to", fix));
@@ -231,16 +309,13 @@ fn place_for(path: &Path) -> Result<Option<PathBuf>, Error> {
         return Err(Error::Unwritable { path: path.display().to_string(), cause });
     }
     if path.exists() && !path.is_file() {
-        return Ok(None);
+        return Ok(false);
     }
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.partial", std::process::id()));
-    Ok(Some(path.with_file_name(name)))
+    Ok(true)
 }
 
 /// As [`write()`], for what is not text.
 pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
-    let place = place_for(path)?;
     let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
     let bytes = if path.extension().is_some_and(|extension| extension == "gz") {
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -249,8 +324,22 @@ pub fn write_bytes(path: &Path, content: &[u8]) -> Result<(), Error> {
     } else {
         content.to_vec()
     };
-    let Some(partial) = place else { return std::fs::write(path, bytes).map_err(unwritable) };
-    let done = std::fs::write(&partial, bytes).and_then(|()| std::fs::rename(&partial, path));
+    write_through(path, |file| std::io::Write::write_all(file, &bytes))
+}
+
+/// Writes a file whole or not at all by what `write` does to it; a path that is no file is written to as it is.
+pub fn write_through(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> Result<(), Error> {
+    let unwritable = |cause| Error::Unwritable { path: path.display().to_string(), cause };
+    if !is_moved_onto(path)? {
+        return File::options()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| write(&mut file))
+            .map_err(unwritable);
+    }
+    let (mut file, partial) = create_beside(path).map_err(unwritable)?;
+    let written = write(&mut file).and_then(|()| file.sync_all());
+    let done = written.and_then(|()| std::fs::rename(&partial, path));
     done.map_err(|cause| {
         // Leaves nothing half-written behind; that this may fail too changes nothing.
         let _ = std::fs::remove_file(&partial);

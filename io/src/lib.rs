@@ -8,9 +8,11 @@ mod critical_path;
 pub mod detect;
 pub mod export;
 pub mod file;
+mod foreign;
 pub mod hardware_file;
 pub mod hardware_source;
 pub mod import;
+mod json;
 pub mod onnx;
 pub mod plan_file;
 pub mod presets;
@@ -19,6 +21,7 @@ mod quantity;
 pub mod read_options;
 mod reader;
 pub mod report;
+pub mod shell;
 pub mod source;
 pub mod svg;
 pub mod trace_file;
@@ -36,6 +39,9 @@ pub enum Error {
         /// What is wrong in it.
         errors: InputErrors,
     },
+    /// Several files or options are at fault.
+    #[error("{}", .0.iter().map(Error::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<Error>),
     /// The environment's fault: the file cannot be read.
     #[error("cannot read {path}: {cause}")]
     Unreadable {
@@ -59,5 +65,10 @@ impl Error {
     pub fn option(place: &str, message: impl Into<String>, fix: impl Into<String>) -> Error {
         let errors = InputError::new(Code::Option, place, message, fix).into();
         Error::Input { path: "command line".to_owned(), errors }
+    }
+
+    /// One error that holds all of these; none if there is none.
+    fn all(mut errors: Vec<Error>) -> Option<Error> {
+        if errors.len() < 2 { errors.pop() } else { Some(Error::Several(errors)) }
     }
 }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use divvy_core::check;
 use divvy_core::graph::check_printable;
 use divvy_core::history::HistoryPoint;
+use divvy_core::input_error::{Code, InputError};
 use divvy_core::plan::Plan;
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
 use divvy_core::score::Score;
@@ -79,16 +80,18 @@ pub struct Verdict {
 impl PlanFile {
     /// Reads a plan file. The plan itself is not checked yet.
     pub fn read(loaded: &Loaded) -> Result<PlanFile, Error> {
-        let value = loaded.parse()?;
         let input = |errors| Error::Input { path: loaded.path.clone(), errors };
+        if crate::onnx::load::looks_like_onnx(&loaded.bytes) {
+            let path = &loaded.path;
+            let fix = format!("make a plan of it first: divvy plan {path} --on HARDWARE -o plan.json");
+            let message = "it is an ONNX model, not a plan";
+            return Err(input(InputError::new(Code::Format, "file", message, fix).into()));
+        }
+        let value = loaded.parse()?;
         let errors = RefCell::default();
         let top = Item::top(&value, "", &errors);
         if !is_plan(&value) {
-            top.fault(
-                divvy_core::input_error::Code::Format,
-                "this is not a plan file",
-                "make one with `divvy plan -o`",
-            );
+            top.fault(Code::Format, "this is not a plan file", "make one with `divvy plan -o`");
             return Err(input(errors.into_inner()));
         }
         let parts = read_parts(&top);

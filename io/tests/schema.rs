@@ -316,6 +316,13 @@ fn every_evidence() -> Vec<Certificate> {
             rounding: 2,
         },
         Evidence::LinkPrices { threshold_ps: Time(7), weights: vec![1], prices: vec![-1, 4] },
+        Evidence::DeviceGroups {
+            threshold_ps: Time(7),
+            groups: vec![vec![DeviceId(0)], vec![DeviceId(1)]],
+            weights: vec![1, 4],
+            links: vec![1],
+            slots: 32,
+        },
         Evidence::Attested { by: "a search".to_owned() },
     ];
     kinds.map(|evidence| Certificate { bound: "some".to_owned(), value_ps: Time(0), evidence }).into()

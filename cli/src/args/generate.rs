@@ -11,6 +11,9 @@ pub(crate) struct GenerateArgs {
     /// Write to this file (.gz packs it) instead of standard output
     #[arg(short, long, value_name = "FILE", global = true)]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long, global = true)]
+    pub(crate) force: bool,
 }
 
 #[derive(Subcommand)]

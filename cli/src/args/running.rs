@@ -23,6 +23,12 @@ pub(crate) struct ProfileArgs {
     /// Write the times to this file, for `divvy plan --profile`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: PathBuf,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, then the active Python environment]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) onnxruntime: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,
     /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
@@ -70,6 +76,12 @@ pub(crate) struct RunArgs {
     /// Write the results of the first item to this file (.npz)
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace a file of another kind than what is written
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, then the active Python environment]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) onnxruntime: Option<PathBuf>,
     /// Items to run [default: 20, or as many as fit into --duration]
     #[arg(long, value_name = "N", value_parser = items())]
     pub(crate) repeat: Option<u64>,

@@ -1,10 +1,12 @@
 //! `divvy check`.
 
 use divvy::core::units::Time;
-use divvy::core::violation::Violation;
+use divvy::core::violation::{Rule, Violation};
 use divvy::io::assemble::{ProblemOptions, assemble};
 use divvy::io::file::{self, read_once};
 use divvy::io::plan_file::{PlanFile, Verdict};
+use divvy::io::read_options::ReadOptions;
+use divvy::io::shell::shell_word;
 use serde_json::json;
 
 use crate::args::CheckArgs;
@@ -21,18 +23,65 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     let progress = Progress::about("following the proof: it may take as long as it took to find");
     let mut result = plan.check();
     drop(progress);
+    let given = args.reading.options()?;
     if let Some(model) = &args.against {
-        let real = assemble(model, &same_question(&plan, args))?;
-        let differences = plan.check_against(&real.problem, &real.sources);
+        let mut differences = unnamed(&plan.reading, &given);
+        if differences.is_empty() {
+            let real = assemble(model, &same_question(&plan, args))?;
+            differences = plan.check_against(&real.problem, &real.sources);
+        }
         if !differences.is_empty() {
             let mut all = result.err().unwrap_or_default();
             all.extend(differences);
             result = Err(all);
         }
+    } else if given != ReadOptions::default() {
+        let fix = "name the model with --against MODEL, or leave them out";
+        return Err(Failure::option(
+            "--dim, --parameter, --granularity",
+            "they say how a model is read",
+            fix,
+        ));
     }
     let passed = result.is_ok();
     let text = if args.json { in_json(&plan, args, &result) } else { in_words(&plan, args, &result) };
     Ok(Done { text, passed })
+}
+
+/// What the plan's model was read with and the caller did not ask for. A plan made with `--parameter '*'`, say, is for a
+/// network whose inputs cost nothing to bring in: whoever checks it must know.
+fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
+    let named =
+        |message: &str, option: String| format!("{message}; if that is the question, check with {option}");
+    let mut faults = Vec::new();
+    for (name, size) in recorded.dims.iter().filter(|(name, size)| given.dims.get(*name) != Some(size)) {
+        let option = format!("--dim {}", shell_word(&format!("{name}={size}")));
+        faults.push(named(&format!("the plan is for {size} as the size of `{name}`"), option));
+    }
+    for pattern in recorded.parameters.iter().filter(|pattern| !given.parameters.contains(pattern)) {
+        let option = format!("--parameter {}", shell_word(pattern));
+        faults.push(named(&format!("the plan takes inputs like `{pattern}` for parameters"), option));
+    }
+    let dims = given.dims.keys().filter(|name| !recorded.dims.contains_key(*name));
+    let patterns = given.parameters.iter().filter(|pattern| !recorded.parameters.contains(pattern));
+    faults.extend(dims.chain(patterns).map(|name| format!("the plan was made without a word on `{name}`")));
+    if let (Some(own), Some(asked)) = (recorded.granularity, given.granularity)
+        && own != asked
+    {
+        let option = format!("--granularity {}", own.name());
+        faults.push(named(&format!("the plan's ops are those of granularity {}", own.name()), option));
+    }
+    let violation = |message| Violation { rule: Rule::Problem, place: "reading".to_owned(), message };
+    faults.into_iter().map(violation).collect()
+}
+
+/// How the model was read, as options; empty where nothing was asked for.
+fn read_with(reading: &ReadOptions) -> String {
+    let dims =
+        reading.dims.iter().map(|(name, size)| format!("--dim {}", shell_word(&format!("{name}={size}"))));
+    let parameters = reading.parameters.iter().map(|pattern| format!("--parameter {}", shell_word(pattern)));
+    let all: Vec<String> = dims.chain(parameters).collect();
+    if all.is_empty() { String::new() } else { format!(", read with {}", all.join(" ")) }
 }
 
 /// The objective of the plan, asked anew of the real files. Constraints are the plan's own: they are part of the
@@ -104,9 +153,10 @@ fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viol
             if *constraints != Default::default() {
                 text.push_str(&format!("  under the constraints {}\n", json!(constraints)));
             }
-            text.push_str(match args.against {
-                Some(_) => "  the embedded problem is the one that the files give\n",
-                None => "  of the problem in the file; --against MODEL makes sure that it is the real one\n",
+            let reading = read_with(&plan.reading);
+            text.push_str(&match args.against {
+                Some(_) => format!("  the embedded problem is the one that the files give{reading}\n"),
+                None => format!("  of the problem in the file{reading}; --against MODEL makes sure that it is the real one\n"),
             });
             text
         }

@@ -16,5 +16,5 @@ pub(crate) fn run(args: &CombineArgs) -> Result<String, Failure> {
         specs.push(read_model(file, &options)?.spec);
     }
     let spec = combine(specs).map_err(|errors| Failure::Input(args.files.join(", "), errors))?;
-    write(spec, args.output.as_deref())
+    write(spec, args.output.as_deref(), args.force)
 }

@@ -9,7 +9,8 @@ use divvy::core::generate::{
 };
 use divvy::core::graph::Graph;
 use divvy::core::input_error::InputErrors;
-use divvy::io::{file, problem_file};
+use divvy::io::file::{self, Kind};
+use divvy::io::problem_file;
 
 use crate::args::{GenerateArgs, Generator, TransformerArgs};
 use crate::failure::Failure;
@@ -17,13 +18,14 @@ use crate::failure::Failure;
 pub(crate) fn run(args: &GenerateArgs) -> Result<String, Failure> {
     let about = |errors| Failure::Input("command line".to_owned(), errors);
     let spec = generate(&args.what).map_err(about)?;
-    write(spec, args.output.as_deref())
+    write(spec, args.output.as_deref(), args.force)
 }
 
 /// Writes a problem file, or gives its text where no path is named.
-pub(super) fn write(spec: ProblemSpec, output: Option<&Path>) -> Result<String, Failure> {
+pub(super) fn write(spec: ProblemSpec, output: Option<&Path>, force: bool) -> Result<String, Failure> {
     let text = problem_file::write(&spec).to_string();
     let Some(path) = output else { return Ok(text + "\n") };
+    file::check_replaceable(path, Kind::Json("problem"), force)?;
     file::write(path, &text)?;
     let graph = Graph::new(spec.graph).map_err(|errors| Failure::Input("command line".to_owned(), errors))?;
     Ok(format!(

@@ -3,6 +3,8 @@
 mod as_json;
 mod as_text;
 
+pub(super) use as_json::open_dimensions;
+
 use divvy::core::costs::{self, BatchSizes, ClassCosts, Cost, Origin, Profile};
 use divvy::core::graph::Graph;
 use divvy::core::hardware::{Hardware, HardwareSpec};
@@ -10,7 +12,8 @@ use divvy::core::problem::{OwnHardware, ProblemSpec};
 use divvy::core::units::Time;
 use divvy::io::assemble::to_granularity;
 use divvy::io::file::{self, read_once};
-use divvy::io::import::{Imported, declare_parameters, import_with};
+use divvy::io::import::{Imported, declare_parameters, import_for_inspection};
+use divvy::io::onnx::open_dims::OpenDim;
 use divvy::io::plan_file::PlanFile;
 use divvy::io::{hardware_source, presets};
 
@@ -28,7 +31,8 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     if args.values {
         return super::values::list(&loaded, &reading.dims, args.json);
     }
-    match import_with(&loaded, &reading.dims)? {
+    let (imported, open) = import_for_inspection(&loaded, &reading.dims)?;
+    match imported {
         Imported::Hardware(spec) => {
             if args.on.is_some() {
                 let fix = "give a model, or drop --on";
@@ -41,7 +45,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
             let plan = PlanFile::read(&loaded)?;
             let found_by = plan.found_by.as_ref().unwrap_or(&plan.planner);
             let format = format!("divvy plan ({} by {found_by})", plan.plan.objective_name());
-            network(&format, &plan.problem.to_spec(), args)
+            network(&format, &plan.problem.to_spec(), &[], args)
         }
         Imported::Problem { format, mut spec, warnings } => {
             warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
@@ -49,12 +53,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
             if let Some(granularity) = reading.granularity {
                 *spec = to_granularity(*spec, granularity).map_err(about)?;
             }
-            network(format, &spec, args)
+            network(format, &spec, &open, args)
         }
     }
 }
 
-fn network(format: &str, spec: &ProblemSpec, args: &InspectArgs) -> Result<String, Failure> {
+fn network(
+    format: &str,
+    spec: &ProblemSpec,
+    open: &[OpenDim],
+    args: &InspectArgs,
+) -> Result<String, Failure> {
     let about = |errors| Failure::Input(args.file.clone(), errors);
     let graph = Graph::new(spec.graph.clone()).map_err(about)?;
     let timings = match (&args.on, &spec.hardware) {
@@ -68,7 +77,7 @@ fn network(format: &str, spec: &ProblemSpec, args: &InspectArgs) -> Result<Strin
         }
         (None, _) => timings_of_profile(&spec.profile),
     };
-    let facts = Facts::new(format, &graph, spec, &timings, args);
+    let facts = Facts { open, ..Facts::new(format, &graph, spec, &timings, args) };
     Ok(if args.json { as_json::network(&facts) } else { as_text::network(&facts) })
 }
 
@@ -141,6 +150,8 @@ struct Total {
 /// What there is to say of a network.
 struct Facts<'a> {
     format: &'a str,
+    /// Dimensions of inputs that are not set; the figures are for their suggested sizes.
+    open: &'a [OpenDim],
     graph: &'a Graph,
     spec: &'a ProblemSpec,
     /// Hardware that was asked for.
@@ -182,6 +193,7 @@ impl<'a> Facts<'a> {
         };
         Facts {
             format,
+            open: &[],
             graph,
             spec,
             on: args.on.as_deref(),

@@ -8,7 +8,7 @@ use divvy::core::problem::Problem;
 use divvy::core::score::Score;
 use divvy::core::units::{Time, show_number};
 use divvy::io::assemble::{Assembled, assemble};
-use divvy::io::file;
+use divvy::io::file::{self, Kind};
 use divvy::io::plan_file::{Claim, PlanFile};
 use divvy::io::svg::{Axis, LineChart, Series};
 use divvy::search::Budget;
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
         let fix = "leave --objective out, or plan with `divvy plan`";
         return Err(Failure::option("--objective", "`pareto` is for streams", fix));
     }
-    for path in args.svg.iter().chain(&args.output) {
-        file::check_writable(path)?;
+    for (path, kind) in [(&args.svg, Kind::Svg), (&args.output, Kind::Json("plan"))] {
+        path.iter().try_for_each(|path| file::check_replaceable(path, kind, args.force))?;
     }
     let progress = Progress::start(args.quiet, args.time);
     let mut asked = args.problem.clone();

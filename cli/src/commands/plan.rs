@@ -1,6 +1,6 @@
 //! `divvy plan`.
 
-use divvy::io::file;
+use divvy::io::file::{self, Kind};
 
 use crate::args::{PlanArgs, Stages};
 use crate::commands::planning_run::{refuse_to_overwrite, search, settle, write};
@@ -9,11 +9,12 @@ use crate::output::Done;
 use crate::show;
 
 pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
-    for (option, path) in [("--output", &args.output), ("--report", &args.report)] {
+    let outputs = [("--output", &args.output, Kind::Json("plan")), ("--report", &args.report, Kind::Report)];
+    for (option, path, kind) in outputs {
         let Some(path) = path else { continue };
         refuse_to_overwrite(args, option, path)?;
         // Better now than after minutes of planning.
-        file::check_writable(path)?;
+        file::check_replaceable(path, kind, args.force)?;
     }
     if let Some(path) = &args.report {
         super::report::refuse_packed("--report", path)?;

@@ -3,7 +3,7 @@
 
 use divvy::deploy::profile::read_runtime_profiles;
 use divvy::deploy::{ModelOnHardware, ModelProfile, Profiler, runtime};
-use divvy::io::file;
+use divvy::io::file::{self, Kind};
 
 use crate::args::ProfileArgs;
 use crate::commands::run::report::NOISY;
@@ -12,8 +12,9 @@ use crate::output::{Done, tell};
 use crate::progress::{Steps, cancel_on_interrupt_saying};
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
-    for path in [Some(&args.output), args.hardware.as_ref()].into_iter().flatten() {
-        file::check_writable(path)?;
+    file::check_replaceable(&args.output, Kind::Json("problem"), args.force)?;
+    if let Some(path) = &args.hardware {
+        file::check_replaceable(path, Kind::Hardware, args.force)?;
     }
     let model = ModelOnHardware::read(&args.file, &args.on, &args.reading.options()?)?;
     let profile = if args.from.is_empty() {
@@ -43,7 +44,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
 /// Measures on this machine; none where it was stopped.
 fn measure(args: &ProfileArgs, model: ModelOnHardware) -> Result<Option<ModelProfile>, Failure> {
     let mut warn = |warning: &str| tell(&format!("warning: {warning}"));
-    let profiler = Profiler::new(model, runtime()?, &args.options(), &mut warn)?;
+    let profiler = Profiler::new(model, runtime(args.onnxruntime.as_deref())?, &args.options(), &mut warn)?;
     let cancelled =
         cancel_on_interrupt_saying("stopping; what is done is kept (Ctrl-C again to quit at once)");
     let steps = Steps::start(args.quiet, profiler.step_count());

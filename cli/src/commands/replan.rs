@@ -9,7 +9,7 @@ use divvy::core::plan::{Plan, StreamPlan};
 use divvy::core::problem::{ConstraintsSpec, Objective, Problem};
 use divvy::core::units::show_bytes;
 use divvy::io::assemble::{Assembled, put_together};
-use divvy::io::file::{self, read_once};
+use divvy::io::file::{self, Kind, read_once};
 use divvy::io::hardware_source;
 use divvy::io::plan_file::{Claim, PlanFile};
 use divvy::io::source::Source;
@@ -27,7 +27,7 @@ use crate::view::percent::percent;
 pub(crate) fn run(args: &ReplanArgs) -> Result<String, Failure> {
     let start = Instant::now();
     if let Some(path) = &args.output {
-        file::check_writable(path)?;
+        file::check_replaceable(path, Kind::Json("plan"), args.force)?;
     }
     read_once([Some(args.plan.as_str()), args.on.as_deref()].into_iter().flatten())?;
     let before = PlanFile::read(&file::load(&args.plan)?)?;

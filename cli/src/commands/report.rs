@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use divvy::core::problem::Problem;
 use divvy::io::assemble::Assembled;
-use divvy::io::file::{self, read_once};
+use divvy::io::file::{self, Kind, read_once};
 use divvy::io::plan_file::PlanFile;
 use divvy::io::report::{OneDevice, Report};
 use divvy::io::source::Source;
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
     read_once([Some(&args.plan), args.measured.as_ref()].into_iter().flatten().map(String::as_str))?;
     let output = output(args)?;
     refuse_packed("--output", &output)?;
-    file::check_writable(&output)?;
+    file::check_replaceable(&output, Kind::Report, args.force)?;
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
     let measured = match &args.measured {
         Some(path) => Some(trace_file::read(&file::load(path)?, &plan.problem)?),

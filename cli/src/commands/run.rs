@@ -3,7 +3,7 @@
 pub(super) mod report;
 
 use divvy::deploy::{FinishedRun, LoadedPlan, prepare, runtime};
-use divvy::io::file;
+use divvy::io::file::{self, Kind};
 use divvy::io::plan_file::PlanFile;
 
 use crate::args::RunArgs;
@@ -12,11 +12,13 @@ use crate::output::{Done, tell};
 use crate::progress::{Progress, cancel_on_interrupt_saying};
 
 pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
-    for path in [&args.output, &args.trace, &args.learn].into_iter().flatten() {
-        file::check_writable(path)?;
+    let outputs =
+        [(&args.output, Kind::Npz), (&args.trace, Kind::Json("trace")), (&args.learn, Kind::Json("problem"))];
+    for (path, kind) in outputs {
+        path.iter().try_for_each(|path| file::check_replaceable(path, kind, args.force))?;
     }
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
-    let (runtime, options) = (runtime()?, args.options());
+    let (runtime, options) = (runtime(args.onnxruntime.as_deref())?, args.options());
     let progress = Progress::about("cutting the model and loading its pieces");
     let prepared = prepare(&args.plan, &plan, &options)?;
     prepared.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));

@@ -1,14 +1,17 @@
 //! `divvy inspect --values`: element type and shape of every value of an ONNX model.
 
 use divvy::io::file::Loaded;
-use divvy::io::import::{Dims, onnx_model};
-use divvy::io::onnx::import::check_dims;
+use divvy::io::import::{Dims, onnx_model, with_suggested};
+use divvy::io::onnx::import::{check_dims, dim_options};
 use divvy::io::onnx::infer::infer;
 use divvy::io::onnx::load::looks_like_onnx;
+use divvy::io::onnx::open_dims::open_dims;
 use divvy::io::onnx::values::values;
 use serde_json::json;
 
+use super::inspect::open_dimensions;
 use crate::failure::Failure;
+use crate::output::tell;
 
 pub(super) fn list(loaded: &Loaded, dims: &Dims, as_json: bool) -> Result<String, Failure> {
     if !looks_like_onnx(&loaded.bytes) {
@@ -16,11 +19,22 @@ pub(super) fn list(loaded: &Loaded, dims: &Dims, as_json: bool) -> Result<String
         return Err(Failure::option("--values", message, "drop --values, or give an ONNX model"));
     }
     let model = onnx_model(loaded)?;
-    let facts = infer(&model, dims);
-    check_dims(&model, &facts, dims).map_err(|errors| Failure::Input(loaded.path.clone(), errors))?;
+    let open = open_dims(&model, dims);
+    let dims = with_suggested(dims, &open);
+    let facts = infer(&model, &dims);
+    check_dims(&model, &facts, &dims).map_err(|errors| Failure::Input(loaded.path.clone(), errors))?;
     let values = values(&model, &facts);
     if as_json {
-        return Ok(format!("{}\n", json!({"format": "ONNX model", "values": values})));
+        return Ok(format!(
+            "{}\n",
+            json!({"format": "ONNX model", "open_dimensions": open_dimensions(&open), "values": values})
+        ));
+    }
+    if !open.is_empty() {
+        tell(&format!(
+            "note: shapes are for suggested sizes of what the model leaves open: {}",
+            dim_options(&open)
+        ));
     }
     let mut text = String::new();
     for value in values {

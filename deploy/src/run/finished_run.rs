@@ -9,6 +9,7 @@ use divvy_exec::executor::Report;
 use divvy_exec::measure::Timings;
 use divvy_exec::npy;
 use divvy_exec::tensor::Tensor;
+use divvy_io::file;
 
 use crate::error::DeployError;
 use crate::learn;
@@ -62,13 +63,7 @@ impl FinishedRun {
             let message = "no item came out, so there are no results to write";
             return Err(DeployError::Environment(message.into()));
         };
-        let staged = path.with_extension("part");
-        let written = npy::write(&staged, &values)
-            .and_then(|()| std::fs::rename(&staged, path).map_err(|cause| cause.to_string()));
-        written.map_err(|fault| {
-            let _ = std::fs::remove_file(&staged);
-            DeployError::Environment(fault)
-        })
+        Ok(file::write_through(path, |file| npy::write(file, &values))?)
     }
 
     /// Writes a profile whose op times agree with what was measured, for planning again.

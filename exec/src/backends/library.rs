@@ -1,7 +1,8 @@
 //! Finding the shared library of ONNX Runtime on this machine.
 //!
-//! `ORT_DYLIB_PATH` wins; then folders of libraries of the system; then Python environments that have the package
-//! `onnxruntime`, which carries the library: the active one, and `.venv` in this folder, beside the program, or above.
+//! A path that is given wins, then `ORT_DYLIB_PATH`; then the active Python environment, if it has the package
+//! `onnxruntime`, which carries the library; then what was installed with the program; then folders of libraries of the
+//! system. Folders that the user merely works in are not looked at: whoever fills them would decide what code runs.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,16 @@ use std::path::{Path, PathBuf};
 /// The variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
 
-/// The library; fails with where it was looked for.
-pub fn find() -> Result<PathBuf, String> {
+/// The library; fails with where it was looked for. `given` goes before everything else.
+pub fn find(given: Option<&Path>) -> Result<PathBuf, String> {
+    if let Some(path) = given {
+        let found = if path.is_dir() {
+            library_in(path)
+        } else {
+            Some(path.to_owned()).filter(|path| path.is_file())
+        };
+        return found.ok_or_else(|| format!("`{}` is no library of ONNX Runtime", path.display()));
+    }
     if let Some(path) = env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);
         if path.is_file() {
@@ -18,18 +27,19 @@ pub fn find() -> Result<PathBuf, String> {
         }
         return Err(format!("{VARIABLE} names `{}`, which is not a file", path.display()));
     }
-    let folders = system_folders().into_iter().chain(environments().into_iter().flat_map(|e| packages(&e)));
+    let environments = environments().into_iter().flat_map(|environment| packages(&environment));
+    let folders = environments.chain(beside_program()).chain(system_folders());
     folders.into_iter().find_map(|folder| library_in(&folder)).ok_or_else(|| {
         format!(
-            "the library of ONNX Runtime was not found: not in {VARIABLE}, nor in the system's folders, nor in a \
-             Python environment"
+            "the library of ONNX Runtime was not found: not in {VARIABLE}, nor in an active Python environment, nor \
+             beside divvy, nor in the system's folders"
         )
     })
 }
 
 /// What to do where it is not found.
-pub const FIX: &str = "install it with `python3 -m venv .venv && .venv/bin/pip install onnxruntime` in this folder, or \
-                       set ORT_DYLIB_PATH to libonnxruntime.so";
+pub const FIX: &str = "install it in a Python environment and activate that (python3 -m venv env && . env/bin/activate \
+                       && pip install onnxruntime), or name libonnxruntime.so with --onnxruntime or ORT_DYLIB_PATH";
 
 fn system_folders() -> Vec<PathBuf> {
     let variable = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };
@@ -47,16 +57,24 @@ fn system_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Python environments, nearest first.
+/// The active Python environment, and that of the checkout which the program was built in.
 fn environments() -> Vec<PathBuf> {
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);
-    let here = env::current_dir().ok();
     let program = env::current_exe().ok();
-    let around = [here, program].into_iter().flatten();
-    let around: Vec<PathBuf> = around
-        .flat_map(|path| path.ancestors().map(|folder| folder.join(".venv")).collect::<Vec<_>>())
-        .collect();
-    active.chain(around).filter(|folder| folder.is_dir()).collect()
+    let built_in = program.iter().flat_map(|path| path.ancestors());
+    let built_in = built_in.filter(|folder| folder.file_name().is_some_and(|name| name == "target"));
+    let own = built_in.filter_map(|target| Some(target.parent()?.join(".venv")));
+    active.chain(own).filter(|folder| folder.is_dir()).collect()
+}
+
+/// Where a program's own libraries are.
+fn beside_program() -> Vec<PathBuf> {
+    let program = env::current_exe().and_then(|path| path.canonicalize()).ok();
+    let folder = program.as_deref().and_then(Path::parent);
+    folder
+        .into_iter()
+        .flat_map(|folder| [folder.to_owned(), folder.join("lib"), folder.join("../lib")])
+        .collect()
 }
 
 /// Where the package `onnxruntime` of an environment keeps its library.

@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,10 +44,15 @@ pub struct OnnxRuntime {
 impl OnnxRuntime {
     /// Finds and loads the library; only the first call in a process does so.
     pub fn load() -> Result<OnnxRuntime, Unavailable> {
+        OnnxRuntime::load_from(None)
+    }
+
+    /// As [`OnnxRuntime::load`], with a library or its folder that goes before all places where one is looked for.
+    pub fn load_from(given: Option<&Path>) -> Result<OnnxRuntime, Unavailable> {
         static LOADED: OnceLock<Result<PathBuf, Unavailable>> = OnceLock::new();
         let load = || {
             let fix = library::FIX.to_owned();
-            let path = library::find().map_err(|message| Unavailable { message, fix: fix.clone() })?;
+            let path = library::find(given).map_err(|message| Unavailable { message, fix: fix.clone() })?;
             let builder = ort::init_from(&path)
                 .map_err(|error| Unavailable { message: format!("ONNX Runtime: {error}"), fix })?;
             builder.with_name("divvy").with_telemetry(false).commit();

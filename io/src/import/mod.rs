@@ -22,6 +22,7 @@ use serde_json::Value;
 pub use parameters::declare_parameters;
 
 use crate::file::{KNOWN_FORMATS, Loaded};
+use crate::onnx::open_dims::{OpenDim, open_dims};
 use crate::reader::Item;
 use crate::{Error, hardware_file, onnx, problem_file};
 
@@ -62,6 +63,22 @@ pub enum Imported {
 /// Sizes for symbolic dimensions, by name.
 pub type Dims = BTreeMap<String, u64>;
 
+/// As [`import_with`], for looking at a file: dimensions that stay open take their suggested sizes, which come along.
+pub fn import_for_inspection(loaded: &Loaded, dims: &Dims) -> Result<(Imported, Vec<OpenDim>), Error> {
+    if !onnx::load::looks_like_onnx(&loaded.bytes) {
+        return Ok((import_with(loaded, dims)?, Vec::new()));
+    }
+    let model = onnx_model(loaded)?;
+    let open = open_dims(&model, dims);
+    Ok((import_onnx(loaded, &model, &with_suggested(dims, &open))?, open))
+}
+
+/// All sizes: those that were given, and suggestions for the rest.
+pub fn with_suggested(dims: &Dims, open: &[OpenDim]) -> Dims {
+    let suggested = open.iter().map(|dim| (dim.name.clone(), dim.suggested));
+    dims.clone().into_iter().chain(suggested).collect()
+}
+
 /// Whether a file says of itself that it holds a plan.
 pub(crate) fn is_plan(value: &Value) -> bool {
     value.get("divvy").and_then(Value::as_str) == Some("plan")
@@ -75,7 +92,7 @@ pub fn import(loaded: &Loaded) -> Result<Imported, Error> {
 /// As [`import`], with symbolic dimensions set.
 pub fn import_with(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
     if onnx::load::looks_like_onnx(&loaded.bytes) {
-        return import_onnx(loaded, dims);
+        return import_onnx(loaded, &onnx_model(loaded)?, dims);
     }
     let value = loaded.parse()?;
     if let Some(name) = dims.keys().next() {
@@ -116,11 +133,10 @@ pub fn onnx_model(loaded: &Loaded) -> Result<onnx::proto::Model, Error> {
     })
 }
 
-fn import_onnx(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
+fn import_onnx(loaded: &Loaded, model: &onnx::proto::Model, dims: &Dims) -> Result<Imported, Error> {
     let input = |errors| Error::Input { path: loaded.path.clone(), errors };
-    let model = onnx_model(loaded)?;
     let file = Path::new(&loaded.path).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy());
-    let understood = onnx::import::understand(&model, &file, dims).map_err(input)?;
+    let understood = onnx::import::understand(model, &file, dims).map_err(input)?;
     let (spec, warnings) = (Box::new(understood.spec), understood.warnings);
     Ok(Imported::Problem { format: "ONNX model", spec, warnings })
 }

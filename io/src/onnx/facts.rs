@@ -105,7 +105,7 @@ pub struct Facts {
     pub values: HashMap<String, Fact>,
     /// Those that are sequences of tensors, by name.
     pub sequences: HashMap<String, Sequence>,
-    /// Symbolic dimensions that were not set and stood in the way.
+    /// Dimensions of inputs that were not set, by the name that sets them.
     pub unset_dims: BTreeSet<String>,
     /// Nodes whose outputs could not be worked out, by their position, with the reason.
     pub unknown: Vec<(usize, String)>,

@@ -135,13 +135,30 @@ impl MessageKind {
 /// How deep messages may lie in each other; the decoder goes no deeper either.
 const MOST_DEPTH: u32 = 100;
 
-/// Bytes that `message` takes in memory, all that it holds included and weights left out; none if `bytes` are not
-/// sound protobuf, or nested too deeply. Stops counting above `most`.
-pub(super) fn footprint(message: MessageKind, bytes: &[u8], most: usize) -> Option<usize> {
-    walk(message, bytes, most, MOST_DEPTH)
+/// Why a footprint cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unsound {
+    /// It is no protobuf, or stops short.
+    Broken,
+    /// Messages lie deeper in each other than the decoder goes.
+    TooDeep,
 }
 
-fn walk(message: MessageKind, bytes: &[u8], most: usize, depth: u32) -> Option<usize> {
+/// Bytes that `message` takes in memory, all that it holds included and weights left out. Stops counting above `most`.
+pub(super) fn footprint(message: MessageKind, bytes: &[u8], most: usize) -> Result<usize, Unsound> {
+    let mut too_deep = false;
+    walk(message, bytes, most, MOST_DEPTH + 1, &mut too_deep).ok_or(if too_deep {
+        Unsound::TooDeep
+    } else {
+        Unsound::Broken
+    })
+}
+
+fn walk(message: MessageKind, bytes: &[u8], most: usize, depth: u32, too_deep: &mut bool) -> Option<usize> {
+    if depth == 0 {
+        *too_deep = true;
+        return None;
+    }
     let mut held = message.size();
     let mut rest = bytes;
     while !rest.is_empty() && held <= most {
@@ -159,7 +176,7 @@ fn walk(message: MessageKind, bytes: &[u8], most: usize, depth: u32) -> Option<u
         };
         let (data, after) = rest.split_at_checked(length)?;
         held += match message.field(key >> 3).filter(|_| key & 7 == 2) {
-            Some(part) => walk(part, data, most - held.min(most), depth.checked_sub(1)?)?,
+            Some(part) => walk(part, data, most - held.min(most), depth - 1, too_deep)?,
             None => message.plain(key >> 3, length),
         };
         rest = after;

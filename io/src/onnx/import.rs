@@ -13,15 +13,18 @@ use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
+use super::attribute_check::check_attributes;
 use super::cut::Fault;
 use super::facts::{Fact, Facts, Sequence, bits, element};
 use super::fixed_shapes::FixedShapes;
 use super::flops::{Scope, node_flops};
 use super::infer::infer;
 use super::infer::order::order;
+use super::open_dims::{OpenDim, open_dims};
 use super::proto::{Model, Node};
 use super::reads::reads;
 use super::{cut, proto};
+use crate::shell::shell_word;
 
 /// What an import found.
 pub struct Understood {
@@ -46,6 +49,7 @@ pub fn understand(
     let mut errors = InputErrors::default();
     dim_faults(model, &facts, dims, &mut errors);
     check_wiring(graph, &mut errors);
+    check_attributes(graph, &mut errors);
     errors.into_result(())?;
     let fixed = FixedShapes::new(graph, dims, &facts);
     let mut builder = Builder::new(graph, &facts);
@@ -86,15 +90,24 @@ pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) ->
     errors.into_result(())
 }
 
+/// The options that set dimensions to their suggested sizes, as a shell wants them.
+pub fn dim_options(open: &[OpenDim]) -> String {
+    let option = |dim: &OpenDim| format!("--dim {}", shell_word(&format!("{}={}", dim.name, dim.suggested)));
+    open.iter().map(option).collect::<Vec<String>>().join(" ")
+}
+
 fn dim_faults(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors: &mut InputErrors) {
     if !facts.unset_dims.is_empty() {
-        let names: Vec<&str> = facts.unset_dims.iter().map(String::as_str).collect();
-        let example: Vec<String> = names.iter().map(|name| format!("--dim '{name}=1'")).collect();
+        let open = open_dims(model, dims);
+        let names: Vec<String> = open
+            .iter()
+            .map(|dim| format!("`{}` (input `{}`, axis {})", dim.name, dim.input, dim.axis))
+            .collect();
         errors.add(
             Code::Missing,
             "dimensions",
             format!("the model leaves {} open", names.join(", ")),
-            format!("set them: {}", example.join(" ")),
+            format!("set them, for example: {}", dim_options(&open)),
         );
     }
     let known = symbols(model);

@@ -271,7 +271,7 @@ impl<'a> Walk<'_, 'a> {
                 None => (None, reason.clone()),
             };
             let content = contents.next().flatten().filter(|_| shape.is_some());
-            if let Some(reason) = self.settle(node, name, Value { element, shape, content }, &reason) {
+            if let Some(reason) = self.settle(name, Value { element, shape, content }, &reason) {
                 missing.get_or_insert(reason);
             }
         }
@@ -284,7 +284,7 @@ impl<'a> Walk<'_, 'a> {
     fn declare_outputs(&mut self, index: usize, node: &'a Node, reason: &str) {
         let mut missing = None;
         for name in &node.output {
-            if let Some(reason) = self.settle(node, name, NOTHING, reason) {
+            if let Some(reason) = self.settle(name, NOTHING, reason) {
                 missing.get_or_insert(reason);
             }
         }
@@ -294,7 +294,7 @@ impl<'a> Walk<'_, 'a> {
     }
 
     /// Keeps one output, filled up from what the file declares; returns what is missing even so.
-    fn settle(&mut self, node: &'a Node, name: &'a str, mut value: Value, reason: &str) -> Option<String> {
+    fn settle(&mut self, name: &'a str, mut value: Value, reason: &str) -> Option<String> {
         if name.is_empty() {
             return None;
         }
@@ -303,15 +303,11 @@ impl<'a> Walk<'_, 'a> {
         }
         let mut missing = None;
         if value.shape.is_none() || value.element == 0 {
-            let (declared, unset) = self.declared.resolve(name, None);
+            let (declared, _) = self.declared.resolve(name, None);
             if value.shape.is_none() {
                 value.shape = declared.shape;
                 if value.shape.is_none() {
                     missing = Some(reason.to_owned());
-                    // Where an input is in the way, it is the input's dimensions that are to be set.
-                    if self.knows_inputs(node) {
-                        self.facts.unset_dims.extend(unset);
-                    }
                 }
             }
             if value.element == 0 {
@@ -323,11 +319,6 @@ impl<'a> Walk<'_, 'a> {
         }
         self.insert(name, value);
         missing
-    }
-
-    fn knows_inputs(&self, node: &Node) -> bool {
-        let mut inputs = node.input.iter().filter(|name| !name.is_empty());
-        inputs.all(|name| self.value(name).is_some_and(|value| value.shape.is_some()))
     }
 
     fn report(&mut self, index: usize, node: &Node, reason: &str) {

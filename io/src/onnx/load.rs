@@ -9,7 +9,7 @@ use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError};
 use prost::Message;
 
-use super::footprint::{MessageKind, footprint};
+use super::footprint::{MessageKind, Unsound, footprint};
 use super::proto::Model;
 use crate::Error;
 
@@ -42,8 +42,15 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<LoadedModel, Error> {
         path: path.to_owned(),
         errors: InputError::new(code, "file", message, fix).into(),
     };
-    let structure = footprint(MessageKind::Model, &bytes, MOST_STRUCTURE).ok_or_else(|| {
-        fault(Code::Syntax, "it stops short, or is not ONNX".into(), "export or copy it again")
+    let structure = footprint(MessageKind::Model, &bytes, MOST_STRUCTURE).map_err(|why| match why {
+        Unsound::Broken => {
+            fault(Code::Syntax, "it stops short, or is not ONNX".into(), "export or copy it again")
+        }
+        Unsound::TooDeep => {
+            let message =
+                "its If, Loop or Scan bodies are nested deeper than a protobuf decoder goes, some 30 levels";
+            fault(Code::TooLarge, message.into(), "flatten the control flow, and export it again")
+        }
     })?;
     if structure > MOST_STRUCTURE {
         let message =

@@ -6,8 +6,11 @@
 //! | [`load`] | reads a file, bounded in size |
 //! | `footprint` | the memory that a file will take, before it is decoded |
 //! | [`inline`] | replaces calls of local functions by their bodies |
+//! | `attribute_check` | refuses attributes that make no sense |
 //! | [`facts`] | element types, shapes and small constants of values |
 //! | [`infer`] | works out the facts of every value of a graph |
+//! | [`open_dims`] | dimensions that a model leaves open, with sizes that make sense |
+//! | `dim_expression` | dimensions named by a formula of others |
 //! | [`values`] | lists what is known of every value |
 //! | [`fixed_shapes`] | tells shapes that are the same whatever the model is given |
 //! | [`import`] | makes divvy's graph of it |
@@ -22,8 +25,10 @@
 //! | [`op_rewrites`] | writes slow operators as faster ones, for running |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
+mod attribute_check;
 pub mod batch;
 pub mod cut;
+mod dim_expression;
 pub mod facts;
 pub mod fixed_shapes;
 pub mod flops;
@@ -34,6 +39,7 @@ pub mod inline;
 pub mod input_axis;
 pub mod load;
 pub mod op_rewrites;
+pub mod open_dims;
 pub mod pieces;
 pub mod proto;
 pub mod reads;

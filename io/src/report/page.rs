@@ -3,6 +3,8 @@
 //! Data are JSON inside of a script element that no browser runs. Whatever could end that element or begin a comment in
 //! it is written as an escape, so no name can become markup.
 
+use divvy_core::printable::misleads;
+
 use crate::svg::markup;
 
 const PAGE: &str = include_str!("page/page.html");
@@ -44,9 +46,9 @@ fn escape_json(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
         match character {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                escaped.push_str(&format!("\\u{:04x}", u32::from(character)));
-            }
+            '<' | '>' | '&' => escaped.push_str(&format!("\\u{:04x}", u32::from(character))),
+            // The page shows the escape itself.
+            c if misleads(c) => escaped.push_str(&format!("\\\\u{:04x}", u32::from(c))),
             _ => escaped.push(character),
         }
     }

@@ -153,6 +153,10 @@ pub(super) fn argument(evidence: &Evidence) -> String {
             "Ops that no links can keep apart within the bound are together too much for the devices."
                 .to_owned()
         }
+        Evidence::DeviceGroups { groups, .. } => format!(
+            "no division of the ops among {} groups of devices is within what the groups can do and the links can carry",
+            groups.len()
+        ),
         Evidence::LinkPrices { .. } => {
             "Within the bound, what devices must be sent for the ops they take is more than the links carry."
                 .to_owned()

@@ -1,21 +1,23 @@
 //! Text inside of markup.
 
+use divvy_core::printable::escaped;
+
 /// Text as XML and HTML have it, in attributes too. Names are anybody's: none of them can become markup. XML has no way to
 /// write control characters, so a space stands for each.
 pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
+    let mut markup = String::with_capacity(text.len());
+    for character in escaped(text).chars() {
         match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() => escaped.push(' '),
-            c => escaped.push(c),
+            '&' => markup.push_str("&amp;"),
+            '<' => markup.push_str("&lt;"),
+            '>' => markup.push_str("&gt;"),
+            '"' => markup.push_str("&quot;"),
+            '\'' => markup.push_str("&#39;"),
+            c if c.is_control() => markup.push(' '),
+            c => markup.push(c),
         }
     }
-    escaped
+    markup
 }
 
 #[cfg(test)]

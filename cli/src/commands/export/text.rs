@@ -11,8 +11,7 @@ use crate::args::{ExportArgs, ExportFormat};
 use crate::failure::Failure;
 
 pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
-    let only_models =
-        [(args.model.is_some(), "--model"), (args.weights.is_some(), "--weights"), (args.force, "--force")];
+    let only_models = [(args.model.is_some(), "--model"), (args.weights.is_some(), "--weights")];
     if let Some((_, option)) = only_models.into_iter().find(|(given, _)| *given) {
         return Err(Failure::option(option, "it belongs to ONNX exports", "leave it out"));
     }
@@ -32,6 +31,7 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
     let text =
         text.map_err(|refusal| fault(&args.plan, Code::Contradiction, refusal.message, &refusal.fix))?;
     let Some(path) = &args.output else { return Ok(text) };
+    file::check_alike(path, &text, args.force)?;
     file::write(path, &text)?;
     let what = match args.format {
         ExportFormat::Trace => "open it in https://ui.perfetto.dev or chrome://tracing",

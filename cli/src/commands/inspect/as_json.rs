@@ -2,6 +2,7 @@
 
 use divvy::core::hardware::Hardware;
 use divvy::core::units::Time;
+use divvy::io::onnx::open_dims::OpenDim;
 use serde_json::{Value, json};
 
 use super::{Facts, Measure};
@@ -33,7 +34,8 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
         .collect();
     let (flops, unknown_flops) = facts.flops();
     let object = json!({
-        "format": facts.format, "name": graph.name(), "ops": graph.op_count(), "folded_ops": facts.folded,
+        "format": facts.format, "name": graph.name(), "open_dimensions": open_dimensions(facts.open),
+        "ops": graph.op_count(), "folded_ops": facts.folded,
         "tensors": graph.tensor_count(), "params": graph.param_count(),
         "weight_bytes": graph.total_weight_bytes(),
         "flops": flops.map_or(json!("unknown"), |flops| json!(flops as f64)),
@@ -45,6 +47,12 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
         "op_parallelism": facts.op_counts.parallelism(),
     });
     format!("{object}\n")
+}
+
+/// Dimensions to set, as `--dim` calls them.
+pub(in crate::commands) fn open_dimensions(open: &[OpenDim]) -> Vec<Value> {
+    let one = |dim: &OpenDim| json!({"name": dim.name, "input": dim.input, "axis": dim.axis, "suggested": dim.suggested});
+    open.iter().map(one).collect()
 }
 
 /// The amount in the unit of its measure.

@@ -3,6 +3,8 @@
 use divvy::core::hardware::Hardware;
 use divvy::core::problem::OwnHardware;
 use divvy::core::units::{Time, show_bytes, show_count, show_flops, show_number};
+use divvy::io::onnx::import::dim_options;
+use divvy::io::onnx::open_dims::OpenDim;
 use divvy::io::presets;
 
 use super::{Facts, Measure};
@@ -25,6 +27,7 @@ pub(super) fn hardware(hardware: &Hardware) -> String {
 pub(super) fn network(facts: &Facts<'_>) -> String {
     let article = if facts.format.starts_with('O') { "an" } else { "a" };
     let mut lines = vec![format!("`{}`, {article} {}", facts.graph.name(), facts.format)];
+    lines.extend(open_dimensions(facts.open));
     lines.extend(sizes(facts));
     lines.extend(times_and_hardware(facts));
     lines.extend(parallelism(facts));
@@ -34,6 +37,20 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What is open, at which input and axis, and what the figures below it are for.
+fn open_dimensions(open: &[OpenDim]) -> Vec<String> {
+    if open.is_empty() {
+        return Vec::new();
+    }
+    let place = |dim: &OpenDim| format!("`{}`: axis {} of input `{}`", dim.name, dim.axis, dim.input);
+    let mut lines = labelled("open", open.iter().map(place));
+    lines.push(
+        "  sizes     suggested, and used for the figures below; to plan, give these or your own:".to_owned(),
+    );
+    lines.push(format!("            {}", dim_options(open)));
+    lines
 }
 
 fn count(number: usize) -> String {

@@ -67,7 +67,7 @@ impl<'a> Walk<'_, 'a> {
                 outputs.next().unwrap_or((NOTHING, "its body has no such output".to_owned()));
             let fits = value.shape.as_ref().is_none_or(|shape| super::call::check(shape).is_ok());
             let value = if fits { value } else { Value { shape: None, content: None, ..value } };
-            if let Some(reason) = self.settle(node, name, value, &reason) {
+            if let Some(reason) = self.settle(name, value, &reason) {
                 missing.get_or_insert(reason);
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::call::{Value, check, size};
+use crate::onnx::open_dims::{dim_name, settled};
 use crate::onnx::proto::{Dimension, DimensionValue, Graph, Type, TypeValue};
 
 /// The declared types of values.
@@ -47,13 +48,12 @@ impl<'a> Declared<'a> {
 
     /// A dimension, or the name it can be set by.
     fn dim(&self, name: &str, axis: usize, dim: &Dimension) -> Result<u64, String> {
-        let symbol = match &dim.value {
-            Some(DimensionValue::DimValue(number)) if *number >= 0 => {
-                return size(*number);
+        match (dim_name(name, axis, dim), &dim.value) {
+            (None, Some(DimensionValue::DimValue(number))) => size(*number),
+            (symbol, _) => {
+                let symbol = symbol.unwrap_or_default();
+                settled(&symbol, self.dims).ok_or(symbol)
             }
-            Some(DimensionValue::DimParam(symbol)) if !symbol.is_empty() => symbol.clone(),
-            _ => format!("{name}[{axis}]"),
-        };
-        self.dims.get(&symbol).copied().ok_or(symbol)
+        }
     }
 }

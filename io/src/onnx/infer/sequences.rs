@@ -53,7 +53,7 @@ impl<'a> Walk<'_, 'a> {
             Made::Tensor((value, reason)) => {
                 let fits = value.shape.as_ref().is_none_or(|shape| super::call::check(shape).is_ok());
                 let value = if fits { value } else { Value { shape: None, content: None, ..value } };
-                if let Some(reason) = self.settle(node, name, value, &reason) {
+                if let Some(reason) = self.settle(name, value, &reason) {
                     self.report(index, node, &reason);
                 }
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::staging::fingerprint;
 use crate::onnx::cut::CutPiece;
 use crate::onnx::facts::element_name;
 use crate::onnx::proto::{DimensionValue, TensorType, Type, TypeValue, ValueInfo};
@@ -38,6 +39,9 @@ pub struct Manifest {
     pub pieces: Vec<PieceEntry>,
     /// Which piece feeds which.
     pub feeds: Vec<Feed>,
+    /// The files that were written with it, with the SHA-256 of each.
+    #[serde(default)]
+    pub written: BTreeMap<String, String>,
 }
 
 /// The model that was cut.
@@ -123,17 +127,20 @@ impl Manifest {
         serde_json::from_slice(&text).ok().filter(|manifest: &Manifest| manifest.divvy == MARK)
     }
 
-    /// The files that come with a manifest: it, the pieces, and the files of weights that were written for them.
-    pub(super) fn files(&self) -> BTreeSet<String> {
-        let mut files = BTreeSet::from([MANIFEST.to_owned()]);
-        for piece in &self.pieces {
-            let data = format!("{}.data", piece.file);
-            let own = piece.weight_files.contains(&data);
-            files.extend([piece.file.clone()].into_iter().chain(own.then_some(data)));
-        }
-        // A manifest may have been edited: nothing outside the folder is any of ours.
-        files.retain(|file| Path::new(file).file_name().is_some_and(|name| name == file.as_str()));
-        files
+    /// The files that came with a manifest in a folder, itself among them. A manifest may have been edited, or be
+    /// somebody else's: a file is ours only if it lies in the folder, has the name of one that pieces have, and is still
+    /// what was written.
+    pub(super) fn own_files(&self, folder: &Path) -> BTreeSet<String> {
+        let named = |file: &str| {
+            Path::new(file).file_name().is_some_and(|name| name == file)
+                && [".onnx", ".onnx.data"].iter().any(|ending| file.ends_with(ending))
+        };
+        let is_plain = |file: &str| folder.join(file).symlink_metadata().is_ok_and(|file| file.is_file());
+        let same = |file: &str, sha256: &String| {
+            named(file) && is_plain(file) && fingerprint(&folder.join(file)).is_ok_and(|now| now == *sha256)
+        };
+        let own = self.written.iter().filter(|(file, sha256)| same(file, sha256));
+        own.map(|(file, _)| file.clone()).chain([MANIFEST.to_owned()]).collect()
     }
 
     /// The manifest of pieces, with an entry for each.
@@ -142,6 +149,7 @@ impl Manifest {
         entries: Vec<PieceEntry>,
         source: Source,
         dims: BTreeMap<String, u64>,
+        written: BTreeMap<String, String>,
     ) -> Manifest {
         // What a piece only passes on, it does not make.
         let mut maker: HashMap<&str, usize> = HashMap::new();
@@ -170,6 +178,7 @@ impl Manifest {
             outputs: pieces.iter().flat_map(|piece| &piece.results).cloned().collect(),
             pieces: entries,
             feeds: feeds.into_iter().map(feed).collect(),
+            written,
         }
     }
 }

@@ -3,9 +3,13 @@
 //! Each is written under a name of its own and gets its real one only when all are complete. The manifest of an
 //! earlier run goes first and the new one comes last: a folder with a manifest is whole.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+use sha2::{Digest, Sha256};
 
 use super::WeightsError;
 
@@ -31,6 +35,12 @@ impl Staging {
         let file = file.map_err(|cause| unwritable(&path, cause))?;
         self.files.push((part, path));
         Ok(file)
+    }
+
+    /// The SHA-256 of each file so far, by the name that it will have.
+    pub(super) fn fingerprints(&self) -> Result<BTreeMap<String, String>, WeightsError> {
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        self.files.iter().map(|(part, path)| Ok((name(path), fingerprint(part)?))).collect()
     }
 
     /// Puts all files in place, in the order in which they were begun; `last` and the `stale` ones are taken away first.
@@ -63,4 +73,21 @@ impl Drop for Staging {
 
 pub(super) fn unwritable(path: &Path, cause: io::Error) -> WeightsError {
     WeightsError::Unwritable { path: path.display().to_string(), cause }
+}
+
+/// The SHA-256 of a file, in hexadecimal.
+pub(super) fn fingerprint(path: &Path) -> Result<String, WeightsError> {
+    let digest = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let mut hasher = Sha256::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut buffer)? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+        Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    };
+    digest().map_err(|cause| WeightsError::Unreadable { path: path.display().to_string(), cause })
 }

@@ -9,10 +9,9 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use prost::Message;
-use sha2::{Digest, Sha256};
 
 use super::manifest::{MANIFEST, Manifest, MissingWeights, PieceEntry, Source};
-use super::staging::{Staging, unwritable};
+use super::staging::{Staging, fingerprint, unwritable};
 use super::tensors::TensorRole;
 use super::{
     EXTERNAL, External, WeightsError, data_bytes, inside, is_external, manifest, open, read, resolve, tensors,
@@ -82,7 +81,7 @@ pub fn write_pieces(
         check_size(piece, (model.encoded_len() as u64).saturating_add(embedded))?;
         surveys.push(survey);
     }
-    let earlier = Manifest::earlier(target).map(|manifest| manifest.files()).unwrap_or_default();
+    let earlier = Manifest::earlier(target).map(|manifest| manifest.own_files(target)).unwrap_or_default();
     check_overwrites(source, target, &names, &surveys)?;
     if !overwrite {
         check_foreign(target, &names, how, &earlier)?;
@@ -116,7 +115,7 @@ pub fn write_pieces(
         // One piece's weights at a time.
         *model = Model::default();
     }
-    let manifest = Manifest::new(pieces, entries, source, dims);
+    let manifest = Manifest::new(pieces, entries, source, dims, staging.fingerprints()?);
     let write_manifest = |file: File| {
         let mut text = serde_json::to_vec_pretty(&manifest)?;
         text.push(b'\n');
@@ -125,13 +124,13 @@ pub fn write_pieces(
     let file = staging.create(MANIFEST)?;
     write_manifest(file).map_err(|cause| unwritable(&target.join(MANIFEST), cause))?;
     // What an earlier run wrote and this one does not, unless this one was made from it.
-    let ours = manifest.files();
+    let is_written = |file: &String| manifest.written.contains_key(file);
     let in_use = |file: &String| {
         target.join(file).canonicalize().is_ok_and(|path| sources.contains(&path))
             || manifest.pieces.iter().any(|piece| piece.weight_files.contains(file))
     };
     let stale: Vec<String> =
-        earlier.into_iter().filter(|file| !ours.contains(file) && !in_use(file)).collect();
+        earlier.into_iter().filter(|file| file != MANIFEST && !is_written(file) && !in_use(file)).collect();
     staging.commit(MANIFEST, &stale)?;
     Ok(manifest)
 }
@@ -382,20 +381,4 @@ fn file_names(pieces: &[CutPiece]) -> Vec<String> {
 fn write_all(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()
-}
-
-fn fingerprint(path: &Path) -> Result<String, WeightsError> {
-    let digest = || -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let mut hasher = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut buffer)? {
-                0 => break,
-                read => hasher.update(&buffer[..read]),
-            }
-        }
-        Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
-    };
-    digest().map_err(|cause| WeightsError::Unreadable { path: path.display().to_string(), cause })
 }
