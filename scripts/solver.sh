@@ -53,6 +53,22 @@ LIBCLANG_PATH = { value = \".venv/$native\", relative = true }"
     echo "$wanted" >"$solver_config"
 }
 
+# Says now and then how far the build of HiGHS has come, as long as this shell lives. Cargo itself is silent meanwhile.
+watch_solver() {
+    local shell=$$ target=${CARGO_TARGET_DIR:-$solver_root/target} seconds=0 build all now before=
+    while sleep 1 && kill -0 "$shell" 2>/dev/null; do
+        ((++seconds % 30)) && continue
+        for build in "$target"/*/build/highs-sys-*/out/build; do
+            # Cargo writes `output` beside `out` when the build has ended.
+            [ -d "$build" ] && [ ! -e "$build/../../output" ] || continue
+            all=$(grep -rhoE '^[^ ]+\.o:' --include=build.make "$build" | sort -u | wc -l)
+            now=$(find "$build" -name '*.o' | wc -l)
+            [ "$now" = "$before" ] || echo "  the HiGHS solver: $now of $all files compiled" >&2
+            before=$now
+        done
+    done &
+}
+
 command -v "${CXX:-c++}" >/dev/null || solver_fails "building the HiGHS solver takes a C++ compiler" \
     "on Debian and Ubuntu: apt install g++"
 machine_has_solver_tools || install_solver_tools
