@@ -1,4 +1,4 @@
-//! Every command of the guide is run, in the order of its page, and must print what the page shows.
+//! Every command of the guide and of the README is run, in the order of its page, and must print what the page shows.
 //!
 //! A block of `console` holds commands after `$` and what they print. `[..]` stands for anything within a line, a line
 //! `...` for any lines. Nothing shown means that nothing is compared; a command must succeed unless the next line is `? N`,
@@ -107,13 +107,21 @@ fn root() -> PathBuf {
 /// Pages that need the library of ONNX Runtime; `./check` installs it.
 const WITH_RUNTIME: [&str; 1] = ["running.md"];
 
-/// Runs a page in a folder of its own, where the bundled models are.
+/// Runs a page of the guide.
 fn run(name: &str) {
     let library = divvy::exec::backends::library::find(None);
     if let (Err(absent), true) = (&library, WITH_RUNTIME.contains(&name)) {
         return divvy_testing::skipped::skip(&format!("docs/guide/{name}"), absent);
     }
-    let page = std::fs::read_to_string(root().join("docs/guide").join(name)).expect("the page is there");
+    let (page, folder) = play(&format!("docs/guide/{name}"), &[]);
+    compare_pictures(&page, &folder);
+}
+
+/// Runs a page in a folder of its own, where the bundled models are. Every `divvy plan` is given further arguments.
+fn play(path: &str, plan_arguments: &[&str]) -> (String, PathBuf) {
+    let library = divvy::exec::backends::library::find(None);
+    let page = std::fs::read_to_string(root().join(path)).expect("the page is there");
+    let name = path.rsplit('/').next().unwrap_or(path);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guide").join(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(folder.join("models")).expect("it can be made");
@@ -122,16 +130,19 @@ fn run(name: &str) {
         std::fs::copy(model.path(), folder.join("models").join(model.file_name())).expect("it can be copied");
     }
     let steps = steps(&page);
-    assert!(!steps.is_empty(), "{name} has nothing to run");
+    assert!(!steps.is_empty(), "{path} has nothing to run");
     for step in steps {
         match step {
             Step::Write(file, text) => std::fs::write(folder.join(file), text).expect("it can be written"),
             Step::Run(shown) => {
                 let (program, arguments) = shown.command.split_first().expect("a command has a name");
-                let place = format!("docs/guide/{name}:{}", shown.line);
+                let place = format!("{path}:{}", shown.line);
+                let plans = arguments.first().is_some_and(|command| command == "plan");
+                let further = if plans { plan_arguments } else { &[] };
                 assert_eq!(program, "divvy", "{place}");
                 let done = Command::new(env!("CARGO_BIN_EXE_divvy"))
                     .args(arguments)
+                    .args(further)
                     .envs(library.iter().map(|path| (divvy::exec::backends::library::VARIABLE, path)))
                     .current_dir(&folder)
                     .output()
@@ -144,7 +155,7 @@ fn run(name: &str) {
             }
         }
     }
-    compare_pictures(&page, &folder);
+    (page, folder)
 }
 
 /// Pictures that the commands of a page have made again must not differ from those that it shows.
@@ -195,6 +206,12 @@ pages! {
     certificates: "certificates.md",
     exports: "exports.md",
     streams: "streams.md",
+}
+
+/// Its plan is proved in a second or two; a busy machine is given more than the ten seconds of a user.
+#[test]
+fn readme() {
+    play("README.md", &["--time", "5m"]);
 }
 
 #[test]
