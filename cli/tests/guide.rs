@@ -208,10 +208,11 @@ pages! {
     streams: "streams.md",
 }
 
-/// Its plan is proved in a second or two; a busy machine is given more than the ten seconds of a user.
+/// Its plan is proved in a second or two; a busy machine is given more than the ten seconds of a user. Progress is no part of
+/// the page.
 #[test]
 fn readme() {
-    play("README.md", &["--time", "5m"]);
+    play("README.md", &["--time", "5m", "--quiet"]);
 }
 
 #[test]
