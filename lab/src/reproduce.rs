@@ -224,6 +224,13 @@ fn json(experiment: &dyn Experiment, settings: &Settings, cells: &[Cell], result
     })
 }
 
+/// The papers, each with its link.
+const PAPERS: &str = "[DiviML](https://arxiv.org/abs/2308.00127), [Practical Performance Guarantees for Pipelined DNN \
+                      Inference](https://proceedings.mlr.press/v235/archer24a.html) (MTPP, for its max-throughput \
+                      partitioning problem), [DNN Partitioning for Inference Throughput Acceleration at the \
+                      Edge](https://doi.org/10.1109/ACCESS.2023.3244497), and \
+                      [SortingHat](https://doi.org/10.1145/3721145.3728490)";
+
 /// One page with everything that the pages of a folder show: a list of all experiments, then for each that was run its
 /// tables and pictures. What differs from the papers and how it was made is on the experiments' own pages.
 pub fn results_index(folder: &Path) -> std::io::Result<PathBuf> {
@@ -241,14 +248,37 @@ pub fn results_index(folder: &Path) -> std::io::Result<PathBuf> {
         table.row(vec![shown, paper.to_owned(), experiment.about().to_owned()]);
     }
     let text = format!(
-        "# Results\n\nThe papers' tables and figures, run again, theirs beside ours. `divvy reproduce NAME` makes a page anew, \
-         `divvy reproduce` lists\nthem. Behind each link is the page that says what differs from the paper, and on which machine \
-         and with which limits it was made.\n\n{}{sections}",
+        "# Results\n\nThe papers' tables and figures, run again, theirs beside ours. The papers are {PAPERS}.\n\n\
+         * `divvy reproduce` lists what can be run again, `divvy reproduce NAME` makes its page anew.\n\
+         * Each link in the table leads to tables and pictures below. A link there leads to the page that says what differs from \
+         the paper, and on which machine and with which limits it was made.\n{}\n{}{sections}",
+        other_pages(folder)?,
         table.markdown()
     );
     let path = folder.join("README.md");
     fs::write(&path, text)?;
     Ok(path)
+}
+
+/// A line with a link to each page of the folder that no experiment made, in the order of their names.
+fn other_pages(folder: &Path) -> std::io::Result<String> {
+    let mut pages = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".md") else { continue };
+        if stem == "README" || crate::EXPERIMENTS.iter().any(|experiment| experiment.name() == stem) {
+            continue;
+        }
+        let text = fs::read_to_string(folder.join(&name))?;
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap_or(stem);
+        pages.push(format!("[{title}]({name})"));
+    }
+    pages.sort();
+    Ok(if pages.is_empty() {
+        String::new()
+    } else {
+        format!("* Measured otherwise: {}.\n", pages.join(", "))
+    })
 }
 
 /// What the page of an experiment shows, under a head of its own.
@@ -400,6 +430,10 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n\n| a | b |\n\n![x](x.svg)\n"), "{text}");
+        assert!(!text.contains("Measured otherwise"), "{text}");
+        fs::write(folder.0.join("soak.md"), "# A soak\n\nText.\n").unwrap();
+        let text = fs::read_to_string(results_index(&folder.0).unwrap()).unwrap();
+        assert!(text.contains("\n* Measured otherwise: [A soak](soak.md).\n"), "{text}");
     }
 
     #[test]
