@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Region(RegionArgs),
     /// Show what a stream gives up in throughput for latency and energy
     Pareto(ParetoArgs),
-    /// Keep a stream running when a device is lost or others are added, moving little
+    /// Plan a stream anew when a device is lost or added, and move few weights
     Replan(ReplanArgs),
     /// List the papers' tables and figures, or run them again, ours beside theirs
     Reproduce(ReproduceArgs),
@@ -234,13 +234,13 @@ pub(crate) struct SearchArgs {
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) problem: ProblemArgs,
-    /// How long to try, such as 10s, 500ms or 2m
+    /// Longest search, such as 10s, 500ms or 2m; it ends earlier when nothing is left to find or prove
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) time: Duration,
     /// Seed of everything random
     #[arg(long, allow_negative_numbers = true, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Most threads
+    /// Most threads of a search
     #[arg(
         long,
         allow_negative_numbers = true,
@@ -251,13 +251,13 @@ pub(crate) struct SearchArgs {
     /// Bound by name; may be repeated [default: all that apply and are quick]
     #[arg(long, value_name = "NAME")]
     pub(crate) bound: Vec<String>,
-    /// Solver for the modules that `milp-split` and `lbound` split a network into [default: milp]
+    /// What solves the modules that `milp-split` and `lbound` split a network into [default: milp]
     #[arg(long, value_name = "NAME")]
     pub(crate) inner: Option<String>,
-    /// For `milp` and `milp-split` of batch: tell devices and nodes apart that can be exchanged, by batches, tasks or time
+    /// How `milp` and `milp-split` put devices and nodes in order that can be exchanged: by batches, tasks or time (batch)
     #[arg(long, value_name = "CRITERION")]
     pub(crate) symmetry: Option<String>,
-    /// Let `branch-and-bound` prune as the edge paper does: where nothing skips ops only, else it loses the best plan
+    /// Let `branch-and-bound` prune as the edge paper does; refused where a tensor skips ops: there it loses the best plan
     #[arg(long)]
     pub(crate) paper_bound: bool,
     /// Print one JSON object
@@ -366,7 +366,7 @@ pub(crate) struct ParetoArgs {
     /// Most energy of one inference in joules, where all devices say what power they draw
     #[arg(long, value_name = "JOULES")]
     pub(crate) max_energy: Option<f64>,
-    /// How long to try, such as 10s, 500ms or 2m
+    /// Longest search, such as 10s, 500ms or 2m; it ends earlier when nothing is left to find or prove
     #[arg(long, default_value = "10s", value_parser = duration)]
     pub(crate) time: Duration,
     /// Seed of everything random
@@ -402,7 +402,7 @@ pub(crate) struct ReplanArgs {
     /// How many percent slower than the fastest plan it may be if it moves less
     #[arg(long, default_value_t = 1.0, value_name = "PERCENT", value_parser = percent_value)]
     pub(crate) slack: f64,
-    /// How long to try, such as 1s, 500ms or 2m
+    /// Longest search, such as 1s, 500ms or 2m
     #[arg(long, default_value = "700ms", value_parser = duration)]
     pub(crate) time: Duration,
     /// Seed of everything random
@@ -429,13 +429,13 @@ pub(crate) struct ReplanArgs {
 pub(crate) struct ReproduceArgs {
     /// What to run again, or `all`
     pub(crate) name: Option<String>,
-    /// The limits of the papers, which takes hours, in place of a few seconds a run
+    /// Give every run the paper's own limit, which takes hours in all, instead of a few seconds
     #[arg(long)]
     pub(crate) full: bool,
-    /// Limit of every run, such as 10s or 2m, in place of the experiments' own
+    /// Limit of every run, such as 10s or 2m, instead of the experiment's own
     #[arg(long, value_parser = duration)]
     pub(crate) time: Option<Duration>,
-    /// Time for everything, such as 2h: then pages are made of what is there, and the same command goes on later
+    /// Limit of all runs together, such as 2h; pages are then made of what is done, and the same command goes on later
     #[arg(long, value_parser = duration)]
     pub(crate) within: Option<Duration>,
     /// Folder for the pages; `.cells` in it keeps what is done, so that a run that was stopped goes on

@@ -45,7 +45,7 @@ pub(crate) enum Generator {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Synthetic computation graph for pipelines (MTPP)
+    /// Synthetic computation graph for pipelines, as in Archer et al. 2024 (MTPP)
     Regal {
         /// Family: er, ws, ba, layered or sbm
         #[arg(long, default_value = "er")]

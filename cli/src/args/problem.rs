@@ -94,9 +94,9 @@ impl From<LinksName> for LinkUse {
 /// What reads in place cost under cold-start.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ContentionName {
-    /// They take their turn on the bus and hold it
+    /// They wait for their turn on the bus, and hold it
     Bus,
-    /// As SortingHat has it: they hold no bus and take a multiple of their time, as copies between devices do
+    /// As in SortingHat: they hold no bus, but take a multiple of their time, as copies between devices do
     Paper,
 }
 
@@ -139,29 +139,29 @@ pub(crate) struct ProblemArgs {
     /// Number of inputs of a batch
     #[arg(long, allow_negative_numbers = true, value_name = "L")]
     pub(crate) inputs: Option<u32>,
-    /// Most stages of a pipeline, or `auto`: plan for 1, 2, 4, … and find where more stages stop paying (plan)
+    /// Most stages of a pipeline; with `auto`, `divvy plan` tries 1, 2, 4, … and finds where more stages stop paying
     /// [default: the number of devices]
     #[arg(long, allow_negative_numbers = true, value_name = "K|auto", value_parser = stages)]
     pub(crate) stages: Option<Stages>,
     /// Let several identical devices share a pipeline stage, each taking requests in turn
     #[arg(long)]
     pub(crate) replicate: bool,
-    /// Most device changes along the network (stream)
+    /// Most changes of device between ops that follow each other (stream)
     #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) max_splits: Option<u32>,
-    /// Fewest device changes along the network (stream)
+    /// Fewest changes of device between ops that follow each other (stream)
     #[arg(long, allow_negative_numbers = true, value_name = "S")]
     pub(crate) min_splits: Option<u32>,
-    /// Links as mere delays, or used in turn (latency) [default: delay]
+    /// Whether transfers on a link wait for each other (latency) [default: delay]
     #[arg(long, value_enum)]
     pub(crate) links: Option<LinksName>,
-    /// What reads in place and copies between devices cost (cold-start) [default: bus]
+    /// What it costs when ops read weights in place, from host memory (cold-start) [default: bus]
     #[arg(long, value_enum)]
     pub(crate) contention: Option<ContentionName>,
-    /// Percent of every weight that is already on the device where it lands (cold-start) [default: 0]
+    /// Percent of every weight that is on its device before the request comes (cold-start) [default: 0]
     #[arg(long, allow_negative_numbers = true, value_name = "PERCENT")]
     pub(crate) resident: Option<u32>,
-    /// Times of the same ops from another file
+    /// File with times of these ops, as `divvy profile` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<String>,
     /// Op that must run on a device; may be repeated
@@ -170,10 +170,10 @@ pub(crate) struct ProblemArgs {
     /// Op that must not run on a device; may be repeated
     #[arg(long, value_name = "OP=DEVICE")]
     pub(crate) forbid: Vec<String>,
-    /// Ops that must share a device, by commas; may be repeated
+    /// Ops that must share a device, with commas between them; may be repeated
     #[arg(long, value_name = "OP,OP")]
     pub(crate) colocate: Vec<String>,
-    /// Bytes that may be used of a device, such as gpu1=8GB; may be repeated
+    /// Bytes of a device that a plan may use, such as gpu1=8GB; may be repeated
     #[arg(long, value_name = "DEVICE=SIZE")]
     pub(crate) memory_limit: Vec<String>,
     /// Device where the network's inputs are [default: everywhere]
