@@ -22,6 +22,7 @@ mod cold_start;
 mod cpu_time;
 mod device_weights;
 mod division_lp;
+mod exhaustive;
 mod highs;
 mod latency;
 mod loads;

@@ -15,7 +15,7 @@ use divvy_proof::verify::Proven;
 /// The result of a run in a word, derived from its value, bounds and stop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// The best value equals the best lower bound to the picosecond.
+    /// The best value equals the best lower bound to the picosecond, or is zero, which nothing is below.
     Optimal,
     /// There is a plan, not known to be optimal.
     Feasible,
@@ -140,19 +140,24 @@ impl Outcome {
         self.verified_by.as_deref()
     }
 
-    /// (value − lower bound) / lower bound; none without both, or if the bound is zero and the value is not.
+    /// (value − lower bound) / lower bound, zero for a value of zero; else none without both, or if the bound is zero.
     pub fn gap(&self) -> Option<f64> {
-        let (value, bound) = (self.value()?, self.lower_bound()?);
-        if value == bound {
+        if self.is_optimal() {
             return Some(0.0);
         }
+        let (value, bound) = (self.value()?, self.lower_bound()?);
         (bound > Time::ZERO).then(|| (value.0 as f64 - bound.0 as f64) / bound.0 as f64)
+    }
+
+    /// Whether no plan can be better than the best so far: zero is proved by nothing, and needs no proof.
+    pub fn is_optimal(&self) -> bool {
+        self.value().is_some_and(|value| value == Time::ZERO || self.lower_bound() >= Some(value))
     }
 
     /// The result in a word.
     pub fn status(&self) -> Status {
         match self.value() {
-            Some(value) if self.lower_bound() == Some(value) => Status::Optimal,
+            Some(_) if self.is_optimal() => Status::Optimal,
             None if !self.infeasible.is_empty() => Status::Infeasible,
             _ if self.stop == StopReason::Cancelled => Status::Cancelled,
             Some(_) => Status::Feasible,

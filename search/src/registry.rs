@@ -3,6 +3,7 @@
 use divvy_core::problem::{Objective, Problem};
 
 use crate::bound::Bound;
+use crate::exhaustive::Exhaustive;
 use crate::loads::largest_op::LargestOp;
 use crate::loads::pinned::Pinned;
 use crate::loads::weighted_average::WeightedAverage;
@@ -20,6 +21,8 @@ const LATENCY_PLANNERS: &[&dyn Planner] = &[
     &latency::planners::peft::Peft,
     // As long as there is time: everything above gives it a start.
     &latency::planners::dominance::Dominance,
+    // Where plans are few, after a little time of the others; else not at all.
+    &Exhaustive,
     // The rest is there to be compared with, in the order of DiviML V-A.
     &latency::baselines::met::Met,
     &latency::baselines::greedy::Greedy,
@@ -66,6 +69,8 @@ const BATCH_PLANNERS: &[&dyn Planner] = &[
     &batch::planners::heft::BHeft,
     // As long as there is time.
     &batch::planners::divisions::Divisions,
+    // Where plans are few, after a little time of the others; else not at all.
+    &Exhaustive,
     // The rest is there to be compared with, in the order of DiviML V-A.
     &batch::baselines::list_scheduling::BMet,
     &batch::baselines::list_scheduling::BGreedy,
@@ -142,6 +147,8 @@ const PIPELINE_PLANNERS: &[&dyn Planner] = &[
     &OneDevice,
     // As long as there is time.
     &pipeline::planners::annealing::Annealing,
+    // Where plans are few, after a little time of the others; else not at all.
+    &Exhaustive,
     // The rest is there to be compared with, in the order of Archer et al., appendix C.1.
     &pipeline::baselines::random::Random,
     &pipeline::baselines::brkga::BiasedKeys,
@@ -183,6 +190,8 @@ const STREAM_PLANNERS: &[&dyn Planner] = &[
     &stream::planners::conflict_driven::ConflictDriven,
     // The same with a limit.
     &stream::planners::dominance::Dominance,
+    // Where plans are few, after a little time of the others; else not at all.
+    &Exhaustive,
     // What others do, the simpler first, to be compared with.
     &stream::baselines::single_split::SingleSplit,
     &stream::baselines::branch_and_bound::BranchAndBound,

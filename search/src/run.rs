@@ -176,9 +176,9 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the best plan is known to be optimal.
+    /// Whether the best plan is known to be optimal, or that there is none.
     pub fn is_solved(&self) -> bool {
-        self.outcome.value().is_some() && self.outcome.value() <= self.outcome.lower_bound()
+        self.outcome.is_optimal() || !self.outcome.infeasible.is_empty()
     }
 
     /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan
@@ -196,6 +196,15 @@ impl<'a> Run<'a> {
         debug_assert!(accepted.is_ok(), "an attestation has nothing to verify");
         if self.outcome.lower_bound() != before {
             (self.watch)(self.outcome);
+        }
+    }
+
+    /// Declares that there is no plan, for a reason that the user sees. A run that has a plan knows better, and then the
+    /// claim is a bug of its author.
+    pub(crate) fn rule_out(&mut self, reason: String) {
+        debug_assert!(self.outcome.best.is_none(), "a plan was found: {reason}");
+        if self.outcome.best.is_none() {
+            self.outcome.infeasible.push(reason);
         }
     }
 

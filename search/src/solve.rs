@@ -6,6 +6,7 @@ use divvy_core::score::Score;
 
 use crate::bound::{Bound, When};
 use crate::budget::{Budget, StopReason};
+use crate::exhaustive;
 use crate::one_device::baseline::{Baseline, baseline};
 use crate::outcome::Outcome;
 use crate::planner::Planner;
@@ -35,15 +36,22 @@ struct Turn {
 }
 
 impl TimePlan {
-    /// Planners leave time to the last bounds: a little at first, since that is all that an easy problem takes.
-    fn new(has_last_bounds: bool) -> TimePlan {
+    /// Planners leave time to the last bounds: a little at first, since that is all that an easy problem takes. Where plans
+    /// are few, what they have not proved after a little time is for the search that tries all plans.
+    fn new(has_last_bounds: bool, has_few_plans: bool) -> TimePlan {
         const PLANNERS_ALONE: &[Turn] = &[Turn { plan_until: 1.0, bound_until: 1.0 }];
         const IN_TURNS: &[Turn] = &[
             Turn { plan_until: 0.05, bound_until: 0.1 },
             Turn { plan_until: 0.5, bound_until: 1.0 },
             Turn { plan_until: 1.0, bound_until: 1.0 },
         ];
-        TimePlan(if has_last_bounds { IN_TURNS } else { PLANNERS_ALONE })
+        const LITTLE_FIRST: &[Turn] =
+            &[Turn { plan_until: 0.05, bound_until: 0.05 }, Turn { plan_until: 1.0, bound_until: 1.0 }];
+        TimePlan(match (has_last_bounds, has_few_plans) {
+            (true, _) => IN_TURNS,
+            (false, true) => LITTLE_FIRST,
+            (false, false) => PLANNERS_ALONE,
+        })
     }
 
     /// The budget of a turn until a share of the time. The first of several turns is short, so it is the second that has the
@@ -179,7 +187,8 @@ impl Session<'_> {
 
     /// Planners and the last bounds in turn, until one is through or the budget is spent.
     fn plan_and_prove(&mut self, planners: &[ChosenPlanner<'_>], bounds: &[&dyn Bound]) -> StopReason {
-        let time_plan = TimePlan::new(!bounds.is_empty());
+        let tries_all = exhaustive::of_few_plans(self.problem).filter(|_| self.keeps_plans);
+        let time_plan = TimePlan::new(!bounds.is_empty(), tries_all.is_some());
         let mut planners = planners;
         let mut stop = StopReason::Finished;
         let mut exhausted = vec![false; bounds.len()];
@@ -214,8 +223,25 @@ impl Session<'_> {
             if is_solved || self.budget.is_spent() {
                 break;
             }
+            if let Some(planner) = tries_all.filter(|_| turn == 0)
+                && self.try_all(planner)
+            {
+                return StopReason::Finished;
+            }
         }
         stop
+    }
+
+    /// Tries all plans of a problem that has few, unless others have proved theirs, for half of the time that is left at most.
+    /// Whether nothing is left to do.
+    fn try_all(&mut self, planner: &dyn Planner) -> bool {
+        let budget =
+            Budget { time: self.budget.start.elapsed() + self.budget.left() / 2, ..self.budget.clone() };
+        let mut run = self.run(&budget);
+        if !run.is_solved() {
+            plan_with(planner, None, &mut run);
+        }
+        run.is_solved()
     }
 
     /// Planners one after the other; those that finish are dropped from the list. Why the last of them stopped, if any ran.

@@ -13,6 +13,7 @@ use divvy_core::units::Time;
 
 use crate::budget::StopReason;
 use crate::cold_start;
+use crate::exhaustive;
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -34,7 +35,7 @@ impl Planner for Exhaustive {
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         cold_start::supports(problem)?;
         let items = problem.graph.op_count() + problem.graph.params().count();
-        if items > MOST_ITEMS {
+        if items > MOST_ITEMS && !exhaustive::is_small(problem) {
             return Err(format!("{items} ops and parameters are too many, {MOST_ITEMS} is the most"));
         }
         Ok(())
@@ -44,15 +45,7 @@ impl Planner for Exhaustive {
         let mut search = Enumeration::new(run.problem);
         let is_complete = search.extend(run);
         run.count(search.items / ITEMS_PER_NODE);
-        match (is_complete, run.outcome().value()) {
-            (true, Some(value)) => {
-                run.attest(self.name(), value, "divvy exhaustive search".to_owned());
-                StopReason::Finished
-            }
-            (true, None) => StopReason::Finished,
-            _ if run.budget.is_cancelled() => StopReason::Cancelled,
-            _ => StopReason::OutOfBudget,
-        }
+        exhaustive::conclude(run, self.name(), is_complete)
     }
 }
 

@@ -1,0 +1,93 @@
+//! `exhaustive`: all plans of a tiny problem, so that what is best, or that there is none, is known for certain.
+//!
+//! Ops are placed one after the other; a placement that breaks a rule, or already costs as much as the best plan, is dropped
+//! with all that would follow. For `latency` and `batch` an exact search puts each placement in order. If the search ends, the
+//! best plan is optimal, and without a plan there is none: attested, and compared with brute force in the tests. `auto` turns
+//! to it where plans are few and none was proved to be the best. `cold-start` has a search of its own. A node of the budget is a thousand steps.
+
+mod batch;
+mod job_shop;
+mod latency;
+mod pipeline;
+mod plan_count;
+mod rules;
+mod steps;
+mod stream;
+mod transfers;
+
+use divvy_core::problem::{Objective, Problem};
+use divvy_core::units::show_count;
+
+use crate::budget::StopReason;
+use crate::cold_start;
+use crate::planner::Planner;
+use crate::run::Run;
+
+use steps::Steps;
+
+/// The planner of all objectives but `cold-start`.
+pub(crate) struct Exhaustive;
+
+impl Planner for Exhaustive {
+    fn name(&self) -> &'static str {
+        "exhaustive"
+    }
+
+    fn about(&self) -> &'static str {
+        "all plans, where these are few"
+    }
+
+    fn supports(&self, problem: &Problem) -> Result<(), String> {
+        if matches!(problem.objective, Objective::ColdStart { .. }) {
+            return Err("it is for other objectives".to_owned());
+        }
+        match plan_count::few(problem) {
+            Some(_) => Ok(()),
+            None => Err(format!("there are more than {} plans", show_count(plan_count::FEW.into()))),
+        }
+    }
+
+    /// `auto` has [`of_few_plans`].
+    fn in_auto(&self) -> bool {
+        false
+    }
+
+    fn plan(&self, run: &mut Run<'_>) -> StopReason {
+        let problem = run.problem;
+        let mut steps = Steps::new(run);
+        match problem.objective {
+            Objective::Latency { links } => latency::search(problem, links, &mut steps),
+            Objective::Batch { inputs } => batch::search(problem, inputs, &mut steps),
+            Objective::Pipeline { stages } => pipeline::search(problem, stages, &mut steps),
+            Objective::Stream => stream::search(problem, &mut steps),
+            Objective::ColdStart { .. } => return StopReason::Finished,
+        }
+        let is_complete = steps.finish();
+        conclude(run, self.name(), is_complete)
+    }
+}
+
+/// What follows from a search that has seen all plans, or was cut short.
+pub(crate) fn conclude(run: &mut Run<'_>, name: &str, is_complete: bool) -> StopReason {
+    match (is_complete, run.outcome().value()) {
+        (true, Some(value)) => run.attest(name, value, "divvy exhaustive search".to_owned()),
+        (true, None) => run.rule_out("all plans were tried, and each breaks a rule".to_owned()),
+        _ if run.budget.is_cancelled() => return StopReason::Cancelled,
+        _ => return StopReason::OutOfBudget,
+    }
+    StopReason::Finished
+}
+
+/// The planner that tries all plans of a problem, if these are few.
+pub(crate) fn of_few_plans(problem: &Problem) -> Option<&'static dyn Planner> {
+    plan_count::few(problem)?;
+    Some(match problem.objective {
+        Objective::ColdStart { .. } => &cold_start::planners::exhaustive::Exhaustive,
+        _ => &Exhaustive,
+    })
+}
+
+/// Whether plans are few.
+pub(crate) fn is_small(problem: &Problem) -> bool {
+    plan_count::few(problem).is_some()
+}
