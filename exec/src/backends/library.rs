@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// The variable that names the library.
 pub const VARIABLE: &str = "ORT_DYLIB_PATH";
 
+/// The oldest version that works. Those before lack functions that divvy calls.
+pub const OLDEST: &str = "1.17";
+
 /// The library; fails with where it was looked for. `given` goes before everything else.
 pub fn find(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = given {
@@ -39,7 +42,8 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf, String> {
 
 /// What to do where it is not found.
 pub const FIX: &str = "install it in a Python environment and activate that (python3 -m venv env && . env/bin/activate \
-                       && pip install onnxruntime), or name libonnxruntime.so with --onnxruntime or ORT_DYLIB_PATH";
+                       && pip install 'onnxruntime>=1.19', whose packages carry the library), or name \
+                       libonnxruntime.so of 1.17 or newer with --onnxruntime or ORT_DYLIB_PATH";
 
 fn system_folders() -> Vec<PathBuf> {
     let variable = if cfg!(target_os = "macos") { "DYLD_LIBRARY_PATH" } else { "LD_LIBRARY_PATH" };

@@ -3,13 +3,19 @@
 //! A session is made on the device's thread, with as many threads as the device has cores, each pinned to one of them: the
 //! device's own to the first, and those that the runtime starts to the others. Two that share a core while another is idle
 //! would wait for each other. Values stay where the runtime made them and are handed from session to session as they are.
+//!
+//! The runtime's environment lives as long as the process. When a process ends, the library's own destructors run before
+//! those of the program that loaded it. Until version 1.22 the environment could not be released after them: the process
+//! died of it when all its work was done.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use ort::LoadDynamicError;
+use ort::environment::Environment;
 use ort::logging::LogLevel;
 use ort::session::builder::GraphOptimizationLevel;
 use ort::session::{Session, SessionInputValue};
@@ -33,11 +39,49 @@ pub struct Unavailable {
     pub fix: String,
 }
 
+/// The library, once it is loaded.
+struct Loaded {
+    path: PathBuf,
+    /// Held by what is never dropped, so that it is never released.
+    _environment: Arc<Environment>,
+}
+
+impl Loaded {
+    fn new(given: Option<&Path>) -> Result<Loaded, Unavailable> {
+        let path =
+            library::find(given).map_err(|message| Unavailable { message, fix: library::FIX.to_owned() })?;
+        let builder = ort::init_from(&path).map_err(|error| unusable(&error, &path))?;
+        builder.with_name("divvy").with_telemetry(false).commit();
+        let environment = Environment::current().map_err(|error| Unavailable {
+            message: format!("ONNX Runtime at `{}` does not start: {error}", path.display()),
+            fix: library::FIX.to_owned(),
+        })?;
+        Ok(Loaded { path, _environment: environment })
+    }
+}
+
+/// Why a file cannot be used as the library.
+fn unusable(error: &LoadDynamicError, path: &Path) -> Unavailable {
+    let path = path.display();
+    let message = match error {
+        LoadDynamicError::BadVersion { version_str, .. } => format!(
+            "ONNX Runtime {version_str} at `{path}` is too old: divvy needs {} or newer",
+            library::OLDEST
+        ),
+        LoadDynamicError::Dlopen { error, .. } => {
+            format!("the library of ONNX Runtime at `{path}` cannot be loaded: {error}")
+        }
+        _ => format!("`{path}` is no library of ONNX Runtime: it has no function OrtGetApiBase"),
+    };
+    Unavailable { message, fix: library::FIX.to_owned() }
+}
+
 /// ONNX Runtime.
 #[derive(Clone, Debug)]
 pub struct OnnxRuntime {
     library: PathBuf,
     optimised: bool,
+    plain: bool,
     profile_in: Option<PathBuf>,
 }
 
@@ -49,17 +93,15 @@ impl OnnxRuntime {
 
     /// As [`OnnxRuntime::load`], with a library or its folder that goes before all places where one is looked for.
     pub fn load_from(given: Option<&Path>) -> Result<OnnxRuntime, Unavailable> {
-        static LOADED: OnceLock<Result<PathBuf, Unavailable>> = OnceLock::new();
-        let load = || {
-            let fix = library::FIX.to_owned();
-            let path = library::find(given).map_err(|message| Unavailable { message, fix: fix.clone() })?;
-            let builder = ort::init_from(&path)
-                .map_err(|error| Unavailable { message: format!("ONNX Runtime: {error}"), fix })?;
-            builder.with_name("divvy").with_telemetry(false).commit();
-            Ok(path)
-        };
-        let library = LOADED.get_or_init(load).clone()?;
-        Ok(OnnxRuntime { library, optimised: true, profile_in: None })
+        static LOADED: OnceLock<Result<Loaded, Unavailable>> = OnceLock::new();
+        let library =
+            LOADED.get_or_init(|| Loaded::new(given)).as_ref().map_err(Unavailable::clone)?.path.clone();
+        Ok(OnnxRuntime { library, optimised: true, plain: false, profile_in: None })
+    }
+
+    /// The same as it is without divvy: threads look for work for a while after a run, as is the runtime's habit.
+    pub fn plain(self) -> OnnxRuntime {
+        OnnxRuntime { plain: true, ..self }
     }
 
     /// The same without rewriting of graphs, so that whole and pieces compute the same.
@@ -105,8 +147,10 @@ impl OrtDevice {
             // The runtime counts cores from one.
             let places: Vec<String> = self.cores.others().map(|core| (core + 1).to_string()).collect();
             builder = builder.with_config_entry("session.intra_op_thread_affinities", places.join(";"))?;
-            // Else threads look for work for some 35 ms after a run, on cores that other stages of the device need.
-            builder = builder.with_config_entry("session.force_spinning_stop", "1")?;
+            if !self.how.plain {
+                // Else threads look for work for some 35 ms after a run, on cores that other stages of the device need.
+                builder = builder.with_config_entry("session.force_spinning_stop", "1")?;
+            }
         }
         if let Some(folder) = &self.how.profile_in {
             static PROFILED: AtomicU64 = AtomicU64::new(0);
@@ -283,6 +327,29 @@ fn failure<R>(error: &ort::Error<R>) -> StageError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_is_never_released() {
+        let test = "the_environment_is_never_released";
+        if let Err(absent) = OnnxRuntime::load() {
+            return divvy_testing::skipped::skip(test, format!("{absent}; {}", absent.fix));
+        }
+        // The library that binds it gives its own away when the process ends, and ours is not that.
+        let environment = Environment::current().expect("it is there");
+        assert!(Arc::strong_count(&environment) >= 3, "{}", Arc::strong_count(&environment));
+    }
+
+    #[test]
+    fn a_version_that_is_too_old_is_named() {
+        let path = PathBuf::from("/opt/libonnxruntime.so.1.16.3");
+        let error = LoadDynamicError::BadVersion { version_str: "1.16.3".into(), path: path.clone() };
+        let refused = unusable(&error, &path);
+        assert_eq!(
+            refused.message,
+            "ONNX Runtime 1.16.3 at `/opt/libonnxruntime.so.1.16.3` is too old: divvy needs 1.17 or newer"
+        );
+        assert!(refused.fix.contains("pip install"));
+    }
 
     #[test]
     fn the_runtimes_profile_is_read_run_by_run() {
