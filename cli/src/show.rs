@@ -1,12 +1,13 @@
 //! Results for people and for programs.
 
 use divvy::core::coarsen::Granularity;
-use divvy::core::costs::{CalibratedShare, Origin};
+use divvy::core::costs::CalibratedShare;
 use divvy::core::ids::DeviceId;
 use divvy::core::problem::{Contention, LinkUse, Objective, Problem};
 use divvy::core::units::{Time, show_count, show_number};
 use divvy::io::assemble::Assembled;
 use divvy::io::read_options::ReadOptions;
+use divvy::io::times_basis::{TimesBasis, TimesError, next_commands};
 use divvy::proof::certificate::Certificate;
 use divvy::proof::evidence::Evidence;
 use divvy::search::{Baseline, Outcome, Solved, Status};
@@ -31,8 +32,8 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
         }),
         Baseline::None { reason } => json!({"device": null, "value": null, "reason": reason, "within": kept}),
     };
-    let share = calibrated_share(problem, outcome);
-    let figures = Figures::of(problem);
+    let basis = basis(problem, outcome);
+    let share = basis.share;
     let mut object = json!({
         "objective": problem.objective.name(),
         "planner": solved.planner,
@@ -53,8 +54,11 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
             "measured": share.measured, "scaled": share.scaled, "estimated": share.estimated,
         },
         "op_times": {
-            "measured": figures.measured, "scaled": figures.scaled, "estimated": figures.estimated,
+            "measured": basis.measured, "scaled": basis.scaled, "estimated": basis.estimated,
         },
+        "times_basis": basis.kind(),
+        "times_error": times_error(&basis),
+        "next": next_commands(problem, &basis, &assembled.sources, &assembled.reading),
         "caveats": caveats(assembled),
     });
     if let Some(granularity) = assembled.reading.granularity {
@@ -69,32 +73,27 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
     object
 }
 
-/// How many times of ops, over all devices and batch sizes, came about how.
-struct Figures {
-    measured: usize,
-    scaled: usize,
-    estimated: usize,
+/// What the times of the plan rest on; without a plan, all times.
+fn basis(problem: &Problem, outcome: &Outcome) -> TimesBasis {
+    TimesBasis::of(problem, outcome.best.as_ref().map(|(plan, _)| plan))
 }
 
-impl Figures {
-    fn of(problem: &Problem) -> Figures {
-        let mut figures = Figures { measured: 0, scaled: 0, estimated: 0 };
-        for cost in problem.costs().iter().flat_map(|class| class.costs.iter().flatten().flatten()) {
-            match cost.origin {
-                Origin::Measured => figures.measured += 1,
-                Origin::Scaled => figures.scaled += 1,
-                Origin::Estimated => figures.estimated += 1,
-            }
+/// How far times that were not measured are off; `null` where all were.
+fn times_error(basis: &TimesBasis) -> Value {
+    match &basis.error {
+        None => Value::Null,
+        Some(TimesError::Within(band)) => {
+            json!({"known": true, "covers": 0.9, "low": band.low, "high": band.high})
         }
-        figures
+        Some(TimesError::Unknown(classes)) => json!({"known": false, "classes": classes}),
     }
+}
 
-    /// How many were not measured, out of how many; none if all were.
-    fn uncertain(&self) -> Option<String> {
-        let (guessed, all) = (self.scaled + self.estimated, self.measured + self.scaled + self.estimated);
-        let count = |n: usize| show_count(n as u128);
-        (guessed > 0).then(|| format!("{} of {} op times", count(guessed), count(all)))
-    }
+/// How many times were not measured, out of how many; none if all were.
+fn unmeasured(basis: &TimesBasis) -> Option<String> {
+    let guessed = basis.scaled + basis.estimated;
+    let count = |n: usize| show_count(n as u128);
+    (guessed > 0).then(|| format!("{} of {} op times", count(guessed), count(guessed + basis.measured)))
 }
 
 /// What the values and proofs are about, where that is not simply the model on the hardware.
@@ -105,8 +104,10 @@ pub(crate) fn caveats(assembled: &Assembled) -> Vec<String> {
 
 /// Those that a problem tells by itself.
 pub(crate) fn caveats_of(problem: &Problem, reading: &ReadOptions) -> Vec<String> {
-    let times = Figures::of(problem).uncertain().map(|uncertain| {
-        format!("{uncertain} are scaled or estimated: values and proofs hold for the times given")
+    let basis = TimesBasis::of(problem, None);
+    let times = unmeasured(&basis).map(|times| {
+        let how_far = basis.how_far().map_or(String::new(), |far| format!("; {far}"));
+        format!("{times} are scaled or estimated: values and proofs hold for the times given{how_far}")
     });
     times.into_iter().chain(granularity_caveat(reading)).collect()
 }
@@ -115,17 +116,6 @@ pub(crate) fn caveats_of(problem: &Problem, reading: &ReadOptions) -> Vec<String
 fn throughput(problem: &Problem, value: Time) -> Option<f64> {
     let counts = problem.objective.is_period() || matches!(problem.objective, Objective::Batch { .. });
     (counts && value > Time::ZERO).then(|| f64::from(problem.objective.inputs()) / value.as_seconds())
-}
-
-/// Of the plan's own figures, or of all figures without a plan.
-fn calibrated_share(problem: &Problem, outcome: &Outcome) -> CalibratedShare {
-    match &outcome.best {
-        Some((plan, _)) => {
-            let placements = plan.placements().into_iter();
-            CalibratedShare::of(placements.filter_map(|(op, device, size)| problem.cost(op, device, size)))
-        }
-        None => problem.calibrated_share(),
-    }
 }
 
 /// Value, bound and gap in a few words, while a run goes on.
@@ -148,9 +138,11 @@ pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> Str
         problem.hardware.name(),
         counted(problem.hardware.device_count(), "device")
     )];
+    let basis = basis(problem, outcome);
     if planned {
-        lines.push(verdict(problem, outcome));
+        lines.push(verdict(problem, outcome, &basis));
     }
+    lines.extend(basis_lines(assembled, &basis));
     lines.extend(outcome.infeasible.iter().map(|reason| format!("  because {reason}")));
     lines.extend(outcome.found_by.iter().map(|name| format!("  found by      {name}")));
     lines.push(baseline_line(problem, solved, planned));
@@ -158,7 +150,7 @@ pub(crate) fn text(assembled: &Assembled, solved: &Solved, planned: bool) -> Str
         lines.push(format!("  gap           {}  {}", view::gauge(value, bound, &screen), gap(outcome)));
     }
     lines.extend(bound_lines(outcome));
-    lines.push(share_line(problem, calibrated_share(problem, outcome)));
+    lines.push(share_line(&basis));
     lines.extend(granularity_line(&assembled.reading).map(|line| format!("  {line}")));
     if !assembled.warnings.is_empty() {
         lines.push("  model         some of its sizes or costs are assumed: see the warnings".to_owned());
@@ -207,19 +199,16 @@ pub(crate) fn granularity_line(reading: &ReadOptions) -> Option<String> {
     Some(format!("granularity   {granularity}: {}", granularity_caveat(reading)?))
 }
 
-fn verdict(problem: &Problem, outcome: &Outcome) -> String {
+fn verdict(problem: &Problem, outcome: &Outcome, basis: &TimesBasis) -> String {
     let what = if problem.objective.is_period() { "period" } else { "finish" };
     let value = outcome.value().map_or(String::new(), |value| {
         let rate = throughput(problem, value)
             .map_or(String::new(), |rate| format!(" ({} per second)", show_number(rate, 4)));
-        format!("{what} {value}{rate}")
+        format!("{what} {value}{rate} {}", basis.phrase())
     });
     let verified = outcome.value().is_some() && outcome.verified_lower_bound() == outcome.value();
     // An optimum over guessed times is one of the problem as given, not of the machine.
-    let given = match Figures::of(problem).uncertain() {
-        Some(_) => " for the op times given",
-        None => "",
-    };
+    let given = if basis.is_measured() { "" } else { " for the op times given" };
     let distance = || match outcome.gap() {
         Some(gap) => format!("at most {} above the best possible{given}", percent_at_most(gap)),
         None => "no bound says how far from the best possible".to_owned(),
@@ -301,12 +290,24 @@ fn bound_lines(outcome: &Outcome) -> Vec<String> {
     sorted.iter().map(line).collect()
 }
 
-fn share_line(problem: &Problem, share: CalibratedShare) -> String {
+/// What was not measured, how far off that is, and the commands that measure it; nothing where all was measured.
+fn basis_lines(assembled: &Assembled, basis: &TimesBasis) -> Vec<String> {
+    let Some(what) = basis.what() else { return Vec::new() };
+    let far = basis.how_far().map_or(String::new(), |far| format!(";\n                {far}"));
+    let mut lines = vec![format!("  but           {what}{far}")];
+    let next = next_commands(&assembled.problem, basis, &assembled.sources, &assembled.reading);
+    let label = |i| if i == 0 { "next" } else { "" };
+    lines.extend(next.iter().enumerate().map(|(i, command)| format!("  {:<12}  {command}", label(i))));
+    lines
+}
+
+fn share_line(basis: &TimesBasis) -> String {
+    let share: CalibratedShare = basis.share;
     let parts = [(share.measured, "measured"), (share.scaled, "scaled"), (share.estimated, "estimated")];
     let parts: Vec<String> =
         parts.iter().filter(|(s, _)| *s > 0.0).map(|(s, name)| format!("{} {name}", percent(*s))).collect();
     let text = if parts.is_empty() { "all zero".to_owned() } else { parts.join(", ") };
-    match Figures::of(problem).uncertain() {
+    match unmeasured(basis) {
         Some(uncertain) => format!("  op times      {text}; {uncertain} on these devices were not measured"),
         None => format!("  op times      {text}"),
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Profile`] holds what was measured. [`resolve`] fills in the classes of the hardware at hand: profiled times are taken as
 //! they are; else times of a profiled class are carried over, launch' + (t − launch) · the op's roofline ratio, and labelled
-//! scaled; else the roofline itself is the estimate. Nothing is interpolated between batch sizes: one that was not measured is
+//! scaled; else the time is estimated ([`estimate`]). Nothing is interpolated between batch sizes: one that was not measured is
 //! not supported.
 //!
 //! Times that were not measured are rounded to whole multiples of a thousandth of the class's average. Further digits are not
@@ -11,11 +11,14 @@
 
 use std::collections::HashSet;
 
+use crate::estimate::{self, Demand};
 use crate::graph::Graph;
 use crate::hardware::{ClassSpec, HardwareSpec};
 use crate::ids::OpId;
 use crate::input_error::{Code, InputErrors};
 use crate::units::Time;
+
+pub use crate::estimate::ErrorBand;
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,7 +27,7 @@ pub enum Origin {
     Measured,
     /// Measured on another class and carried over.
     Scaled,
-    /// A roofline estimate.
+    /// Estimated from the class's rates.
     Estimated,
 }
 
@@ -79,7 +82,7 @@ pub struct CalibratedShare {
     pub measured: f64,
     /// Carried over from another class.
     pub scaled: f64,
-    /// Estimated by a roofline.
+    /// Estimated from the class's rates.
     pub estimated: f64,
 }
 
@@ -93,6 +96,15 @@ impl CalibratedShare {
         let total = sums.iter().sum::<u128>().max(1) as f64;
         let [measured, scaled, estimated] = sums.map(|sum| sum as f64 / total);
         CalibratedShare { measured, scaled, estimated }
+    }
+}
+
+/// How far times of that origin are off on a class; none where nobody knows, and for measured times.
+pub fn error_band(class: &ClassSpec, origin: Origin) -> Option<ErrorBand> {
+    match origin {
+        Origin::Measured => None,
+        Origin::Scaled => estimate::band_of_scaled(class),
+        Origin::Estimated => estimate::band(class),
     }
 }
 
@@ -157,7 +169,7 @@ pub fn resolve(
             None => {
                 let mut derived = match scale_source(class, profile, hardware, catalogue) {
                     Some((from, spec)) => scale(graph, class, from, spec),
-                    None => estimate(graph, class, &sizes.to_estimate(class)),
+                    None => estimated(graph, class, &sizes.to_estimate(class)),
                 };
                 derived.costs.iter_mut().for_each(|costs| round_to_known_digits(costs, class.launch));
                 derived
@@ -269,10 +281,12 @@ fn scale(graph: &Graph, class: &ClassSpec, from: &ClassCosts, from_spec: &ClassS
     ClassCosts { class: class.name.clone(), batch_sizes: from.batch_sizes.clone(), costs: costs.collect() }
 }
 
-/// Roofline estimates.
-fn estimate(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
+/// Estimates from the class's rates.
+fn estimated(graph: &Graph, class: &ClassSpec, sizes: &[u32]) -> ClassCosts {
+    let precision = graph.spec().precision.as_deref();
     let one = |op: OpId, size: u32| {
-        let time = Time::from_us(class.launch.as_us() + roofline(graph, class, op, size)? * 1e6)?;
+        let seconds = estimate::seconds(class, precision, &Demand::of(graph, op, size))?;
+        let time = Time::from_us(seconds * 1e6)?;
         Some(Cost { time, origin: Origin::Estimated })
     };
     let costs = sizes.iter().map(|&size| graph.ops().map(|op| one(op, size)).collect()).collect();
@@ -298,26 +312,9 @@ fn round_to_known_digits(costs: &mut [Option<Cost>], launch: Time) {
     }
 }
 
-/// Seconds beyond the launch: the larger of arithmetic at the peak rate and traffic at the memory bandwidth. None if
-/// the class limits neither, or limits only arithmetic and the op's is not known.
+/// Seconds beyond the launch at the class's peak rates.
 fn roofline(graph: &Graph, class: &ClassSpec, op: OpId, batch_size: u32) -> Option<f64> {
-    let batch = f64::from(batch_size);
-    let precision = graph.spec().precision.as_deref().unwrap_or("fp32");
-    let peak =
-        class.peak.get(precision).or_else(|| class.peak.get("fp32")).or_else(|| class.peak.values().next());
-    let spec = graph.op(op);
-    let arithmetic = Option::zip(spec.flops, peak).map(|(flops, &peak)| batch * flops as f64 / peak as f64);
-    let traffic = class.memory_bandwidth.map(|bandwidth| {
-        let bytes = match spec.traffic {
-            Some(bytes) => batch * bytes as f64,
-            None => batch * graph.activation_bytes(op) as f64 + graph.weight_bytes(op) as f64,
-        };
-        bytes / bandwidth as f64
-    });
-    match (arithmetic, traffic) {
-        (Some(a), Some(t)) => Some(a.max(t)),
-        (a, t) => a.or(t),
-    }
+    estimate::roofline(class, graph.spec().precision.as_deref(), &Demand::of(graph, op, batch_size))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! | [`graph`] | ops, tensors, parameters; the canonical order |
 //! | [`hardware`] | devices, links, buses, and one fixed route for each pair of devices |
 //! | [`costs`] | times of ops by class of devices and batch size: measured, scaled, estimated |
+//! | [`mod@estimate`] | what an op takes where nobody timed it |
 //! | [`problem`] | all of these with an objective and constraints, validated once |
 //! | [`objectives`] | the definition of each objective, one file each |
 //! | [`plan`] | decisions only |
@@ -35,6 +36,7 @@ pub mod combine;
 pub mod costs;
 pub mod default_plan;
 pub mod did_you_mean;
+pub mod estimate;
 pub mod generate;
 pub mod graph;
 pub mod hardware;

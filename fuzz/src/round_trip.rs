@@ -118,6 +118,7 @@ fn report(file: &PlanFile, trace: &Trace) {
         one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
         found_by: "a seed",
         notes: Vec::new(),
+        next: Vec::new(),
         sources: Vec::new(),
         measured: Some(trace),
         every_move: false,

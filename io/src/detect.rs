@@ -1,10 +1,11 @@
 //! Hardware files from what a machine says of itself, or from a saved `nvidia-smi topo -m`.
 //!
 //! What was read and what is assumed stays apart: an assumption is an entry of `sources` that begins with
-//! [`ASSUMED`], or stands in a class's `source`; what nobody said is left out, and [`gaps`] lists it. Nothing here
-//! measures, and nothing fails for want of a file or a program: a machine that says nothing is one CPU.
+//! [`ASSUMED`], or stands in a class's `source`; what nobody said is left out, and [`gaps`] lists it. Only the
+//! memory's rate is measured (`copy_rate`), and nothing fails for want of a file or a program: a machine that says nothing is one CPU.
 
 mod control_group;
+mod copy_rate;
 mod gpus;
 mod machine;
 mod names;

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use divvy_core::hardware::{
-    BusSpec, ClassSpec, DeviceKind, DeviceSpec, Hardware, HardwareSpec, LinkSpec, NodeSpec,
+    BusSpec, ClassSpec, DeviceKind, DeviceSpec, Family, Hardware, HardwareSpec, LinkSpec, NodeSpec,
 };
 use divvy_core::input_error::Code;
 use divvy_core::units::Time;
@@ -64,6 +64,7 @@ pub(crate) fn classes(item: &Item<'_, '_>) -> Vec<ClassSpec> {
 fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
     item.only(&[
         "kind",
+        "family",
         "memory",
         "fast_memory",
         "peak",
@@ -97,6 +98,7 @@ fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
     ClassSpec {
         name: name.to_owned(),
         kind,
+        family: item.optional("family").and_then(|i| family(&i)),
         memory: item.optional("memory").and_then(|i| quantity::bytes(&i)),
         fast_memory: item.optional("fast_memory").and_then(|i| quantity::bytes(&i)),
         peak,
@@ -108,6 +110,16 @@ fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
         power_mw: item.optional("power").and_then(|i| quantity::milliwatts(&i)),
         source: item.optional("source").and_then(|i| i.text()).unwrap_or_default().to_owned(),
     }
+}
+
+fn family(item: &Item<'_, '_>) -> Option<Family> {
+    let name = item.text()?;
+    let found = Family::ALL.into_iter().find(|family| family.name() == name);
+    if found.is_none() {
+        let names = Family::ALL.map(Family::name).join(", ");
+        item.fault(Code::Type, format!("there is no family `{name}`"), format!("family is one of {names}"));
+    }
+    found
 }
 
 /// Which nodes are copied, what belongs to them, and how much was made.
@@ -416,6 +428,7 @@ fn write_class(class: &ClassSpec) -> Value {
             DeviceKind::Gpu => "gpu",
             DeviceKind::Other => "other",
         },
+        "family": class.family.map(Family::name),
         "memory": class.memory, "fast_memory": class.fast_memory, "peak": class.peak,
         "memory_bandwidth": class.memory_bandwidth, "transfer_bandwidth": class.transfer_bandwidth,
         "alone": class.alone, "launch": write_time(class.launch),

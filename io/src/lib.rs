@@ -24,6 +24,7 @@ pub mod report;
 pub mod shell;
 pub mod source;
 pub mod svg;
+pub mod times_basis;
 pub mod trace_file;
 
 use divvy_core::input_error::{Code, InputError, InputErrors};

@@ -37,6 +37,7 @@ fn report<'a>(problem: &'a Problem, plan: &'a divvy_core::plan::Plan, score: &'a
         one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
         found_by: "a test",
         notes: Vec::new(),
+        next: Vec::new(),
         sources: Vec::new(),
         measured: None,
         every_move: false,

@@ -9,6 +9,7 @@ use divvy::io::file::{self, Kind, read_once};
 use divvy::io::plan_file::PlanFile;
 use divvy::io::report::{OneDevice, Report};
 use divvy::io::source::Source;
+use divvy::io::times_basis::{TimesBasis, next_commands};
 use divvy::io::trace_file;
 use divvy::search::{Baseline, Budget, Solved, baseline};
 
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
     };
     let progress = Progress::about("working out what moving each op would cost");
     let (one_device, _) = baseline(&plan.problem, &Budget::new(BASELINE_TIME));
+    let basis = TimesBasis::of(&plan.problem, Some(&plan.plan));
     let report = Report {
         problem: &plan.problem,
         plan: &plan.plan,
@@ -54,6 +56,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
         one_device: as_one_device(&one_device),
         found_by: plan.found_by.as_ref().unwrap_or(&plan.planner),
         notes: notes(&plan.problem, &one_device, show::caveats_of(&plan.problem, &plan.reading)),
+        next: next_commands(&plan.problem, &basis, &plan.sources, &plan.reading),
         sources: sources(&plan.sources),
         measured: measured.as_ref(),
         every_move: args.all_moves,
@@ -68,6 +71,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
 pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Result<bool, Failure> {
     let Some((plan, score)) = &solved.outcome.best else { return Ok(false) };
     let progress = Progress::about("working out what moving each op would cost");
+    let basis = TimesBasis::of(&assembled.problem, Some(plan));
     let report = Report {
         problem: &assembled.problem,
         plan,
@@ -77,6 +81,7 @@ pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Res
         one_device: as_one_device(&solved.baseline),
         found_by: solved.outcome.found_by.as_ref().unwrap_or(&solved.planner),
         notes: notes(&assembled.problem, &solved.baseline, show::caveats(assembled)),
+        next: next_commands(&assembled.problem, &basis, &assembled.sources, &assembled.reading),
         sources: sources(&assembled.sources),
         measured: None,
         every_move: false,

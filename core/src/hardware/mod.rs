@@ -23,7 +23,7 @@ use crate::input_error::InputErrors;
 use crate::units::Bandwidth;
 
 pub use routes::Route;
-pub use spec::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
+pub use spec::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, Family, HardwareSpec, LinkSpec, NodeSpec};
 
 /// Something that carries bytes and can be busy: one direction of a link or bus, or both if half duplex.
 #[derive(Clone, Debug, PartialEq, Eq)]

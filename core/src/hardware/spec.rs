@@ -16,6 +16,31 @@ pub enum DeviceKind {
     Other,
 }
 
+/// Devices that reach about the same share of their rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Processors of the x86 kind, running ONNX Runtime.
+    X86,
+    /// NVIDIA GPUs with tensor cores.
+    Nvidia,
+    /// The rates are what ops reach, not peaks.
+    Full,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Family; 3] = [Family::X86, Family::Nvidia, Family::Full];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Family::X86 => "x86",
+            Family::Nvidia => "nvidia",
+            Family::Full => "full",
+        }
+    }
+}
+
 /// Hardware as a file describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HardwareSpec {
@@ -46,6 +71,8 @@ pub struct ClassSpec {
     pub name: String,
     /// What it is.
     pub kind: DeviceKind,
+    /// Whose share of their rates ops reach here; none: that of measured devices of its kind, as a guess.
+    pub family: Option<Family>,
     /// Memory in bytes; none: unlimited.
     pub memory: Option<u64>,
     /// Memory close to the arithmetic, for the overflow term of `pipeline`; none: unlimited.

@@ -1,6 +1,6 @@
 //! This machine as hardware: one node, or one for each NUMA node, a CPU in each, GPUs where `nvidia-smi` shows them.
 
-use divvy_core::hardware::{ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
+use divvy_core::hardware::{ClassSpec, DeviceKind, DeviceSpec, Family, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::units::Time;
 
 use super::control_group::ControlGroupLimits;
@@ -59,8 +59,12 @@ pub(super) fn detect(probe: &Probe<'_>, cores_of_a_device: Option<u32>) -> Detec
     }
     let threads = processor.threads.len() as f64;
     let share = limits.threads.map_or(1.0, |quota| (quota / threads).min(1.0));
+    let copy_rate = copy_rate(probe, &nodes, share);
     for node in &nodes {
-        add_cpu(&mut spec, node, &processor, share, cores_of_a_device);
+        add_cpu(&mut spec, node, &processor, Allowed { share, copy_rate }, cores_of_a_device);
+    }
+    if copy_rate.is_some() {
+        spec.sources.push("Memory bandwidth: measured now, by copying with all cores at once".to_owned());
     }
     if spec.classes.iter().any(|class| !class.peak.is_empty()) {
         let text = "a CPU's peak is cores x clock x FLOP per cycle, an estimate; its class says which";
@@ -124,17 +128,38 @@ fn place(node: &NumaNode<'_>) -> String {
     node.number.map_or("host".to_owned(), |number| format!("numa{number}"))
 }
 
-/// Adds a node and its CPU, of which a control group leaves `share`, as one device or as several of so many cores.
+/// What there is of a processor.
+#[derive(Clone, Copy)]
+struct Allowed {
+    /// The share that a control group leaves.
+    share: f64,
+    /// Bytes per second that one of all cores reads and writes while the others do too.
+    copy_rate: Option<f64>,
+}
+
+/// The cores that a control group leaves of a node.
+fn usable_cores(node: &NumaNode<'_>, share: f64) -> f64 {
+    // A quota is in threads; it can be spent on cores of their own.
+    (node.threads.len() as f64 * share).min(Processor::cores(&node.threads).len() as f64)
+}
+
+/// Bytes per second of one core, measured with all of them at once.
+fn copy_rate(probe: &Probe<'_>, nodes: &[NumaNode<'_>], share: f64) -> Option<f64> {
+    let cores: f64 = nodes.iter().map(|node| usable_cores(node, share)).sum();
+    let threads = cores.ceil().max(1.0);
+    Some((probe.copy_rate)(threads as u32)? as f64 / threads)
+}
+
+/// Adds a node and its CPU, as far as it is allowed, as one device or as several of so many cores.
 fn add_cpu(
     spec: &mut HardwareSpec,
     node: &NumaNode<'_>,
     processor: &Processor,
-    share: f64,
+    allowed: Allowed,
     cores_of_a_device: Option<u32>,
 ) {
     let cores = Processor::cores(&node.threads);
-    // A quota is in threads; it can be spent on cores of their own.
-    let whole = (node.threads.len() as f64 * share).min(cores.len() as f64);
+    let whole = usable_cores(node, allowed.share);
     let usable = cores_of_a_device.map_or(whole, |cores| f64::from(cores).min(whole));
     let count = ((whole / usable) as usize).max(1);
     let clocks: Option<u64> = cores.values().copied().sum();
@@ -147,7 +172,7 @@ fn add_cpu(
             let ghz = hertz.unwrap_or(0.0) / usable / 1e9;
             format!(
                 "{model}. Peak: an estimate, {} cores x {ghz:.2} GHz ({clock}) x {per_cycle} FLOP per cycle ({by}); \
-                 nothing was measured. Launch: assumed as measured for cpu16.",
+                 not measured. Launch: assumed as measured for cpu16.",
                 round_tenth(usable)
             )
         }
@@ -158,7 +183,9 @@ fn add_cpu(
     let class = ClassSpec {
         name: format!("{stem}-{}c", round_tenth(usable)),
         kind: DeviceKind::Cpu,
+        family: processor.vector.filter(|(_, by)| !by.starts_with("NEON")).map(|_| Family::X86),
         peak: peak.filter(|rate| *rate > 0).map(|rate| ("fp32".to_owned(), rate)).into_iter().collect(),
+        memory_bandwidth: allowed.copy_rate.map(|rate| round_rate(rate * usable)),
         launch: LAUNCH,
         source,
         ..ClassSpec::default()

@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::copy_rate;
+
 /// How long a program may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -36,6 +38,8 @@ pub(super) struct Probe<'a> {
     pub(super) root: PathBuf,
     /// Runs a program with arguments.
     pub(super) run: &'a dyn Fn(&str, &[&str]) -> Answer,
+    /// Bytes per second that so many threads read and write while they copy.
+    pub(super) copy_rate: &'a dyn Fn(u32) -> Option<u64>,
     /// Threads that the standard library sees; for systems without `/proc`.
     pub(super) parallelism: u32,
 }
@@ -46,7 +50,12 @@ impl Probe<'_> {
         let parallelism = std::thread::available_parallelism().map_or(1, |threads| threads.get());
         let run: &'static dyn Fn(&str, &[&str]) -> Answer =
             &|program, arguments| answer(Command::new(program).args(arguments), PATIENCE);
-        Probe { root: PathBuf::from("/"), run, parallelism: u32::try_from(parallelism).unwrap_or(1) }
+        Probe {
+            root: PathBuf::from("/"),
+            run,
+            copy_rate: &copy_rate::measure,
+            parallelism: u32::try_from(parallelism).unwrap_or(1),
+        }
     }
 
     /// The text of a file; none if it cannot be read.

@@ -100,6 +100,7 @@ fn write_class(file: &mut Text, class: &ClassSpec) {
             DeviceKind::Other => "\"other\"",
         },
     );
+    file.maybe("family", class.family.map(|family| family.name().to_owned()));
     file.maybe("memory", class.memory.map(quantity::write_bytes));
     file.maybe("fast_memory", class.fast_memory.map(quantity::write_bytes));
     if !class.peak.is_empty() {

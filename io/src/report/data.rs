@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use divvy_core::costs::CalibratedShare;
 use divvy_core::hardware::DeviceKind;
 use divvy_core::ids::{DeviceId, LinkId, OpId, ParamId};
 use divvy_core::plan::{BusItem, Plan};
@@ -18,6 +17,7 @@ use super::moves::Moved;
 use super::{OneDevice, Report, moves, words};
 use crate::critical_path::critical_path;
 use crate::export::schedule::bus_of;
+use crate::times_basis::TimesBasis;
 
 /// Names of merged ops are left out beyond this many bytes, or they would make up most of the file.
 const MOST_MEMBER_BYTES: usize = 1 << 20;
@@ -25,6 +25,7 @@ const MOST_MEMBER_BYTES: usize = 1 << 20;
 /// All that the page shows.
 pub(super) fn of(report: &Report<'_>) -> Value {
     let problem = report.problem;
+    let basis = TimesBasis::of(problem, Some(report.plan));
     let is_period = problem.objective.is_period();
     let links = used_links(report);
     // The trace of a period objective follows one request; what limits it is a load, not a path.
@@ -36,7 +37,10 @@ pub(super) fn of(report: &Report<'_>) -> Value {
         "hardware": problem.hardware.name(),
         "hardware_is": problem.hardware.spec().description,
         "objective": objective(problem.objective),
-        "verdict": words::verdict(report),
+        "verdict": words::verdict(report, &basis),
+        "basis": json!({
+            "kind": basis.kind(), "what": basis.what(), "how_far": basis.how_far(), "next": report.next,
+        }),
         "value": report.score.value,
         "latency": report.score.latency,
         "energy_uj": report.score.energy_uj,
@@ -64,7 +68,9 @@ pub(super) fn of(report: &Report<'_>) -> Value {
         "moves": moved(report, &important),
         "notes": report.notes,
         "sources": report.sources,
-        "op_times": shares(report),
+        "op_times": {
+            "measured": basis.share.measured, "scaled": basis.share.scaled, "estimated": basis.share.estimated,
+        },
         "constraints": problem.constraints.spec(),
     })
 }
@@ -305,12 +311,4 @@ fn moved(report: &Report<'_>, important: &[OpId]) -> Value {
         "targets": moves.targets, "ops": moves.rows.iter().map(|(op, _)| op).collect::<Vec<_>>(),
         "rows": rows, "reasons": reasons,
     })
-}
-
-/// Shares of the plan's op times by where they come from.
-fn shares(report: &Report<'_>) -> Value {
-    let placements = report.plan.placements().into_iter();
-    let costs = placements.filter_map(|(op, device, size)| report.problem.cost(op, device, size));
-    let share = CalibratedShare::of(costs);
-    json!({"measured": share.measured, "scaled": share.scaled, "estimated": share.estimated})
 }

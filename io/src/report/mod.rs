@@ -36,6 +36,8 @@ pub struct Report<'a> {
     pub found_by: &'a str,
     /// What values and proofs are about, where that is not simply the model on the hardware.
     pub notes: Vec<String>,
+    /// Commands that would bring measured times and plan with them; empty where all are.
+    pub next: Vec<String>,
     /// Where the problem came from: a role and a path or name.
     pub sources: Vec<(String, String)>,
     /// A run that was measured, to be laid over the timeline.

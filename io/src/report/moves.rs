@@ -238,6 +238,7 @@ mod tests {
             one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
             found_by: "a test",
             notes: Vec::new(),
+            next: Vec::new(),
             sources: Vec::new(),
             measured: None,
             every_move: true,

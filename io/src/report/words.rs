@@ -1,11 +1,11 @@
 //! What the report says in words: the verdict in a sentence, and the argument of each kind of evidence.
 
-use divvy_core::costs::Origin;
 use divvy_core::problem::Objective;
 use divvy_core::units::{Time, show_number};
 use divvy_proof::evidence::Evidence;
 
 use super::{OneDevice, Report};
+use crate::times_basis::TimesBasis;
 
 /// How far above the best possible the value is at most; none without a bound.
 pub(super) fn gap(value: Time, bound: Option<Time>) -> Option<f64> {
@@ -24,9 +24,9 @@ pub(super) fn best_bounds(report: &Report<'_>) -> (Option<Time>, Option<Time>) {
     (all.map(|c| c.value_ps).max(), verified.map(|c| c.value_ps).max())
 }
 
-/// The verdict, part by part: what it takes, against one device, how good that is.
-pub(super) fn verdict(report: &Report<'_>) -> [String; 3] {
-    [value(report), comparison(report), quality(report)]
+/// The verdict, part by part: what it takes and by what times, against one device, how good that is.
+pub(super) fn verdict(report: &Report<'_>, basis: &TimesBasis) -> [String; 3] {
+    [format!("{} {}", value(report), basis.phrase()), comparison(report), quality(report, basis)]
 }
 
 fn value(report: &Report<'_>) -> String {
@@ -66,11 +66,11 @@ fn comparison(report: &Report<'_>) -> String {
     }
 }
 
-fn quality(report: &Report<'_>) -> String {
+fn quality(report: &Report<'_>, basis: &TimesBasis) -> String {
     let plan = report.score.value;
     let (best, verified) = best_bounds(report);
     // An optimum over guessed times is one of the problem as given, not of the machine.
-    let given = if times_are_measured(report) { "" } else { " for the op times given" };
+    let given = if basis.is_measured() { "" } else { " for the op times given" };
     let at_most = |gap: f64| format!("at most {} above the best possible{given}", percent_at_most(gap));
     match (gap(plan, best), gap(plan, verified)) {
         (_, Some(0.0)) => format!("the best possible{given}, verified"),
@@ -85,11 +85,6 @@ fn quality(report: &Report<'_>) -> String {
         (Some(best), None) => format!("{} (attested)", at_most(best)),
         (None, _) => "no bound says how far from the best possible".to_owned(),
     }
-}
-
-fn times_are_measured(report: &Report<'_>) -> bool {
-    let mut costs = report.problem.costs().iter().flat_map(|class| class.costs.iter().flatten().flatten());
-    costs.all(|cost| cost.origin == Origin::Measured)
 }
 
 /// A share that is claimed not to be exceeded, so rounded up: three digits, and no more than three decimals.

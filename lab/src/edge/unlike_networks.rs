@@ -1,6 +1,6 @@
 //! Four or eight unlike devices at the edge, and what joins them.
 
-use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, HardwareSpec, LinkSpec};
+use divvy_core::hardware::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, Family, HardwareSpec, LinkSpec};
 use divvy_core::rng::Rng;
 
 /// Built-in classes of the first four devices.
@@ -53,6 +53,7 @@ impl UnlikeDevices {
         let more = MORE_RATES.map(|rate| ClassSpec {
             name: format!("processor-{rate}"),
             kind: DeviceKind::Cpu,
+            family: Some(Family::Full),
             peak: [("fp32".to_owned(), rate * 1000 * MEGA)].into(),
             ..ClassSpec::default()
         });

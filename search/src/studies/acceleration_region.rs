@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
-use divvy_core::hardware::{ClassSpec, HardwareSpec};
+use divvy_core::hardware::{ClassSpec, Family, HardwareSpec};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
 
@@ -87,7 +87,11 @@ pub struct Region {
 /// Equal devices of a rate, with a link of its own for each pair.
 pub fn equal_devices(devices: u32, rate: u64, bandwidth: u64) -> HardwareSpec {
     let peak = [("fp32".to_owned(), rate)].into();
-    uniform_hardware(devices, bandwidth, ClassSpec { peak, ..ClassSpec::default() })
+    uniform_hardware(
+        devices,
+        bandwidth,
+        ClassSpec { peak, family: Some(Family::Full), ..ClassSpec::default() },
+    )
 }
 
 /// The sizes of a network, or the name of an op without a number of operations.

@@ -37,7 +37,9 @@ fn no_program(_: &str, _: &[&str]) -> Answer {
 
 fn detected(name: &str, files: &[(String, String)], run: &dyn Fn(&str, &[&str]) -> Answer) -> Detected {
     let folder = Folder::new(name, files);
-    let found = detect(&Probe { root: folder.0.clone(), run, parallelism: 6 }, None);
+    let copy_rate = &|threads: u32| Some(10_000_000_000 * u64::from(threads));
+    let probe = Probe { root: folder.0.clone(), run, copy_rate, parallelism: 6 };
+    let found = detect(&probe, None);
     sound(&found.spec, name);
     found
 }

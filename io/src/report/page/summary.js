@@ -75,13 +75,30 @@ function placesInWords() {
   return [...parts, "."];
 }
 
+/** The badge of a verified bound: green only where the times that it is about were measured. */
+function verifiedBadge(isShort = false) {
+  const { kind } = data.basis;
+  if (kind === "measured") return make("span", { class: "badge verified" }, "verified");
+  if (isShort) return make("span", { class: "badge warn" }, "verified");
+  return make("span", { class: "badge warn" }, `verified for ${kind === "mixed" ? "times not all measured" : `${kind} times`}`);
+}
+
+/** What the times rest on, how far off they are, and what brings better ones. */
+function basisInWords() {
+  const { kind, what, how_far: howFar, next } = data.basis;
+  if (kind === "measured") return [make("span", { class: "badge verified" }, "measured"), " Every op time was measured on its class of devices."];
+  const commands = next.map((command) => make("div", { class: "mono" }, command));
+  const then = next.length ? [" To have them measured:", ...commands] : [" Bring measured times with --profile."];
+  return [make("span", { class: "badge warn" }, kind), ` ${capital(what)}${howFar ? `; ${howFar}` : ""}. The proof is about these times, not about the machine.`, ...then];
+}
+
 function proofInWords() {
   if (isProved) {
-    return [make("span", { class: "badge verified" }, "verified"), ` The bound ${bestVerified.name} equals the ${valueName} to the picosecond, and its evidence was checked.`];
+    return [verifiedBadge(), ` The bound ${bestVerified.name} equals the ${valueName} to the picosecond, and its evidence was checked.`];
   }
   if (bestBound === null) return [make("span", { class: "badge plain" }, "no bound"), " Nothing is proved about it."];
   const verified = bestVerified
-    ? [make("span", { class: "badge verified" }, "verified"), ` No plan is below ${showTime(bestVerified.value)} (${bestVerified.name}).`]
+    ? [verifiedBadge(), ` No plan is below ${showTime(bestVerified.value)} (${bestVerified.name}).`]
     : [];
   const attested = bestBound.verified
     ? []
@@ -112,11 +129,11 @@ function changeInWords() {
 }
 
 function gapInWords() {
-  if (isProved) return ["none", make("span", { class: "badge verified" }, "verified")];
+  if (isProved) return ["none", verifiedBadge()];
   if (bestBound === null) return ["unknown", make("span", { class: "badge plain" }, "no bound")];
-  const badge = bestBound.verified ? ["verified", "verified"] : ["attested", "attested"];
+  const badge = bestBound.verified ? verifiedBadge() : make("span", { class: "badge attested" }, "attested");
   const figure = isAttested ? "none" : bestBound.gap === null ? "unknown" : `≤ ${bestBound.gap}`;
-  return [figure, make("span", { class: `badge ${badge[0]}` }, badge[1])];
+  return [figure, badge];
 }
 
 function verdictCard() {
@@ -132,6 +149,7 @@ function verdictCard() {
     ["What is the bottleneck?", [limit.text]],
     ["How good is it?", [`${capital(data.verdict[1])}; ${data.verdict[2]}.`]],
     ["Is it proved?", proofInWords()],
+    ["What do the times rest on?", basisInWords()],
     ["What would change it?", changeInWords()],
     ...(measured ? [["What was measured?", measuredInWords()]] : []),
   ];
@@ -199,7 +217,7 @@ function qualityCard() {
     single === undefined ? [] : row(`one device (${deviceName(data.one_device.device)})`, single, "other-bar", showTime(single)),
     data.bounds.map((bound) =>
       row(
-        [bound.name, " ", make("span", { class: `badge ${bound.verified ? "verified" : "attested"}` }, bound.verified ? "verified" : "attested")],
+        [bound.name, " ", bound.verified ? verifiedBadge(true) : make("span", { class: "badge attested" }, "attested")],
         bound.value,
         bound.verified ? "verified-bar" : "attested-bar",
         bound.gap === null ? showTime(bound.value) : bound.value === data.value ? `${showTime(bound.value)} · no gap` : `${showTime(bound.value)} · ${farOff(bound)}`,
