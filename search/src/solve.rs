@@ -223,7 +223,9 @@ impl Session<'_> {
             if is_solved || self.budget.is_spent() {
                 break;
             }
-            if let Some(planner) = tries_all.filter(|_| turn == 0)
+            let first_of_all = exhaustive::for_a_first_plan(self.problem);
+            let first_of_all = first_of_all.filter(|_| self.keeps_plans && self.outcome.best.is_none());
+            if let Some(planner) = tries_all.or(first_of_all).filter(|_| turn == 0)
                 && self.try_all(planner)
             {
                 return StopReason::Finished;

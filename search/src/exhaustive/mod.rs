@@ -80,11 +80,20 @@ pub(crate) fn conclude(run: &mut Run<'_>, name: &str, is_complete: bool) -> Stop
 
 /// The planner that tries all plans of a problem, if these are few.
 pub(crate) fn of_few_plans(problem: &Problem) -> Option<&'static dyn Planner> {
-    plan_count::few(problem)?;
-    Some(match problem.objective {
+    plan_count::few(problem).map(|_| of_objective(problem))
+}
+
+/// The same for a problem of which no plan is known: a search that stops at nothing finds one where others give up, or that
+/// there is none.
+pub(crate) fn for_a_first_plan(problem: &Problem) -> Option<&'static dyn Planner> {
+    (problem.graph.op_count() <= plan_count::MOST_OPS).then(|| of_objective(problem))
+}
+
+fn of_objective(problem: &Problem) -> &'static dyn Planner {
+    match problem.objective {
         Objective::ColdStart { .. } => &cold_start::planners::exhaustive::Exhaustive,
         _ => &Exhaustive,
-    })
+    }
 }
 
 /// Whether plans are few.

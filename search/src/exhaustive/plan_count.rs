@@ -13,7 +13,7 @@ use super::transfers;
 /// The most plans that are few.
 pub(crate) const FEW: u64 = 1_000_000;
 /// The most ops: searches go as deep.
-const MOST_OPS: usize = 100;
+pub(super) const MOST_OPS: usize = 100;
 
 /// The number of plans, if these are few.
 pub(crate) fn few(problem: &Problem) -> Option<u64> {

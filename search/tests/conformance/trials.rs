@@ -21,6 +21,11 @@ const BESIDE: usize = 4;
 
 /// Planners that find the best plan of every problem, and prove it.
 const EXACT: &[(ProblemKind, &str)] = &[
+    (ProblemKind::Latency, "exhaustive"),
+    (ProblemKind::LatencyInTurn, "exhaustive"),
+    (ProblemKind::Batch, "exhaustive"),
+    (ProblemKind::Pipeline, "exhaustive"),
+    (ProblemKind::Stream, "exhaustive"),
     (ProblemKind::Latency, "milp"),
     (ProblemKind::Stream, "branch-and-bound"),
     (ProblemKind::Stream, "conflict-driven"),

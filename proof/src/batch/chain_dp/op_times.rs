@@ -143,10 +143,10 @@ impl<'a> ChainDpInstance<'a> {
         delays
     }
 
-    /// The sum over all inputs of a value that all inputs on a device share.
+    /// The sum over all inputs of a value that all inputs on a device share; [`NEVER`] at most.
     pub(super) fn sum_over_inputs(&self, division: &GroupDivision, each: &[u64]) -> u64 {
-        let of_device = |(&groups, &each): (&u32, &u64)| u64::from(groups * self.grain) * each;
-        division.iter().zip(each).map(of_device).sum()
+        let of_device = |(&groups, &each): (&u32, &u64)| u64::from(groups * self.grain).saturating_mul(each);
+        division.iter().zip(each).map(of_device).fold(0, u64::saturating_add).min(NEVER)
     }
 }
 
