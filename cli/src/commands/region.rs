@@ -101,7 +101,16 @@ fn sentence(verdict: &Verdict) -> String {
             rate(cannot)
         ),
         (true, None, _) => {
-            format!("splitting helps: {} times the best single device", show_number(verdict.speedup, 3))
+            let how_far = verdict.slowest.map_or(String::new(), |slowest| {
+                format!(
+                    "; it does down to {}, and {have}; times with slower links are past divvy's clock of 106 days",
+                    rate(slowest)
+                )
+            });
+            format!(
+                "splitting helps: {} times the best single device{how_far}",
+                show_number(verdict.speedup, 3)
+            )
         }
         (false, Some(cannot), Some(helps)) if cannot >= 1.0 => {
             format!("splitting cannot help below {}; {have} (it does from {} on)", rate(cannot), rate(helps))
@@ -183,7 +192,7 @@ fn in_json(found: &Region, said: Option<&Said>) -> String {
     let verdict = said.map(|said| {
         json!({
             "sentence": said.sentence, "speedup": said.verdict.speedup, "cannot_at": said.verdict.cannot_at,
-            "helps_at": said.verdict.helps_at, "bandwidth": said.verdict.bandwidth,
+            "helps_at": said.verdict.helps_at, "slowest": said.verdict.slowest, "bandwidth": said.verdict.bandwidth,
         })
     });
     let object = json!({

@@ -13,6 +13,7 @@ use std::time::Duration;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec};
 use divvy_core::hardware::{ClassSpec, Family, HardwareSpec};
+use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::{ConstraintsSpec, MemoryRule, Objective, Problem, uniform_hardware};
 use divvy_core::units::Time;
 
@@ -22,8 +23,9 @@ use crate::outcome::Status;
 use crate::request::Request;
 use crate::solve::solve;
 
-/// Operations per second of the devices in the problems solved; results are scaled.
-const RATE: u64 = 1_000_000_000_000;
+/// Operations per second of the devices in the problems solved, results being scaled: the first with which all times of
+/// a network fit the clock. A faster one makes all times of a ratio shorter alike.
+const DEVICE_RATES: [u64; 3] = [1_000_000_000_000, 1_000_000_000_000_000, 1_000_000_000_000_000_000];
 /// Cells for each power of ten.
 const PER_DECADE: i32 = 6;
 /// The ends of the plane, as powers of ten: rates of devices and of links, as in the paper.
@@ -141,23 +143,14 @@ pub fn region(
 }
 
 fn at_ratio(question: &RegionQuestion, graph: &Graph, ratio: f64) -> Result<AtRatio, String> {
-    let bandwidth = (ratio * RATE as f64).round().max(1.0) as u64;
-    let hardware = equal_devices(question.devices, RATE, bandwidth);
-    let constraints = ConstraintsSpec {
-        max_splits: Some(question.max_splits),
-        memory_rule: MemoryRule::Weights,
-        ..ConstraintsSpec::default()
-    };
-    let problem =
-        Problem::new(graph.clone(), &Profile::default(), hardware, &[], Objective::Stream, &constraints)
-            .map_err(|errors| errors.to_string())?;
+    let (rate, problem) = equal_devices_problem(question, graph, ratio)?;
     let solved = solve(&problem, &Request::default(), &Budget::new(question.limit), &mut |_| {})
         .map_err(|refused| refused.message)?;
     let value = solved.outcome.value().ok_or("nothing was found within the time")?;
     let Baseline::Device { value: one_device, .. } = solved.baseline else {
         return Err("no single device can run the network".to_owned());
     };
-    let at_one = |time: Time| time.as_seconds() * RATE as f64;
+    let at_one = |time: Time| time.as_seconds() * rate as f64;
     Ok(AtRatio {
         ratio,
         period: at_one(value),
@@ -165,6 +158,36 @@ fn at_ratio(question: &RegionQuestion, graph: &Graph, ratio: f64) -> Result<AtRa
         is_optimal: solved.outcome.status() == Status::Optimal,
         effort: solved.outcome.nodes,
     })
+}
+
+/// The stream over equal devices at a ratio, and the rate of the devices.
+fn equal_devices_problem(
+    question: &RegionQuestion,
+    graph: &Graph,
+    ratio: f64,
+) -> Result<(u64, Problem), String> {
+    let constraints = ConstraintsSpec {
+        max_splits: Some(question.max_splits),
+        memory_rule: MemoryRule::Weights,
+        ..ConstraintsSpec::default()
+    };
+    let mut refused = String::new();
+    for rate in DEVICE_RATES {
+        let bandwidth = (ratio * rate as f64).round().max(1.0) as u64;
+        let hardware = equal_devices(question.devices, rate, bandwidth);
+        let graph = graph.clone();
+        match Problem::new(graph, &Profile::default(), hardware, &[], Objective::Stream, &constraints) {
+            Ok(problem) => return Ok((rate, problem)),
+            Err(errors) if is_too_long(&errors) => refused = errors.to_string(),
+            Err(errors) => return Err(errors.to_string()),
+        }
+    }
+    Err(refused)
+}
+
+/// Whether times that are too long for the clock are all that is wrong.
+fn is_too_long(errors: &InputErrors) -> bool {
+    errors.kept().iter().all(|error| error.code == Code::Horizon)
 }
 
 /// A boundary in the plane: a ratio of link rate to device rate.
@@ -251,6 +274,8 @@ pub struct Verdict {
     pub cannot_at: Option<f64>,
     /// The smallest factor on all bandwidths at which a plan was found that helps.
     pub helps_at: Option<f64>,
+    /// The smallest factor that was looked at, where times with slower links are too long for the clock.
+    pub slowest: Option<f64>,
     /// Bytes per second, if all links have the same bandwidth.
     pub bandwidth: Option<u64>,
 }
@@ -269,8 +294,8 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     bandwidths.sort_unstable();
     bandwidths.dedup();
     let bandwidth = if let [bandwidth] = bandwidths[..] { Some(bandwidth) } else { None };
-    let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, bandwidth };
-    let now = decide(problem, 1.0, limit)?;
+    let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, slowest: None, bandwidth };
+    let now = decide(problem.clone(), limit)?;
     verdict.speedup = now.0;
     let mut step: i32 = match now.1 {
         Some(true) => -1,
@@ -288,14 +313,25 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     note(1.0, now.1, &mut verdict);
     let direction = step;
     while step.abs() <= FARTHEST && (verdict.helps_at.is_none() || verdict.cannot_at.is_none()) {
-        let factor = 2f64.powi(step);
-        note(factor, decide(problem, factor, limit)?.1, &mut verdict);
+        let (factor, changed) = match with_links(problem, 2f64.powi(step))? {
+            Some(changed) => (2f64.powi(step), changed),
+            None => {
+                let slowest = slowest_links(problem, step)?;
+                verdict.slowest = Some(slowest.0);
+                slowest
+            }
+        };
+        note(factor, decide(changed, limit)?.1, &mut verdict);
+        if verdict.slowest.is_some() {
+            break;
+        }
         step += direction * step.abs();
     }
     for _ in 0..HALVINGS {
         let Some((low, high)) = verdict.cannot_at.zip(verdict.helps_at) else { break };
         let middle = (low * high).sqrt();
-        let helps = decide(problem, middle, limit)?.1;
+        let Some(changed) = with_links(problem, middle)? else { break };
+        let helps = decide(changed, limit)?.1;
         if helps.is_none() {
             break;
         }
@@ -304,8 +340,21 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     Ok(verdict)
 }
 
-/// The speed-up with all bandwidths scaled by a factor, and whether splitting helps there, if that is known.
-fn decide(problem: &Problem, factor: f64, limit: Duration) -> Result<(f64, Option<bool>), String> {
+/// The slowest links, in whole powers of two above `too_slow`, with which all times fit the clock.
+fn slowest_links(problem: &Problem, too_slow: i32) -> Result<(f64, Problem), String> {
+    let (mut too_slow, mut step, mut slowest) = (too_slow, 0, problem.clone());
+    while step - too_slow > 1 {
+        let middle = too_slow + (step - too_slow) / 2;
+        match with_links(problem, 2f64.powi(middle))? {
+            Some(changed) => (step, slowest) = (middle, changed),
+            None => too_slow = middle,
+        }
+    }
+    Ok((2f64.powi(step), slowest))
+}
+
+/// The problem with all bandwidths scaled by a factor; none where times become too long for the clock.
+fn with_links(problem: &Problem, factor: f64) -> Result<Option<Problem>, String> {
     let spec = problem.to_spec();
     let mut hardware = problem.hardware.spec().clone();
     let scaled = |bandwidth: u64| (bandwidth as f64 * factor).round().clamp(1.0, 1e18) as u64;
@@ -318,9 +367,17 @@ fn decide(problem: &Problem, factor: f64, limit: Duration) -> Result<(f64, Optio
         &[],
         problem.objective,
         &spec.constraints,
-    )
-    .map_err(|errors| errors.to_string())?;
-    let solved = solve(&changed, &Request::default(), &Budget::new(limit), &mut |_| {})
+    );
+    match changed {
+        Ok(changed) => Ok(Some(changed)),
+        Err(errors) if is_too_long(&errors) => Ok(None),
+        Err(errors) => Err(errors.to_string()),
+    }
+}
+
+/// The speed-up, and whether splitting helps, if that is known.
+fn decide(problem: Problem, limit: Duration) -> Result<(f64, Option<bool>), String> {
+    let solved = solve(&problem, &Request::default(), &Budget::new(limit), &mut |_| {})
         .map_err(|refused| refused.message)?;
     let Baseline::Device { value: alone, .. } = solved.baseline else {
         return Err("no single device can run the network within its limits: splitting is needed".to_owned());
@@ -386,5 +443,42 @@ mod tests {
         assert_eq!(verdict.bandwidth, Some(1_000_000));
         let (low, high) = (verdict.cannot_at.unwrap(), verdict.helps_at.unwrap());
         assert!(low <= 5.0 && 5.0 < high && high / low < 1.1, "{low} {high}");
+    }
+
+    /// The pair with so many bytes between the two, and an op that nothing holds to them.
+    fn pair_and_one(bytes: u64) -> GraphSpec {
+        let mut graph = pair();
+        graph.tensors[0].bytes = bytes;
+        graph.ops.push(OpSpec { name: "alone".into(), ..graph.ops[0].clone() });
+        graph
+    }
+
+    #[test]
+    fn links_are_slowed_only_as_far_as_the_clock_goes() {
+        let hardware = equal_devices(2, 1_000_000_000, 1_000_000);
+        let graph = Graph::new(pair_and_one(1_000_000_000)).unwrap();
+        let constraints = ConstraintsSpec::default();
+        let problem =
+            Problem::new(graph, &Profile::default(), hardware, &[], Objective::Stream, &constraints).unwrap();
+        let verdict = verdict(&problem, Duration::from_secs(5)).unwrap();
+        // The op that stands alone runs beside the two whatever the links.
+        assert_eq!((verdict.speedup, verdict.cannot_at), (1.5, None));
+        let slowest = verdict.slowest.unwrap();
+        assert_eq!(verdict.helps_at, Some(slowest));
+        assert!(with_links(&problem, slowest / 2.0).unwrap().is_none(), "{slowest}");
+    }
+
+    #[test]
+    fn large_tensors_have_a_region_too() {
+        let graph = pair_and_one(100_000_000_000_000);
+        let question = RegionQuestion { graph, devices: 2, max_splits: 3, limit: Duration::from_secs(5) };
+        let region = region(&question, &mut |_, _| true).unwrap();
+        let slowest = region.ratios[0];
+        let rate =
+            equal_devices_problem(&question, &Graph::new(question.graph.clone()).unwrap(), slowest.ratio);
+        assert!(rate.unwrap().0 > DEVICE_RATES[0], "the first rate is enough, and tests nothing");
+        for at in &region.ratios {
+            assert!((at.one_device / at.period - 1.5).abs() < 1e-3, "{at:?}");
+        }
     }
 }
