@@ -237,6 +237,7 @@ pub fn read_profile(text: &str) -> Result<Vec<Vec<Kernel>>, String> {
     }
     runs.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut kernels: Vec<Vec<Kernel>> = vec![Vec::new(); runs.len()];
+    let mut holders: Vec<Vec<(f64, f64)>> = vec![Vec::new(); runs.len()];
     for event in &events {
         let Some(node) = event["name"].as_str().and_then(|name| name.strip_suffix("_kernel_time")) else {
             continue;
@@ -246,10 +247,34 @@ pub fn read_profile(text: &str) -> Result<Vec<Vec<Kernel>>, String> {
         if let Some(run) = run.checked_sub(1).filter(|&run| start <= runs[run].1) {
             let start_us = start - runs[run].0;
             kernels[run].push(Kernel { node: node.to_owned(), start_us, duration_us: duration });
+            if matches!(event["args"]["op_name"].as_str(), Some("If" | "Loop" | "Scan")) {
+                holders[run].push((start_us, start_us + duration));
+            }
         }
     }
+    kernels.iter_mut().zip(&mut holders).for_each(|(kernels, holders)| drop_inner(kernels, holders));
     kernels.iter_mut().for_each(|run| run.sort_by(|a, b| a.start_us.total_cmp(&b.start_us)));
     Ok(kernels)
+}
+
+/// Leaves out kernels of bodies: the kernel of the node that holds a body takes as long as all of its rounds.
+fn drop_inner(kernels: &mut Vec<Kernel>, holders: &mut [(f64, f64)]) {
+    holders.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Of holders that begin before a kernel, the end of the last to end.
+    let mut ends: Vec<f64> = Vec::with_capacity(holders.len());
+    for &(_, end) in holders.iter() {
+        ends.push(ends.last().map_or(end, |&last| end.max(last)));
+    }
+    kernels.retain(|kernel| {
+        let before = holders.partition_point(|holder| holder.0 < kernel.start_us);
+        let at_once = holders[before..].iter().take_while(|holder| holder.0 <= kernel.start_us);
+        // What begins with its holder is shorter, and what takes no time counts for nothing.
+        let with_one = |end: f64| kernel.duration_us > 0.0 && kernel.start_us + kernel.duration_us < end;
+        let inside = before.checked_sub(1).is_some_and(|last| {
+            kernel.start_us < ends[last] && kernel.start_us + kernel.duration_us <= ends[last]
+        });
+        !inside && !at_once.into_iter().any(|&(_, end)| with_one(end))
+    });
 }
 
 /// A value of ONNX Runtime's.
@@ -364,5 +389,27 @@ mod tests {
         let runs = read_profile(text).unwrap();
         assert_eq!(runs, [vec![kernel("a", 2.0, 6.0), kernel("b", 10.0, 4.0)], vec![kernel("a", 3.0, 7.0)]]);
         assert!(read_profile("{").is_err());
+    }
+
+    #[test]
+    fn kernels_of_bodies_are_part_of_the_kernel_that_holds_them() {
+        let node = |name: &str, op: &str, ts: u32, dur: u32| {
+            format!(r#"{{"name":"{name}_kernel_time","ts":{ts},"dur":{dur},"args":{{"op_name":"{op}"}}}}"#)
+        };
+        // Kernels are noted as they end; some begin in the same microsecond as what holds them, or before it.
+        let events = [
+            r#"{"name":"model_run","ts":10,"dur":200}"#.to_owned(),
+            node("first", "MatMul", 12, 8),
+            node("quick", "Relu", 20, 0),
+            node("inner", "MatMul", 20, 10),
+            node("deep", "Add", 31, 5),
+            node("choice", "If", 30, 8),
+            node("inner", "MatMul", 40, 10),
+            node("loop", "Loop", 20, 31),
+            node("last", "MatMul", 51, 9),
+        ];
+        let runs = read_profile(&format!("[{}]", events.join(","))).unwrap();
+        let told: Vec<(&str, f64)> = runs[0].iter().map(|k| (k.node.as_str(), k.duration_us)).collect();
+        assert_eq!(told, [("first", 8.0), ("quick", 0.0), ("loop", 31.0), ("last", 9.0)]);
     }
 }
