@@ -172,7 +172,7 @@ fn settle(model: &Model, rng: &mut Rng) -> (BTreeMap<String, u64>, Facts) {
 
 /// Reads a model with its open dimensions set; the faults, if any, are well told.
 fn understood(model: &Model, dims: &BTreeMap<String, u64>) -> Option<Understood> {
-    understand(model, "fuzz", dims).map_err(|errors| assert_well_told(&errors)).ok()
+    understand(model, "fuzz", dims, &BTreeMap::new()).map_err(|errors| assert_well_told(&errors)).ok()
 }
 
 /// An ONNX model: read at every granularity, planned and checked.

@@ -123,7 +123,7 @@ pub fn read_model(path: &str, options: &ReadOptions) -> Result<Model, Error> {
 /// Reads a model and adds constraints by the names of its own ops, which coarsening carries over.
 fn read_constrained(path: &str, options: &ReadOptions, added: &ConstraintsSpec) -> Result<Model, Error> {
     let loaded = file::load(path)?;
-    let (mut spec, warnings) = import::import_problem_with(&loaded, &options.dims)?;
+    let (mut spec, warnings) = import::import_problem_with(&loaded, options)?;
     add_constraints(&mut spec.constraints, added);
     let about = |errors| Error::Input { path: path.to_owned(), errors };
     import::declare_parameters(&mut spec.graph, &options.parameters).map_err(about)?;

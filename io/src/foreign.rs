@@ -146,8 +146,31 @@ mod tests {
             let fault = recognise(path, bytes).unwrap_or_else(|| panic!("{wanted} is not recognised"));
             assert!(fault.message.contains(wanted) && !fault.fix.is_empty(), "{fault}");
         }
+        let gguf = recognise("a", b"GGUF\x03\0\0\0").unwrap().fix;
+        assert!(gguf.contains("optimum-cli export onnx"), "{gguf}");
+        assert!(recognise("module.py", b"import torch\n").unwrap().fix.contains("torch.onnx.export"));
         for (path, bytes) in [("a", &b"{\"divvy\": \"plan\"}"[..]), ("a", b""), ("a.toml", b"name = \"x\"")] {
             assert!(recognise(path, bytes).is_none());
         }
+    }
+
+    #[test]
+    fn folders_are_told_by_the_files_in_them() {
+        let folder = std::env::temp_dir().join(format!("divvy-foreign-{}", std::process::id()));
+        let put = |name: &str| std::fs::write(folder.join(name), "{}").unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        assert!(recognise_folder(&folder).is_none());
+        put("saved_model.pb");
+        assert!(recognise_folder(&folder).unwrap().message.contains("TensorFlow"));
+        put("config.json");
+        put("model.safetensors");
+        let told = recognise_folder(&folder).unwrap();
+        assert!(told.message.contains("Hugging Face") && told.fix.contains("optimum-cli"), "{told}");
+        // What divvy reads is in it: that is what was meant.
+        put("model.onnx");
+        assert!(recognise_folder(&folder).unwrap().fix.contains("model.onnx"));
+        let path = folder.to_str().unwrap();
+        assert!(crate::file::load(path).is_err_and(|error| error.to_string().contains("model.onnx")));
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -12,6 +12,9 @@ pub struct ReadOptions {
     /// Sizes given to symbolic dimensions.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub dims: BTreeMap<String, u64>,
+    /// How often loops run whose rounds depend on data, by the name of the loop; `*` is for all others.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub trips: BTreeMap<String, u64>,
     /// How much of the network one op stands for; none: fused for ONNX models, else op.
     #[serde(with = "granularity_name", skip_serializing_if = "Option::is_none")]
     pub granularity: Option<Granularity>,

@@ -9,6 +9,8 @@ mod assess;
 mod bad_hardware;
 #[path = "hostile/bad_workloads.rs"]
 mod bad_workloads;
+#[path = "hostile/duplicates.rs"]
+mod duplicates;
 #[path = "hostile/excess.rs"]
 mod excess;
 #[path = "hostile/fuzz.rs"]

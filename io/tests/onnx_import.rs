@@ -114,7 +114,7 @@ fn unknown_operators_are_kept_whole_with_a_warning() {
     let made = model(nodes, vec![value("x", &[Some("16")])], vec![value("y", &[Some("16")])]);
     let (graph, warnings) = understood(&loaded(&made), &Dims::new()).expect("it imports");
     assert_eq!(graph.ops.len(), 2);
-    assert_eq!(graph.ops[0].flops, None);
+    assert_eq!(graph.ops[0].flops, Some(16), "one for each element that is known");
     assert!(warnings.iter().any(|warning| warning.contains("Mystery")), "{warnings:?}");
     assert!(warnings.iter().any(|warning| warning.contains("`t`")), "{warnings:?}");
 }

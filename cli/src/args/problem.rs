@@ -7,6 +7,7 @@ use divvy::core::coarsen::Granularity;
 use divvy::core::problem::{ConstraintsSpec, Contention, LinkUse};
 use divvy::io::assemble::{ObjectiveKind, ObjectiveOptions, ProblemOptions};
 use divvy::io::hardware_file::parse_bytes;
+use divvy::io::onnx::trips::{EVERY_LOOP, MOST_TRIPS};
 use divvy::io::read_options::ReadOptions;
 
 use crate::failure::Failure;
@@ -17,6 +18,9 @@ pub(crate) struct ReadingArgs {
     /// Size of a symbolic dimension of an ONNX model, such as batch=8; may be repeated
     #[arg(long, value_name = "NAME=SIZE")]
     pub(crate) dim: Vec<String>,
+    /// How often loops of an ONNX model run whose rounds depend on data: N for all, NAME=N for one; may be repeated
+    #[arg(long, value_name = "N|NAME=N")]
+    pub(crate) trips: Vec<String>,
     /// How much of the network one op stands for [default: fused for ONNX models, else op]
     #[arg(long, value_enum)]
     pub(crate) granularity: Option<GranularityName>,
@@ -189,6 +193,7 @@ impl ReadingArgs {
     pub(crate) fn options(&self) -> Result<ReadOptions, Failure> {
         Ok(ReadOptions {
             dims: dims(&self.dim)?,
+            trips: trips(&self.trips)?,
             granularity: self.granularity.map(Granularity::from),
             parameters: self.parameter.clone(),
         })
@@ -281,6 +286,25 @@ fn dims(texts: &[String]) -> Result<BTreeMap<String, u64>, Failure> {
     Ok(dims)
 }
 
+/// Rounds by the name of the loop.
+fn trips(texts: &[String]) -> Result<BTreeMap<String, u64>, Failure> {
+    let mut trips = BTreeMap::new();
+    for text in texts {
+        let (name, rounds) = match text.parse::<u64>() {
+            Ok(_) => (EVERY_LOOP.to_owned(), text.clone()),
+            Err(_) => pair("--trips", text)?,
+        };
+        let rounds = rounds.parse().ok().filter(|rounds| *rounds <= MOST_TRIPS).ok_or_else(|| {
+            let message = format!("`{rounds}` is not a number of rounds up to {MOST_TRIPS}");
+            Failure::option("--trips", message, "write --trips 20, say")
+        })?;
+        if trips.insert(name.clone(), rounds).is_some() {
+            return Err(given_twice("--trips", &name));
+        }
+    }
+    Ok(trips)
+}
+
 /// `OP=DEVICE`; names of ops may hold `=`, those of devices do not.
 fn pair(option: &str, text: &str) -> Result<(String, String), Failure> {
     let split = text.rsplit_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty());
@@ -294,6 +318,7 @@ fn pair(option: &str, text: &str) -> Result<(String, String), Failure> {
 fn example(option: &str) -> String {
     let pair = match option {
         "--dim" => "batch=8",
+        "--trips" => "decoder_loop=20",
         "--memory-limit" => "gpu=8GB",
         _ => "conv1=gpu",
     };

@@ -4,6 +4,7 @@ use divvy::core::units::Time;
 use divvy::core::violation::{Rule, Violation};
 use divvy::io::assemble::{ProblemOptions, assemble};
 use divvy::io::file::{self, read_once};
+use divvy::io::onnx::trips::EVERY_LOOP;
 use divvy::io::plan_file::{PlanFile, Verdict};
 use divvy::io::read_options::ReadOptions;
 use divvy::io::shell::shell_word;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     } else if given != ReadOptions::default() {
         let fix = "name the model with --against MODEL, or leave them out";
         return Err(Failure::option(
-            "--dim, --parameter, --granularity",
+            "--dim, --trips, --parameter, --granularity",
             "they say how a model is read",
             fix,
         ));
@@ -58,13 +59,20 @@ fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
         let option = format!("--dim {}", shell_word(&format!("{name}={size}")));
         faults.push(named(&format!("the plan is for {size} as the size of `{name}`"), option));
     }
+    for (name, trips) in recorded.trips.iter().filter(|(name, trips)| given.trips.get(*name) != Some(trips)) {
+        let what = if name == EVERY_LOOP { "loops".to_owned() } else { format!("`{name}`") };
+        faults.push(named(&format!("the plan counts {trips} rounds of {what}"), trips_option(name, *trips)));
+    }
     for pattern in recorded.parameters.iter().filter(|pattern| !given.parameters.contains(pattern)) {
         let option = format!("--parameter {}", shell_word(pattern));
         faults.push(named(&format!("the plan takes inputs like `{pattern}` for parameters"), option));
     }
     let dims = given.dims.keys().filter(|name| !recorded.dims.contains_key(*name));
     let patterns = given.parameters.iter().filter(|pattern| !recorded.parameters.contains(pattern));
-    faults.extend(dims.chain(patterns).map(|name| format!("the plan was made without a word on `{name}`")));
+    let trips = given.trips.keys().filter(|name| !recorded.trips.contains_key(*name));
+    faults.extend(
+        dims.chain(trips).chain(patterns).map(|name| format!("the plan was made without a word on `{name}`")),
+    );
     if let (Some(own), Some(asked)) = (recorded.granularity, given.granularity)
         && own != asked
     {
@@ -75,12 +83,21 @@ fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
     faults.into_iter().map(violation).collect()
 }
 
+/// The option that says how often a loop runs.
+fn trips_option(name: &str, trips: u64) -> String {
+    match name {
+        EVERY_LOOP => format!("--trips {trips}"),
+        name => format!("--trips {}", shell_word(&format!("{name}={trips}"))),
+    }
+}
+
 /// How the model was read, as options; empty where nothing was asked for.
 fn read_with(reading: &ReadOptions) -> String {
     let dims =
         reading.dims.iter().map(|(name, size)| format!("--dim {}", shell_word(&format!("{name}={size}"))));
     let parameters = reading.parameters.iter().map(|pattern| format!("--parameter {}", shell_word(pattern)));
-    let all: Vec<String> = dims.chain(parameters).collect();
+    let trips = reading.trips.iter().map(|(name, trips)| trips_option(name, *trips));
+    let all: Vec<String> = dims.chain(trips).chain(parameters).collect();
     if all.is_empty() { String::new() } else { format!(", read with {}", all.join(" ")) }
 }
 

@@ -12,8 +12,10 @@ use divvy::core::problem::{OwnHardware, ProblemSpec};
 use divvy::core::units::Time;
 use divvy::io::assemble::to_granularity;
 use divvy::io::file::{self, read_once};
-use divvy::io::import::{Imported, declare_parameters, import_for_inspection};
+use divvy::io::import::{Imported, Inspected, declare_parameters, import_for_inspection};
 use divvy::io::onnx::open_dims::OpenDim;
+use divvy::io::onnx::trips::Trips;
+use divvy::io::onnx::weights::Absent;
 use divvy::io::plan_file::PlanFile;
 use divvy::io::{hardware_source, presets};
 
@@ -31,7 +33,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
     if args.values {
         return super::values::list(&loaded, &reading.dims, args.json);
     }
-    let (imported, open) = import_for_inspection(&loaded, &reading.dims)?;
+    let Inspected { imported, open, absent } = import_for_inspection(&loaded, &reading)?;
     match imported {
         Imported::Hardware(spec) => {
             if args.on.is_some() {
@@ -45,7 +47,12 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
             let plan = PlanFile::read(&loaded)?;
             let found_by = plan.found_by.as_ref().unwrap_or(&plan.planner);
             let format = format!("divvy plan ({} by {found_by})", plan.plan.objective_name());
-            network(&format, &plan.problem.to_spec(), &[], args)
+            network(
+                &format,
+                plan.problem.to_spec(),
+                About { open: &open, absent: &absent, trips: &plan.reading.trips },
+                args,
+            )
         }
         Imported::Problem { format, mut spec, warnings } => {
             warnings.iter().for_each(|warning| tell(&format!("warning: {warning}")));
@@ -53,19 +60,19 @@ pub(crate) fn run(args: &InspectArgs) -> Result<String, Failure> {
             if let Some(granularity) = reading.granularity {
                 *spec = to_granularity(*spec, granularity).map_err(about)?;
             }
-            network(format, &spec, &open, args)
+            network(format, *spec, About { open: &open, absent: &absent, trips: &reading.trips }, args)
         }
     }
 }
 
 fn network(
     format: &str,
-    spec: &ProblemSpec,
-    open: &[OpenDim],
+    mut spec: ProblemSpec,
+    file: About<'_>,
     args: &InspectArgs,
 ) -> Result<String, Failure> {
     let about = |errors| Failure::Input(args.file.clone(), errors);
-    let graph = Graph::new(spec.graph.clone()).map_err(about)?;
+    let graph = Graph::new(std::mem::take(&mut spec.graph)).map_err(about)?;
     let timings = match (&args.on, &spec.hardware) {
         (Some(name), _) => {
             let (hardware, _) = hardware_source::find(name)?;
@@ -77,8 +84,19 @@ fn network(
         }
         (None, _) => timings_of_profile(&spec.profile),
     };
-    let facts = Facts { open, ..Facts::new(format, &graph, spec, &timings, args) };
+    let facts = Facts::new(format, &graph, &spec, (&timings, file), args);
     Ok(if args.json { as_json::network(&facts) } else { as_text::network(&facts) })
+}
+
+/// What there is to say of a file beside the network in it.
+#[derive(Clone, Copy)]
+struct About<'a> {
+    /// Dimensions of inputs that are not set; the figures are for their suggested sizes.
+    open: &'a [OpenDim],
+    /// Weights in files that are not there.
+    absent: &'a Absent,
+    /// Rounds of loops that were said.
+    trips: &'a Trips,
 }
 
 /// The times of all ops on one class of devices.
@@ -150,8 +168,7 @@ struct Total {
 /// What there is to say of a network.
 struct Facts<'a> {
     format: &'a str,
-    /// Dimensions of inputs that are not set; the figures are for their suggested sizes.
-    open: &'a [OpenDim],
+    file: About<'a>,
     graph: &'a Graph,
     spec: &'a ProblemSpec,
     /// Hardware that was asked for.
@@ -171,7 +188,7 @@ impl<'a> Facts<'a> {
         format: &'a str,
         graph: &'a Graph,
         spec: &'a ProblemSpec,
-        timings: &'a [Timing],
+        (timings, file): (&'a [Timing], About<'a>),
         args: &'a InspectArgs,
     ) -> Facts<'a> {
         let top = args.top;
@@ -193,7 +210,7 @@ impl<'a> Facts<'a> {
         };
         Facts {
             format,
-            open: &[],
+            file,
             graph,
             spec,
             on: args.on.as_deref(),

@@ -45,7 +45,8 @@ impl Profiler {
         let reading = &source.reading;
         let granularity = reading.granularity.map(|granularity| granularity.name());
         let (repeat, cores) = (options.repeat, &options.cores);
-        let key = format!("{} {:?} {granularity:?} {repeat} {cores:?}", source.sha256, reading.dims);
+        let (dims, trips) = (&reading.dims, &reading.trips);
+        let key = format!("{} {dims:?} {trips:?} {granularity:?} {repeat} {cores:?}", source.sha256);
         Ok(Profiler {
             classes: by_class(&source.problem, &devices),
             devices,

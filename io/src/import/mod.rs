@@ -16,13 +16,15 @@ use std::path::Path;
 
 use divvy_core::ProblemSpec;
 use divvy_core::hardware::HardwareSpec;
-use divvy_core::input_error::{Code, InputError};
+use divvy_core::input_error::{Code, InputError, InputErrors};
 use serde_json::Value;
 
 pub use parameters::declare_parameters;
 
 use crate::file::{KNOWN_FORMATS, Loaded};
 use crate::onnx::open_dims::{OpenDim, open_dims};
+use crate::onnx::weights::{Absent, absent};
+use crate::read_options::ReadOptions;
 use crate::reader::Item;
 use crate::{Error, hardware_file, onnx, problem_file};
 
@@ -60,17 +62,30 @@ pub enum Imported {
     Plan,
 }
 
+/// A file to look at.
+pub struct Inspected {
+    /// What it holds.
+    pub imported: Imported,
+    /// Dimensions that it leaves open; what it holds is for their suggested sizes.
+    pub open: Vec<OpenDim>,
+    /// What is wrong with weights beside it.
+    pub absent: Absent,
+}
+
 /// Sizes for symbolic dimensions, by name.
 pub type Dims = BTreeMap<String, u64>;
 
-/// As [`import_with`], for looking at a file: dimensions that stay open take their suggested sizes, which come along.
-pub fn import_for_inspection(loaded: &Loaded, dims: &Dims) -> Result<(Imported, Vec<OpenDim>), Error> {
+/// As [`import_as`], for looking at a file: dimensions that stay open take their suggested sizes, which come along.
+pub fn import_for_inspection(loaded: &Loaded, options: &ReadOptions) -> Result<Inspected, Error> {
     if !onnx::load::looks_like_onnx(&loaded.bytes) {
-        return Ok((import_with(loaded, dims)?, Vec::new()));
+        let imported = import_as(loaded, options)?;
+        return Ok(Inspected { imported, open: Vec::new(), absent: Absent::default() });
     }
     let model = onnx_model(loaded)?;
-    let open = open_dims(&model, dims);
-    Ok((import_onnx(loaded, &model, &with_suggested(dims, &open))?, open))
+    let open = open_dims(&model, &options.dims);
+    let options = ReadOptions { dims: with_suggested(&options.dims, &open), ..options.clone() };
+    let absent = absent(Path::new(&loaded.path).parent().unwrap_or(Path::new("")), &model);
+    Ok(Inspected { imported: import_onnx(loaded, model, &options)?, open, absent })
 }
 
 /// All sizes: those that were given, and suggestions for the rest.
@@ -91,16 +106,16 @@ pub fn import(loaded: &Loaded) -> Result<Imported, Error> {
 
 /// As [`import`], with symbolic dimensions set.
 pub fn import_with(loaded: &Loaded, dims: &Dims) -> Result<Imported, Error> {
+    import_as(loaded, &ReadOptions { dims: dims.clone(), ..ReadOptions::default() })
+}
+
+/// As [`import`], with symbolic dimensions and rounds of loops set as the options say.
+pub fn import_as(loaded: &Loaded, options: &ReadOptions) -> Result<Imported, Error> {
     if onnx::load::looks_like_onnx(&loaded.bytes) {
-        return import_onnx(loaded, &onnx_model(loaded)?, dims);
+        return import_onnx(loaded, onnx_model(loaded)?, options);
     }
     let value = loaded.parse()?;
-    if let Some(name) = dims.keys().next() {
-        let fix = "drop --dim; only ONNX models have symbolic dimensions";
-        let error =
-            InputError::new(Code::Option, "--dim", format!("there is no dimension `{name}` to set"), fix);
-        return Err(Error::Input { path: loaded.path.clone(), errors: error.into() });
-    }
+    only_onnx_has(options).map_err(|errors| Error::Input { path: loaded.path.clone(), errors })?;
     let errors = RefCell::default();
     let top = Item::top(&value, "", &errors);
     let imported = if is_plan(&value) {
@@ -133,31 +148,46 @@ pub fn onnx_model(loaded: &Loaded) -> Result<onnx::proto::Model, Error> {
     })
 }
 
-fn import_onnx(loaded: &Loaded, model: &onnx::proto::Model, dims: &Dims) -> Result<Imported, Error> {
+/// Refuses options that are about ONNX models.
+fn only_onnx_has(options: &ReadOptions) -> Result<(), InputErrors> {
+    let mut errors = InputErrors::default();
+    if let Some(name) = options.dims.keys().next() {
+        let fix = "drop --dim; only ONNX models have symbolic dimensions";
+        errors.add(Code::Option, "--dim", format!("there is no dimension `{name}` to set"), fix);
+    }
+    if !options.trips.is_empty() {
+        let fix = "drop --trips; only ONNX models have loops";
+        errors.add(Code::Option, "--trips", "there is no loop in this file", fix);
+    }
+    errors.into_result(())
+}
+
+fn import_onnx(loaded: &Loaded, model: onnx::proto::Model, options: &ReadOptions) -> Result<Imported, Error> {
     let input = |errors| Error::Input { path: loaded.path.clone(), errors };
     let file = Path::new(&loaded.path).file_stem().map_or("onnx".into(), |stem| stem.to_string_lossy());
-    let understood = onnx::import::understand(model, &file, dims).map_err(input)?;
+    let unfolded = onnx::import::nodes_as_ops(&model, &file, &options.dims, &options.trips).map_err(input)?;
+    drop(model);
+    let understood = unfolded.folded().map_err(input)?;
     let (spec, warnings) = (Box::new(understood.spec), understood.warnings);
     Ok(Imported::Problem { format: "ONNX model", spec, warnings })
 }
 
-fn finish(
-    loaded: &Loaded,
-    imported: Imported,
-    errors: RefCell<divvy_core::input_error::InputErrors>,
-) -> Result<Imported, Error> {
+fn finish(loaded: &Loaded, imported: Imported, errors: RefCell<InputErrors>) -> Result<Imported, Error> {
     let errors = errors.into_inner();
     errors.into_result(imported).map_err(|errors| Error::Input { path: loaded.path.clone(), errors })
 }
 
 /// Reads a file that must hold a network.
 pub fn import_problem(loaded: &Loaded) -> Result<ProblemSpec, Error> {
-    Ok(import_problem_with(loaded, &Dims::new())?.0)
+    Ok(import_problem_with(loaded, &ReadOptions::default())?.0)
 }
 
-/// As [`import_problem`], with symbolic dimensions set; what is not certain comes along.
-pub fn import_problem_with(loaded: &Loaded, dims: &Dims) -> Result<(ProblemSpec, Vec<String>), Error> {
-    match import_with(loaded, dims)? {
+/// As [`import_problem`], read as the options say; what is not certain comes along.
+pub fn import_problem_with(
+    loaded: &Loaded,
+    options: &ReadOptions,
+) -> Result<(ProblemSpec, Vec<String>), Error> {
+    match import_as(loaded, options)? {
         Imported::Problem { spec, warnings, .. } => Ok((*spec, warnings)),
         Imported::Hardware(_) | Imported::Plan => {
             let error = InputError::new(

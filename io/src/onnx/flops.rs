@@ -10,6 +10,7 @@
 use super::facts::{Body, Fact, Facts};
 use super::infer::{attribute, matrix};
 use super::proto::Node;
+use super::trips::loop_name;
 
 /// Operations of an exponential, a logarithm or a trigonometric function.
 const FUNCTION: u64 = 4;
@@ -41,8 +42,10 @@ impl<'a> Scope<'a> {
 pub struct NodeFlops {
     /// How many; none where they are not known.
     pub flops: Option<u64>,
-    /// What was assumed, or left out, to count those of bodies.
-    pub assumed: Vec<String>,
+    /// Loops inside it, or itself, whose rounds depend on data and are counted as one.
+    pub open_loops: Vec<String>,
+    /// How many nodes of bodies are not known, and left out.
+    pub left_out: usize,
 }
 
 /// The operations of the node at a position of the graph that `scope` is about, with those of its bodies.
@@ -56,38 +59,35 @@ pub fn node_flops(index: usize, node: &Node, scope: &Scope) -> NodeFlops {
     if graphs.is_empty() {
         let inputs: Vec<Option<&Fact>> = node.input.iter().map(fact).collect();
         let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
-        return NodeFlops { flops: flops(node, &inputs, &outputs), assumed: Vec::new() };
+        return NodeFlops { flops: flops(node, &inputs, &outputs), ..NodeFlops::default() };
     }
     let bodies = scope.facts.bodies.get(&index).map_or(&[][..], Vec::as_slice);
     if bodies.len() != graphs.len() {
         return NodeFlops::default();
     }
-    let mut assumed = Vec::new();
-    let each = graphs.iter().zip(bodies).map(|(graph, body)| once(&graph.node, body, scope, &mut assumed));
-    let each: Vec<u64> = each.collect();
-    let branches = node.op_type() == "If";
-    if !branches && bodies.iter().any(|body| body.runs.is_none()) {
-        assumed.push("how often its body runs depends on data, and is counted as once".to_owned());
+    let mut found = NodeFlops::default();
+    if node.op_type() == "Loop" && bodies.iter().any(|body| body.runs.is_none()) {
+        found.open_loops.push(loop_name(node).to_owned());
     }
+    let each = graphs.iter().zip(bodies).map(|(graph, body)| once(&graph.node, body, scope, &mut found));
+    let each: Vec<u64> = each.collect();
     let runs = bodies.iter().map(|body| body.runs.unwrap_or(1));
     let flops = each.iter().zip(runs).map(|(flops, runs)| flops.saturating_mul(runs)).max();
-    NodeFlops { flops, assumed }
+    NodeFlops { flops, ..found }
 }
 
 /// The operations of one run of a body.
-fn once(nodes: &[Node], body: &Body, around: &Scope, assumed: &mut Vec<String>) -> u64 {
+fn once(nodes: &[Node], body: &Body, around: &Scope, found: &mut NodeFlops) -> u64 {
     let scope = Scope { facts: &body.facts, around: Some(around) };
-    let (mut total, mut unknown) = (0u64, 0);
+    let mut total = 0u64;
     for (index, node) in nodes.iter().enumerate() {
         let work = node_flops(index, node, &scope);
-        assumed.extend(work.assumed);
+        found.open_loops.extend(work.open_loops);
+        found.left_out += work.left_out;
         match work.flops {
             Some(flops) => total = total.saturating_add(flops),
-            None => unknown += 1,
+            None => found.left_out += 1,
         }
-    }
-    if unknown > 0 {
-        assumed.push(format!("{unknown} nodes of its body cannot be counted"));
     }
     total
 }
@@ -198,6 +198,7 @@ impl Count<'_> {
             "DynamicQuantizeMatMul" | "MatMulBnb4" | "MatMulIntegerToFloat" | "MatMulNBits" => {
                 self.product(false)
             }
+            "DynamicQuantizeLSTM" => self.recurrent(),
             "Inverse" => self.per_input(self.input(0)?.last()?.checked_mul(2)?),
             "QLinearConcat" | "Trilu" => Some(0),
             "QLinearLeakyRelu" | "QLinearWhere" => self.per_output(1),
@@ -364,7 +365,9 @@ impl Count<'_> {
     fn recurrent(&self) -> Option<u64> {
         let &[steps, batch, _] = self.input(0)? else { return None };
         let (weights, recurrent) = (self.input(1)?, self.input(2)?);
-        let &[directions, gates, _] = weights else { return None };
+        let &[directions, gates, inputs] = weights else { return None };
+        // Quantised weights are turned.
+        let gates = if self.operator() == "DynamicQuantizeLSTM" { inputs } else { gates };
         let products = product(weights)?.checked_add(product(recurrent)?)?.checked_mul(2)?;
         let functions = product(&[directions, gates, FUNCTION + 2])?;
         product(&[steps, batch])?.checked_mul(products.checked_add(functions)?)

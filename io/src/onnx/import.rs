@@ -2,9 +2,10 @@
 //!
 //! A node becomes an op unless everything it makes is known beforehand: constants, arithmetic on shapes, and what is
 //! worked out from weights alone, which is a weight itself. Weights are parameters, in the file or beside it; their data
-//! are never looked at. Views (reshape and its like) are free and folded into what they view. Nodes that hold subgraphs,
-//! and nodes of operators that divvy does not know, stay one op, with a warning.
+//! are never looked at. Views (reshape and its like) are free and folded into what they view. Nodes that hold subgraphs
+//! stay one op. What depends on data, and what operators cost that divvy does not know, is assumed, with a warning.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::coarsen::fold_free;
@@ -13,6 +14,7 @@ use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
 use divvy_core::problem::ProblemSpec;
 
+use super::assumptions::{Doubts, open_loops, sized, trip_faults};
 use super::attribute_check::check_attributes;
 use super::cut::Fault;
 use super::facts::{Fact, Facts, Sequence, bits, element};
@@ -20,9 +22,10 @@ use super::fixed_shapes::FixedShapes;
 use super::flops::{Scope, node_flops};
 use super::infer::infer;
 use super::infer::order::order;
-use super::open_dims::{OpenDim, open_dims};
+use super::open_dims::{OpenDim, dim_name, open_dims};
 use super::proto::{Model, Node};
-use super::reads::reads;
+use super::reads::{bodies, reads};
+use super::trips::Trips;
 use super::{cut, proto};
 use crate::shell::shell_word;
 
@@ -34,40 +37,75 @@ pub struct Understood {
     pub warnings: Vec<String>,
 }
 
-/// Most warnings of one kind that are written out.
-const MOST_WARNINGS: usize = 10;
-
-/// The network of a model whose functions are inlined. `dims` sets symbolic dimensions.
+/// The network of a model whose functions are inlined. `dims` sets symbolic dimensions, `trips` the rounds of loops that
+/// depend on data.
 pub fn understand(
     model: &Model,
     name: &str,
     dims: &BTreeMap<String, u64>,
+    trips: &Trips,
 ) -> Result<Understood, InputErrors> {
+    nodes_as_ops(model, name, dims, trips)?.folded()
+}
+
+/// As [`understand`], before nodes that cost nothing are folded away. The model is not needed for that, and a large one takes
+/// as much memory as all that follows.
+pub(crate) fn nodes_as_ops(
+    model: &Model,
+    name: &str,
+    dims: &BTreeMap<String, u64>,
+    trips: &Trips,
+) -> Result<Unfolded, InputErrors> {
     let facts = infer(model, dims);
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let mut errors = InputErrors::default();
     dim_faults(model, &facts, dims, &mut errors);
+    trip_faults(graph, &facts, trips, &mut errors);
     check_wiring(graph, &mut errors);
     check_attributes(graph, &mut errors);
     errors.into_result(())?;
     let fixed = FixedShapes::new(graph, dims, &facts);
-    let mut builder = Builder::new(graph, &facts);
+    let sized = sized(model, dims, trips, &facts);
+    let mut builder = Builder::new(graph, sized.as_ref().unwrap_or(&facts));
     builder.weights();
     builder.nodes();
     builder.wire();
     builder.order_derived(&fixed);
     builder.finish();
-    let Builder { mut spec, free, warnings, .. } = builder;
+    let Builder { mut spec, free, doubts, .. } = builder;
+    let warnings = doubts.warnings(&facts, &open_loops(graph, &facts, trips));
     spec.name = name.to_owned();
     spec.precision = Some(precision(&spec, graph).to_owned());
-    let whole = Graph::new(spec)?;
-    let (graph, profile) = fold_free(&whole, &Profile::default(), &free);
-    if graph.ops.is_empty() {
-        let message = "it has nothing to run: every node only views its input";
-        return Err(InputError::new(Code::Empty, "graph.node", message, "give a model that computes").into());
+    Ok(Unfolded { spec, free, warnings })
+}
+
+/// A network with an op for every node.
+pub(crate) struct Unfolded {
+    spec: GraphSpec,
+    /// For each op, whether it costs nothing.
+    free: Vec<bool>,
+    warnings: Vec<String>,
+}
+
+impl Unfolded {
+    /// The network without the nodes that cost nothing.
+    pub(crate) fn folded(self) -> Result<Understood, InputErrors> {
+        let Unfolded { spec, free, warnings } = self;
+        let whole = Graph::new(spec)?;
+        let (graph, profile) = if free.contains(&true) {
+            fold_free(&whole, &Profile::default(), &free)
+        } else {
+            (whole.spec().clone(), Profile::default())
+        };
+        if graph.ops.is_empty() {
+            let message = "it has nothing to run: every node only views its input";
+            return Err(
+                InputError::new(Code::Empty, "graph.node", message, "give a model that computes").into()
+            );
+        }
+        Ok(Understood { spec: ProblemSpec { graph, profile, ..ProblemSpec::default() }, warnings })
     }
-    Ok(Understood { spec: ProblemSpec { graph, profile, ..ProblemSpec::default() }, warnings })
 }
 
 /// Values that are made twice or by nobody, and circles. What passes can also be cut.
@@ -110,6 +148,9 @@ fn dim_faults(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors
             format!("set them, for example: {}", dim_options(&open)),
         );
     }
+    if dims.is_empty() {
+        return;
+    }
     let known = symbols(model);
     for name in dims.keys().filter(|name| !known.contains(name.as_str())) {
         let fix = if known.is_empty() {
@@ -123,7 +164,7 @@ fn dim_faults(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>, errors
     }
 }
 
-/// Names of the symbolic dimensions of a model's inputs and values; unnamed ones of inputs as `INPUT[axis]`.
+/// What `--dim` may name: dimensions of a model's inputs that are no numbers, and names of those of its values.
 fn symbols(model: &Model) -> HashSet<String> {
     let mut symbols = HashSet::new();
     let Some(graph) = &model.graph else { return symbols };
@@ -135,16 +176,9 @@ fn symbols(model: &Model) -> HashSet<String> {
             continue;
         };
         for (axis, dim) in tensor.shape.iter().flat_map(|shape| &shape.dim).enumerate() {
-            match &dim.value {
-                Some(proto::DimensionValue::DimParam(name)) if !name.is_empty() => {
-                    symbols.insert(name.clone());
-                }
-                Some(proto::DimensionValue::DimValue(_)) => {}
-                _ if is_input => {
-                    symbols.insert(format!("{}[{axis}]", value.name()));
-                }
-                _ => {}
-            }
+            let name = dim_name(value.name(), axis, dim);
+            let by_name = |name: &String| matches!(&dim.value, Some(proto::DimensionValue::DimParam(own)) if own == name);
+            symbols.extend(name.filter(|name| is_input || by_name(name)));
         }
     }
     symbols
@@ -173,15 +207,16 @@ pub fn op_names(graph: &proto::Graph) -> Vec<String> {
     for node in &graph.node {
         *count.entry(node.name()).or_default() += 1;
     }
-    let mut taken: HashSet<String> = HashSet::new();
+    let mut taken: HashSet<Cow<'_, str>> = HashSet::with_capacity(graph.node.len());
     let mut names = Vec::with_capacity(graph.node.len());
     for (i, node) in graph.node.iter().enumerate() {
         let own = !node.name().is_empty() && count[node.name()] == 1;
-        let mut name = if own { node.name().to_owned() } else { format!("{}_{i}", node.op_type()) };
+        let mut name =
+            if own { Cow::from(node.name()) } else { Cow::from(format!("{}_{i}", node.op_type())) };
         while !taken.insert(name.clone()) {
-            name.push('\'');
+            name.to_mut().push('\'');
         }
-        names.push(name);
+        names.push(name.into_owned());
     }
     names
 }
@@ -200,11 +235,9 @@ struct Builder<'a> {
     facts: &'a Facts,
     spec: GraphSpec,
     free: Vec<bool>,
-    warnings: Vec<String>,
+    doubts: Doubts,
     roles: HashMap<&'a str, ValueRole>,
     op_nodes: Vec<&'a Node>,
-    opaque: usize,
-    unsized_values: usize,
     /// For each node, whether what it makes is known beforehand.
     is_constant_node: Vec<bool>,
 }
@@ -216,11 +249,9 @@ impl<'a> Builder<'a> {
             facts,
             spec: GraphSpec::default(),
             free: Vec::new(),
-            warnings: Vec::new(),
+            doubts: Doubts::default(),
             roles: HashMap::new(),
             op_nodes: Vec::new(),
-            opaque: 0,
-            unsized_values: 0,
             is_constant_node: vec![false; graph.node.len()],
         }
     }
@@ -258,12 +289,8 @@ impl<'a> Builder<'a> {
         let sequence = || self.facts.sequences.get(name).and_then(Sequence::bytes);
         let known = self.facts.values.get(name).and_then(Fact::bytes).or_else(sequence);
         let bytes = known.unwrap_or_else(|| {
-            self.unsized_values += 1;
-            let guess = producer.map_or(0, |(_, node)| self.largest_input(node));
-            if self.unsized_values <= MOST_WARNINGS {
-                self.warnings.push(format!("the size of `{name}` is not known; {guess} bytes are assumed"));
-            }
-            guess
+            self.doubts.unsized_values.push(name.to_owned());
+            producer.map_or(0, |(_, node)| self.largest_input(node))
         });
         self.roles.insert(name, ValueRole::Tensor(self.spec.tensors.len()));
         self.spec.tensors.push(TensorSpec {
@@ -272,6 +299,13 @@ impl<'a> Builder<'a> {
             producer: producer.map(|(op, _)| op),
             ..TensorSpec::default()
         });
+    }
+
+    /// Elements that a node reads and makes, as far as they are known; at least one.
+    fn elements(&self, node: &Node) -> u64 {
+        let names = reads(node).into_iter().chain(node.output.iter().map(String::as_str));
+        let each = names.filter_map(|name| self.facts.values.get(name)?.elements());
+        each.fold(0, u64::saturating_add).clamp(1, 1 << 40)
     }
 
     fn largest_input(&self, node: &Node) -> u64 {
@@ -305,17 +339,20 @@ impl<'a> Builder<'a> {
             let fact = |name: &String| self.facts.values.get(name).filter(|_| !name.is_empty());
             let outputs: Vec<Option<&Fact>> = node.output.iter().map(fact).collect();
             let work = node_flops(position, node, &Scope { facts: self.facts, around: None });
-            if let Some(why) = opacity(node, work.flops.is_some(), &work.assumed) {
-                self.opaque += 1;
-                if self.opaque <= MOST_WARNINGS {
-                    self.warnings.push(format!("`{name}` ({}) {why}", node.op_type()));
-                }
+            let described = || format!("`{name}` ({})", node.op_type());
+            if has_subgraph(node) {
+                self.doubts.holders.push(described());
+                self.doubts.left_out += work.left_out;
             }
+            if work.flops.is_none() {
+                self.doubts.opaque.push(described());
+            }
+            let flops = work.flops.unwrap_or_else(|| self.elements(node));
             let traffic = rows_only(node, &outputs);
             self.spec.ops.push(OpSpec {
                 name,
                 kind: node.op_type().to_owned(),
-                flops: work.flops,
+                flops: Some(flops),
                 traffic,
                 in_place_bytes: traffic.map(|bytes| bytes / 2),
                 ..OpSpec::default()
@@ -447,11 +484,6 @@ impl<'a> Builder<'a> {
             }
         }
         self.spec.params.retain(|param| !param.readers.is_empty());
-        for (count, what) in [(self.opaque, "opaque ops"), (self.unsized_values, "values of unknown size")] {
-            if count > MOST_WARNINGS {
-                self.warnings.push(format!("and {} more {what}", count - MOST_WARNINGS));
-            }
-        }
     }
 }
 
@@ -491,24 +523,8 @@ impl Reachability {
     }
 }
 
-/// The graphs inside a node.
-fn bodies(node: &Node) -> impl Iterator<Item = &proto::Graph> {
-    node.attribute.iter().flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs))
-}
-
 fn has_subgraph(node: &Node) -> bool {
     bodies(node).next().is_some()
-}
-
-/// Why a node is kept whole, or its cost is a guess; none for plain ones.
-fn opacity(node: &Node, counted: bool, assumed: &[String]) -> Option<String> {
-    match (has_subgraph(node), counted) {
-        (false, true) => None,
-        (false, false) => Some("is of an operator divvy cannot cost; it is kept whole".to_owned()),
-        (true, false) => Some("holds a subgraph that cannot be counted; it is kept whole".to_owned()),
-        (true, true) if assumed.is_empty() => Some("holds a subgraph; it is kept whole".to_owned()),
-        (true, true) => Some(format!("holds a subgraph; it is kept whole, and {}", assumed.join("; "))),
-    }
 }
 
 /// Constants up to this many bytes are part of the program, not weights.

@@ -52,10 +52,11 @@ mod tensor;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
-use self::call::{Call, Shapes, Value};
+use self::call::{Assumed, Call, Shapes, Value};
 use self::declared::Declared;
 use super::facts::{Facts, Sequence};
 use super::proto::{Graph, Model, Node};
+use super::trips::Trips;
 
 /// The most numbers of content that are looked at and kept over all nodes; then shapes alone are worked out.
 const CONTENT_BUDGET: usize = 8 << 20;
@@ -94,10 +95,16 @@ pub fn infer(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
 
 /// As [`infer`], with some count assumed wherever a shape depends on data: of such shapes only the rank is right.
 pub fn infer_ranks(model: &Model, dims: &BTreeMap<String, u64>) -> Facts {
-    walk(model, dims, Some(&[2; call::MAX_ASSUMED]))
+    walk(model, dims, Some(Assumed { numbers: &[2; call::MAX_ASSUMED], trips: None }))
 }
 
-fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<call::Assumed>) -> Facts {
+/// As [`infer`], with 1 assumed for every count that depends on data, and for sizes that the file leaves open inside;
+/// loops run as often as `trips` says. For sizes and costs, which are then about that case.
+pub fn infer_assumed(model: &Model, dims: &BTreeMap<String, u64>, trips: &Trips) -> Facts {
+    walk(model, dims, Some(Assumed { numbers: &[1; call::MAX_ASSUMED], trips: Some(trips) }))
+}
+
+fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<Assumed>) -> Facts {
     let Some(graph) = &model.graph else {
         return Facts::default();
     };
@@ -108,7 +115,7 @@ fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<call::Assum
         dims,
         limits: &limits,
         assumed,
-        declared: Declared::new(graph, dims),
+        declared: Declared::new(graph, dims, assumed.is_some_and(|assumed| assumed.trips.is_some())),
         values: HashMap::new(),
         sequences: HashMap::new(),
         facts: Facts::default(),
@@ -152,7 +159,7 @@ struct Walk<'w, 'a> {
     opsets: &'w HashMap<&'a str, i64>,
     dims: &'a BTreeMap<String, u64>,
     limits: &'w WalkBudget,
-    assumed: Option<call::Assumed>,
+    assumed: Option<Assumed<'w>>,
     declared: Declared<'a>,
     values: HashMap<&'a str, Value>,
     sequences: HashMap<&'a str, Sequence>,

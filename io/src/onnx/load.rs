@@ -3,14 +3,16 @@
 //! Weights inside the file stay slices of what was read. Everything else is structure, which takes far more memory than
 //! its bytes; how much is worked out before anything is built from it.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use divvy_core::input_error::{Code, InputError};
 use prost::Message;
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 
 use super::footprint::{MessageKind, Unsound, footprint};
-use super::proto::Model;
+use super::proto::{Model, Node};
 use crate::Error;
 
 /// The largest file: protobuf itself ends at 2 GiB.
@@ -57,13 +59,73 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<LoadedModel, Error> {
             format!("besides weights it would take more than {} MiB of memory", MOST_STRUCTURE >> 20);
         return Err(fault(Code::TooLarge, message, "split the model, or keep weights as raw data"));
     }
-    let model = Model::decode(bytes)
+    let model = decode_lean(bytes)
         .map_err(|e| fault(Code::Syntax, format!("not an ONNX model: {e}"), "export or copy it again"))?;
     if model.graph.is_none() {
         return Err(fault(Code::Empty, "the model has no graph".into(), "export it again"));
     }
     let folder = Path::new(path).parent().map(Path::to_path_buf).unwrap_or_default();
     Ok(LoadedModel { model, folder })
+}
+
+/// As prost decodes it, node by node, each with lists as long as what is in them: a list of one name is made for four.
+fn decode_lean(bytes: Bytes) -> Result<Model, prost::DecodeError> {
+    let (graphs, others) = parts(&bytes, GRAPH)?;
+    let mut model = Model::default();
+    others.into_iter().try_for_each(|part| model.merge(bytes.slice(part)))?;
+    for content in graphs {
+        let held = model.graph.get_or_insert_default();
+        let (nodes, others) = parts(&bytes.slice(content.clone()), NODE)?;
+        held.node.reserve_exact(nodes.len());
+        for node in nodes {
+            let mut node = Node::decode(bytes.slice(content.start + node.start..content.start + node.end))?;
+            node.input.shrink_to_fit();
+            node.output.shrink_to_fit();
+            node.attribute.shrink_to_fit();
+            held.node.push(node);
+        }
+        for part in others {
+            held.merge(bytes.slice(content.start + part.start..content.start + part.end))?;
+        }
+    }
+    Ok(model)
+}
+
+/// The field of a model that is its graph.
+const GRAPH: u32 = 7;
+
+/// The field of a graph that is a node.
+const NODE: u32 = 1;
+
+/// Places in a message: what fields of a number hold, and runs of other fields between them.
+type Parts = (Vec<Range<usize>>, Vec<Range<usize>>);
+
+fn parts(message: &Bytes, number: u32) -> Result<Parts, prost::DecodeError> {
+    let (mut found, mut others) = Parts::default();
+    let mut rest = &message[..];
+    while !rest.is_empty() {
+        let start = message.len() - rest.len();
+        let (tag, wire) = decode_key(&mut rest)?;
+        if (tag, wire) == (number, WireType::LengthDelimited) {
+            let length = decode_varint(&mut rest)?;
+            let content = message.len() - rest.len();
+            let end = usize::try_from(length).ok().and_then(|length| content.checked_add(length));
+            let Some(end) = end.filter(|&end| end <= message.len()) else {
+                // Words for it are prost's own.
+                return Model::decode(message.slice(start..)).and(Ok((found, others)));
+            };
+            rest = &message[end..];
+            found.push(content..end);
+        } else {
+            skip_field(wire, tag, &mut rest, DecodeContext::default())?;
+            let end = message.len() - rest.len();
+            match others.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => others.push(start..end),
+            }
+        }
+    }
+    Ok((found, others))
 }
 
 #[cfg(test)]
@@ -83,6 +145,29 @@ mod tests {
         assert!(footprint(MessageKind::Model, &bytes, usize::MAX).unwrap() < 2000);
         assert!(looks_like_onnx(&bytes));
         assert!(decode("m.onnx", bytes.into()).is_ok());
+    }
+
+    #[test]
+    fn what_is_decoded_is_what_the_file_holds() {
+        let node = |name: &str| Node { name: Some(name.into()), input: vec!["x".into()], ..Node::default() };
+        let tensor = Tensor { raw_data: Some(Bytes::from_static(b"abcd")), ..Tensor::default() };
+        let graph = |names: [&str; 2], title: &str| Graph {
+            name: Some(title.into()),
+            node: names.map(node).into(),
+            initializer: vec![tensor.clone()],
+            ..Graph::default()
+        };
+        let model =
+            |graph| Model { ir_version: Some(9), graph: Some(graph), ..Model::default() }.encode_to_vec();
+        let (one, other) = (model(graph(["a", "b"], "first")), model(graph(["c", "d"], "second")));
+        // Files may lie in each other: a message that comes twice is one.
+        for bytes in [one.clone(), [one.clone(), other.clone()].concat(), [other, one].concat()] {
+            let bytes = Bytes::from(bytes);
+            let plain = Model::decode(bytes.clone()).unwrap();
+            assert_eq!(decode_lean(bytes).unwrap(), plain);
+        }
+        let cut = Bytes::from(model(graph(["a", "b"], "first"))).slice(..20);
+        assert!(decode_lean(cut).is_err());
     }
 
     #[test]

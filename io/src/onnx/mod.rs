@@ -6,11 +6,13 @@
 //! | [`load`] | reads a file, bounded in size |
 //! | `footprint` | the memory that a file will take, before it is decoded |
 //! | [`inline`] | replaces calls of local functions by their bodies |
+//! | `assumptions` | what is assumed where a model does not tell |
 //! | `attribute_check` | refuses attributes that make no sense |
 //! | [`facts`] | element types, shapes and small constants of values |
 //! | [`infer`] | works out the facts of every value of a graph |
 //! | [`open_dims`] | dimensions that a model leaves open, with sizes that make sense |
 //! | `dim_expression` | dimensions named by a formula of others |
+//! | [`trips`] | how often loops run whose rounds depend on data |
 //! | [`values`] | lists what is known of every value |
 //! | [`fixed_shapes`] | tells shapes that are the same whatever the model is given |
 //! | [`import`] | makes divvy's graph of it |
@@ -25,6 +27,7 @@
 //! | [`op_rewrites`] | writes slow operators as faster ones, for running |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
+mod assumptions;
 mod attribute_check;
 pub mod batch;
 pub mod cut;
@@ -45,5 +48,6 @@ pub mod proto;
 pub mod reads;
 pub mod regroup;
 pub mod symbolic;
+pub mod trips;
 pub mod values;
 pub mod weights;

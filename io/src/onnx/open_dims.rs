@@ -33,6 +33,9 @@ const MOST_NODES_WALKED: usize = 4_000_000;
 pub fn open_dims(model: &Model, given: &BTreeMap<String, u64>) -> Vec<OpenDim> {
     let Some(graph) = &model.graph else { return Vec::new() };
     let mut search = Search::new(model, graph, given);
+    if search.open.is_empty() {
+        return Vec::new();
+    }
     search.run();
     let Search { open, sizes, .. } = search;
     let suggested = |axis: &Axis| OpenDim {
@@ -240,7 +243,7 @@ fn kind(name: &str, input: &str, at: usize, tensor: &TensorType) -> Kind {
     let state = ["state", "hidden", "cell", "cache"].iter().any(|word| input.to_lowercase().contains(word));
     // An unnamed dimension is called after its input, which says nothing of the axis.
     let named = !lower.ends_with(']');
-    if named && (says(&["batch"]) || ["n", "b", "bs"].contains(&lower.as_str())) {
+    if named && (says(&["batch"]) || (at == 0 && ["n", "b", "bs"].contains(&lower.as_str()))) {
         return Kind::Batch;
     }
     if named && (says(&["height", "width"]) || ["h", "w"].contains(&lower.as_str())) {

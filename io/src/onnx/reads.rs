@@ -6,15 +6,28 @@ use std::collections::HashSet;
 
 use super::proto::{Graph, Node, SparseTensor};
 
+/// So many names are compared with each other rather than put into a set.
+const FEW: usize = 16;
+
 /// Values that a node reads, each once: its inputs, then what its bodies take from around it.
 pub fn reads(node: &Node) -> Vec<&str> {
-    let bodies = node
-        .attribute
-        .iter()
-        .flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs));
     let own = node.input.iter().map(String::as_str).filter(|name| !name.is_empty());
+    if node.input.len() <= FEW && bodies(node).next().is_none() {
+        let mut all: Vec<&str> = Vec::with_capacity(node.input.len());
+        own.for_each(|name| {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        });
+        return all;
+    }
     let mut seen = HashSet::new();
-    own.chain(bodies.flat_map(taken)).filter(|name| seen.insert(*name)).collect()
+    own.chain(bodies(node).flat_map(taken)).filter(|name| seen.insert(*name)).collect()
+}
+
+/// The graphs inside a node.
+pub(super) fn bodies(node: &Node) -> impl Iterator<Item = &Graph> {
+    node.attribute.iter().flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs))
 }
 
 /// What a body takes from around it.

@@ -6,12 +6,14 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `absent` | tells which files are not there |
 //! | `bring_in` | a model with all of its weights in memory |
 //! | `manifest` | `manifest.json`: what the pieces are and how they hang together |
 //! | `tensors` | every tensor of a model that can have its data elsewhere |
 //! | `staging` | files that appear together or not at all |
 //! | `write` | writes pieces, their weights and the manifest |
 
+mod absent;
 mod bring_in;
 mod manifest;
 mod staging;
@@ -24,6 +26,7 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 
+pub use self::absent::{Absent, AbsentFile, absent};
 pub use self::bring_in::bring_in;
 pub use self::manifest::{Dim, Feed, MANIFEST, Manifest, MissingWeights, PieceEntry, Source, Value};
 pub use self::write::{Weights, Writing, write_pieces};

@@ -3,6 +3,7 @@
 use divvy::core::hardware::Hardware;
 use divvy::core::units::Time;
 use divvy::io::onnx::open_dims::OpenDim;
+use divvy::io::onnx::weights::{Absent, AbsentFile};
 use serde_json::{Value, json};
 
 use super::{Facts, Measure};
@@ -34,7 +35,8 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
         .collect();
     let (flops, unknown_flops) = facts.flops();
     let object = json!({
-        "format": facts.format, "name": graph.name(), "open_dimensions": open_dimensions(facts.open),
+        "format": facts.format, "name": graph.name(), "open_dimensions": open_dimensions(facts.file.open),
+        "trips": facts.file.trips, "missing_weights": missing_weights(facts.file.absent),
         "ops": graph.op_count(), "folded_ops": facts.folded,
         "tensors": graph.tensor_count(), "params": graph.param_count(),
         "weight_bytes": graph.total_weight_bytes(),
@@ -47,6 +49,12 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
         "op_parallelism": facts.op_counts.parallelism(),
     });
     format!("{object}\n")
+}
+
+/// Files with weights that are not there.
+fn missing_weights(absent: &Absent) -> Vec<Value> {
+    let one = |file: &AbsentFile| json!({"file": file.file, "tensors": file.tensors, "bytes": file.bytes});
+    absent.files.iter().map(one).collect()
 }
 
 /// Dimensions to set, as `--dim` calls them.

@@ -5,6 +5,8 @@ use divvy::core::problem::OwnHardware;
 use divvy::core::units::{Time, show_bytes, show_count, show_flops, show_number};
 use divvy::io::onnx::import::dim_options;
 use divvy::io::onnx::open_dims::OpenDim;
+use divvy::io::onnx::trips::{EVERY_LOOP, Trips};
+use divvy::io::onnx::weights::{Absent, AbsentFile};
 use divvy::io::presets;
 
 use super::{Facts, Measure};
@@ -27,7 +29,9 @@ pub(super) fn hardware(hardware: &Hardware) -> String {
 pub(super) fn network(facts: &Facts<'_>) -> String {
     let article = if facts.format.starts_with('O') { "an" } else { "a" };
     let mut lines = vec![format!("`{}`, {article} {}", facts.graph.name(), facts.format)];
-    lines.extend(open_dimensions(facts.open));
+    lines.extend(open_dimensions(facts.file.open));
+    lines.extend(rounds(facts.file.trips));
+    lines.extend(missing_weights(facts.file.absent));
     lines.extend(sizes(facts));
     lines.extend(times_and_hardware(facts));
     lines.extend(parallelism(facts));
@@ -51,6 +55,45 @@ fn open_dimensions(open: &[OpenDim]) -> Vec<String> {
     );
     lines.push(format!("            {}", dim_options(open)));
     lines
+}
+
+/// Weights in files that are not there, and what that means.
+fn missing_weights(absent: &Absent) -> Vec<String> {
+    let mut lines = Vec::new();
+    if !absent.files.is_empty() {
+        let named = absent.files.iter().take(MOST_FILES).map(|AbsentFile { file, tensors, bytes }| {
+            let tensors =
+                if *tensors == 1 { "1 tensor".to_owned() } else { format!("{} tensors", count(*tensors)) };
+            format!("`{file}` with {tensors}, {}", show_bytes(*bytes))
+        });
+        let more = absent.files.len().saturating_sub(MOST_FILES);
+        let more = (more > 0).then(|| format!("and {} more files with weights", count(more)));
+        let needs = "to plan, sizes are enough; to run or profile, put the files beside the model, or numbers are made up";
+        lines.extend(labelled("missing", named.chain(more).chain([needs.to_owned()])));
+    }
+    if let Some(first) = absent.faults.first() {
+        let others = match absent.faults.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {} more tensors)", count(others)),
+        };
+        lines.extend(labelled("damaged", [format!("{first}{others}")]));
+    }
+    lines
+}
+
+/// Most files with weights that are named.
+const MOST_FILES: usize = 5;
+
+/// How often loops were said to run.
+fn rounds(trips: &Trips) -> Vec<String> {
+    let line = |(name, rounds): (&String, &u64)| {
+        let rounds = show_count(u128::from(*rounds));
+        match name.as_str() {
+            EVERY_LOOP => format!("{rounds} for loops whose rounds depend on data"),
+            name => format!("{rounds} for the loop `{name}`"),
+        }
+    };
+    labelled("rounds", trips.iter().map(line))
 }
 
 fn count(number: usize) -> String {

@@ -93,7 +93,7 @@ impl<'a> Walk<'_, 'a> {
             dims: self.dims,
             limits: self.limits,
             assumed: self.assumed,
-            declared: Declared::new(body, self.dims),
+            declared: Declared::new(body, self.dims, self.assumed.is_some_and(|a| a.trips.is_some())),
             values: HashMap::new(),
             sequences: HashMap::new(),
             facts: Facts::default(),
@@ -174,7 +174,7 @@ impl<'a> Walk<'_, 'a> {
         let runs = match (begins, call.has(0).then(|| call.number(0))) {
             (Some(false), _) => Some(0),
             (Some(true), Some(Ok(rounds))) if goes_on => Some(size(rounds.max(0))?),
-            _ => call.assumed_count("").ok(),
+            _ => call.assumed_trips(),
         };
         let mut outputs: Vec<Output> = states.into_iter().map(|state| (state, CHANGES.to_owned())).collect();
         for index in count..call.node.output.len() {
@@ -373,7 +373,7 @@ mod tests {
         };
         let open = add(bench.clone(), choice("c", plain.clone()));
         assert_eq!((open.shape_of("y"), open.fact("y").element), (shape(&[4, 8]), 1));
-        assert_eq!(last_work(&open), NodeFlops { flops: Some(2 * 4 * 8 * 8), assumed: vec![] });
+        assert_eq!(last_work(&open), NodeFlops { flops: Some(2 * 4 * 8 * 8), ..NodeFlops::default() });
         let turned = graph(&[], &["q"], vec![node("Transpose", &["x"], &["q"])]);
         let unlike = add(bench.clone(), choice("c", turned.clone()));
         assert!(unlike.reason().contains("different shapes"), "{}", unlike.reason());
@@ -408,7 +408,7 @@ mod tests {
             assert!(open.reason().contains("how often"), "{}", open.reason());
             let work = last_work(&open);
             assert_eq!(work.flops, Some(2 * 2 * 4 * 4 + 2 * 4));
-            assert!(work.assumed[0].contains("once"));
+            assert_eq!(work.open_loops, ["y"]);
         }
         // What grows from round to round has no one shape.
         let mut grow = node("Concat", &["kept", "held"], &["next"]);

@@ -6,6 +6,7 @@
 use super::attribute;
 use crate::onnx::facts::Fact;
 use crate::onnx::proto::Node;
+use crate::onnx::trips::{Trips, trips_of};
 
 /// A shape.
 pub(super) type Shape = Vec<u64>;
@@ -22,8 +23,14 @@ pub(super) const MAX_CONTENT: usize = 4096;
 /// The most elements that an assumption covers: sizes and counts are short lists.
 pub(super) const MAX_ASSUMED: usize = 64;
 
-/// What to take for whole numbers that depend on data.
-pub(super) type Assumed = &'static [i64; MAX_ASSUMED];
+/// What to take for what depends on data.
+#[derive(Clone, Copy)]
+pub(super) struct Assumed<'a> {
+    /// For whole numbers.
+    pub(super) numbers: &'static [i64; MAX_ASSUMED],
+    /// For rounds of loops, before the first of the numbers.
+    pub(super) trips: Option<&'a Trips>,
+}
 
 /// The elements of a small tensor that does not depend on the network's inputs.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,7 +81,7 @@ pub(super) struct Call<'a> {
     /// One for each input; none where an optional input is left out.
     pub(super) inputs: Vec<Option<&'a Value>>,
     /// What to take for numbers that depend on data; none where such things are to stay unknown.
-    pub(super) assumed: Option<Assumed>,
+    pub(super) assumed: Option<Assumed<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -121,7 +128,7 @@ impl<'a> Call<'a> {
         match (&input.content, self.assumed, input.shape.as_deref().map(product)) {
             (Some(Content::Whole(numbers)), _, _) => Ok(numbers),
             (None, Some(assumed), Some(Ok(count))) if count <= MAX_ASSUMED as u64 => {
-                Ok(&assumed[..count as usize])
+                Ok(&assumed.numbers[..count as usize])
             }
             _ => Err(format!(
                 "the outcome depends on the content of input `{}`, which is not a known constant",
@@ -137,7 +144,14 @@ impl<'a> Call<'a> {
 
     /// A count that depends on data, where one is to be assumed.
     pub(super) fn assumed_count(&self, reason: &str) -> Result<u64, String> {
-        self.assumed.map(|[count, ..]| count.unsigned_abs()).ok_or_else(|| reason.to_owned())
+        self.assumed.map(|assumed| assumed.numbers[0].unsigned_abs()).ok_or_else(|| reason.to_owned())
+    }
+
+    /// The rounds of a loop that depend on data, where they are said or to be assumed.
+    pub(super) fn assumed_trips(&self) -> Option<u64> {
+        let assumed = self.assumed?;
+        let said = assumed.trips.and_then(|trips| trips_of(trips, self.node));
+        said.or_else(|| Some(assumed.numbers[0].unsigned_abs()))
     }
 
     /// The content of an input of one whole number.

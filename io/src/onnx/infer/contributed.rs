@@ -3,6 +3,7 @@
 
 use super::call::{Call, Shape, Shapes, axis_within, divided, plus, product, size, times};
 use super::elementwise::{same, together};
+use super::recurrent::recurrent;
 use super::{convolution, matrix, normalisation, quantised, runtime_quantised};
 
 /// The shapes of the outputs, if the operator of a domain is known.
@@ -20,6 +21,7 @@ fn runtime(call: &Call) -> Option<Shapes> {
         "BiasGelu" | "BiasSoftmax" | "FastGelu" | "Gelu" | "GroupNorm" | "Inverse" | "MoE" | "QMoE"
         | "QuickGelu" | "RotaryEmbedding" | "Trilu" => same(call),
         "BiasAdd" => together(call),
+        "DynamicQuantizeLSTM" => recurrent(call),
         "QuantizeLinear" | "DequantizeLinear" => return quantised::shapes(call),
         "FusedConv" => convolution::convolution(call, 1),
         "FusedGemm" => matrix::gemm(call, 1),

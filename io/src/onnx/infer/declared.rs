@@ -10,18 +10,20 @@ use crate::onnx::proto::{Dimension, DimensionValue, Graph, Type, TypeValue};
 pub(super) struct Declared<'a> {
     types: HashMap<&'a str, &'a Type>,
     dims: &'a BTreeMap<String, u64>,
+    /// Whether a dimension that is not set counts as 1.
+    assuming: bool,
 }
 
 impl<'a> Declared<'a> {
-    /// Those of a graph, with symbolic dimensions set by `dims`.
-    pub(super) fn new(graph: &'a Graph, dims: &'a BTreeMap<String, u64>) -> Self {
+    /// Those of a graph, with symbolic dimensions set by `dims`; others count as 1 where that is to be assumed.
+    pub(super) fn new(graph: &'a Graph, dims: &'a BTreeMap<String, u64>, assuming: bool) -> Self {
         let mut types = HashMap::new();
         for info in graph.output.iter().chain(&graph.value_info) {
             if let (Some(name), Some(declared)) = (info.name.as_deref(), info.r#type.as_ref()) {
                 types.insert(name, declared);
             }
         }
-        Self { types, dims }
+        Self { types, dims, assuming }
     }
 
     /// What is declared of a value, in `declared` or else in the graph, and the dimensions that are not set.
@@ -52,7 +54,7 @@ impl<'a> Declared<'a> {
             (None, Some(DimensionValue::DimValue(number))) => size(*number),
             (symbol, _) => {
                 let symbol = symbol.unwrap_or_default();
-                settled(&symbol, self.dims).ok_or(symbol)
+                settled(&symbol, self.dims).or(self.assuming.then_some(1)).ok_or(symbol)
             }
         }
     }

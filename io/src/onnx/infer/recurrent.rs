@@ -11,7 +11,7 @@ pub(super) fn shapes(call: &Call) -> Option<Shapes> {
 }
 
 /// All states, the last one, and for an LSTM the last cell.
-fn recurrent(call: &Call) -> Shapes {
+pub(super) fn recurrent(call: &Call) -> Shapes {
     let data = call.shape_of::<3>(0)?;
     let [directions, _, recurrent] = call.shape_of::<3>(2)?;
     let hidden = match super::attribute::int(call.node, "hidden_size") {

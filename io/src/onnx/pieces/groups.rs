@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn problem(inputs: u32) -> Problem {
-        let spec = understand(&model(), "chain", &BTreeMap::new()).unwrap().spec;
+        let spec = understand(&model(), "chain", &BTreeMap::new(), &BTreeMap::new()).unwrap().spec;
         let hardware = presets::hardware("uniform-2").unwrap().unwrap();
         let graph = divvy_core::graph::Graph::new(spec.graph).unwrap();
         let objective = Objective::Batch { inputs };
