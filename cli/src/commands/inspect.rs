@@ -3,8 +3,6 @@
 mod as_json;
 mod as_text;
 
-pub(super) use as_json::open_dimensions;
-
 use divvy::core::costs::{self, BatchSizes, ClassCosts, Cost, Origin, Profile};
 use divvy::core::graph::Graph;
 use divvy::core::hardware::{Hardware, HardwareSpec};

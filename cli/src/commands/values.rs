@@ -5,11 +5,10 @@ use divvy::io::import::{Dims, onnx_model, with_suggested};
 use divvy::io::onnx::import::{check_dims, dim_options};
 use divvy::io::onnx::infer::infer;
 use divvy::io::onnx::load::looks_like_onnx;
-use divvy::io::onnx::open_dims::open_dims;
+use divvy::io::onnx::open_dims::{OpenDim, open_dims};
 use divvy::io::onnx::values::values;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::inspect::open_dimensions;
 use crate::failure::Failure;
 use crate::output::tell;
 
@@ -46,4 +45,10 @@ pub(super) fn list(loaded: &Loaded, dims: &Dims, as_json: bool) -> Result<String
         text.push_str(&format!("{}  {} {shape}\n", value.name, value.element));
     }
     Ok(text)
+}
+
+/// Dimensions to set, as `--dim` calls them.
+pub(in crate::commands) fn open_dimensions(open: &[OpenDim]) -> Vec<Value> {
+    let one = |dim: &OpenDim| json!({"name": dim.name, "input": dim.input, "axis": dim.axis, "suggested": dim.suggested});
+    open.iter().map(one).collect()
 }

@@ -1,4 +1,4 @@
-//! Dimensions that are named by a formula of others, as exporters write them: `floor(height/2 - 1/2) + 1`,
+//! Names of dimensions, and those that are a formula of others, as exporters write them: `floor(height/2 - 1/2) + 1`,
 //! `past_sequence_length + 1`, `batch * heads`.
 //!
 //! Formulas of whole numbers, names, `+ - * / // %`, `floor`, `ceiling`, `Max` and `Min` are worked out as exact
@@ -6,14 +6,31 @@
 
 use std::collections::BTreeMap;
 
+use super::proto::{Dimension, DimensionValue};
+
 /// The deepest nesting that is read; exporters stay far below.
 const MOST_DEPTH: usize = 200;
 
 /// The longest formula that is read.
 const MOST_BYTES: usize = 4096;
 
+/// What `--dim` calls a dimension; none if it is a number.
+pub(super) fn dim_name(value: &str, axis: usize, dim: &Dimension) -> Option<String> {
+    match &dim.value {
+        Some(DimensionValue::DimValue(number)) if *number >= 0 => None,
+        // Some exporters write `?` for every dimension that they do not know.
+        Some(DimensionValue::DimParam(name)) if name.contains(char::is_alphanumeric) => Some(name.clone()),
+        _ => Some(format!("{value}[{axis}]")),
+    }
+}
+
+/// Whether a size follows from sizes that are set.
+pub(super) fn settled(name: &str, dims: &BTreeMap<String, u64>) -> Option<u64> {
+    dims.get(name).copied().or_else(|| is_formula(name).then(|| evaluate(name, dims)).flatten())
+}
+
 /// The value of a formula, if all its names have one.
-pub(super) fn evaluate(text: &str, dims: &BTreeMap<String, u64>) -> Option<u64> {
+fn evaluate(text: &str, dims: &BTreeMap<String, u64>) -> Option<u64> {
     let value = parse(text, &mut |name| dims.get(name).map(|&dim| Fraction::from(dim)))?;
     (value.below == 1).then_some(value.above).and_then(|above| u64::try_from(above).ok())
 }

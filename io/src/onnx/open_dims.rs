@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::dim_expression::{evaluate, is_formula};
+use super::dim_expression::{dim_name, is_formula, settled};
 use super::facts::{Facts, element};
 use super::infer::infer;
 use super::proto::{Dimension, DimensionValue, Graph, Model, TensorType, TypeValue};
@@ -45,21 +45,6 @@ pub fn open_dims(model: &Model, given: &BTreeMap<String, u64>) -> Vec<OpenDim> {
         suggested: sizes[&axis.name],
     };
     open.iter().map(suggested).collect()
-}
-
-/// What `--dim` calls a dimension; none if it is a number.
-pub(super) fn dim_name(value: &str, axis: usize, dim: &Dimension) -> Option<String> {
-    match &dim.value {
-        Some(DimensionValue::DimValue(number)) if *number >= 0 => None,
-        // Some exporters write `?` for every dimension that they do not know.
-        Some(DimensionValue::DimParam(name)) if name.contains(char::is_alphanumeric) => Some(name.clone()),
-        _ => Some(format!("{value}[{axis}]")),
-    }
-}
-
-/// Whether a size follows from sizes that are set.
-pub(super) fn settled(name: &str, dims: &BTreeMap<String, u64>) -> Option<u64> {
-    dims.get(name).copied().or_else(|| is_formula(name).then(|| evaluate(name, dims)).flatten())
 }
 
 /// What an axis holds.

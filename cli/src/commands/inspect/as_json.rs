@@ -2,12 +2,12 @@
 
 use divvy::core::hardware::Hardware;
 use divvy::core::units::Time;
-use divvy::io::onnx::open_dims::OpenDim;
 use divvy::io::onnx::weights::{Absent, AbsentFile};
 use serde_json::{Value, json};
 
 use super::{Facts, Measure};
 use crate::analysis::Ranking;
+use crate::commands::values::open_dimensions;
 
 pub(super) fn hardware(hardware: &Hardware) -> String {
     let names: Vec<&str> = hardware.devices().map(|d| hardware.device_name(d)).collect();
@@ -55,12 +55,6 @@ pub(super) fn network(facts: &Facts<'_>) -> String {
 fn missing_weights(absent: &Absent) -> Vec<Value> {
     let one = |file: &AbsentFile| json!({"file": file.file, "tensors": file.tensors, "bytes": file.bytes});
     absent.files.iter().map(one).collect()
-}
-
-/// Dimensions to set, as `--dim` calls them.
-pub(in crate::commands) fn open_dimensions(open: &[OpenDim]) -> Vec<Value> {
-    let one = |dim: &OpenDim| json!({"name": dim.name, "input": dim.input, "axis": dim.axis, "suggested": dim.suggested});
-    open.iter().map(one).collect()
 }
 
 /// The amount in the unit of its measure.

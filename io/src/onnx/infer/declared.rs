@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::call::{Value, check, size};
-use crate::onnx::open_dims::{dim_name, settled};
+use crate::onnx::dim_expression::{dim_name, settled};
 use crate::onnx::proto::{Dimension, DimensionValue, Graph, Type, TypeValue};
 
 /// The declared types of values.
