@@ -150,7 +150,7 @@ def looks_right(reader, name, path, parts):
         verdict = text(page, "h1")
         assert "device" in verdict and verdict.endswith("."), verdict
         answers = page.run("[...document.querySelectorAll('.answers dd')].map(one => one.textContent.length)")
-        assert len(answers) == 5 and min(answers) > 10, answers
+        assert len(answers) == 6 and min(answers) > 10, answers
         assert not page.run("/undefined|NaN|null|\\[object/.test(document.body.innerText)"), "a slip in the text"
         for scheme in ["light", "dark"]:
             page.prefer(scheme)

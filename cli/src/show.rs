@@ -290,6 +290,19 @@ fn bound_lines(outcome: &Outcome) -> Vec<String> {
     sorted.iter().map(line).collect()
 }
 
+/// What was not measured and how far off that is, in a sentence; none where all was measured.
+pub(crate) fn basis_note(problem: &Problem) -> Option<String> {
+    let basis = TimesBasis::of(problem, None);
+    let far = basis.how_far().map_or(String::new(), |far| format!("; {far}"));
+    basis.what().map(|what| format!("{what}{far}"))
+}
+
+/// The same for programs.
+pub(crate) fn basis_json(problem: &Problem) -> (&'static str, Value) {
+    let basis = TimesBasis::of(problem, None);
+    (basis.kind(), times_error(&basis))
+}
+
 /// What was not measured, how far off that is, and the commands that measure it; nothing where all was measured.
 fn basis_lines(assembled: &Assembled, basis: &TimesBasis) -> Vec<String> {
     let Some(what) = basis.what() else { return Vec::new() };

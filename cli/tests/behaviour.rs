@@ -69,10 +69,36 @@ fn proofs_over_guessed_times_say_so() {
     };
     let measured = result(&["--on", "h200-cpu"]);
     assert_eq!((&measured["op_times"]["scaled"], &measured["caveats"]), (&0.into(), &Value::Array(vec![])));
+    assert_eq!((&measured["times_basis"], &measured["times_error"]), (&"measured".into(), &Value::Null));
+    assert_eq!(measured["next"], Value::Array(vec![]));
     let scaled = result(&["--on", "cpu-t4-a100"]);
     assert_eq!(scaled["op_times"]["measured"], 0);
     let caveat = scaled["caveats"][0].as_str().expect("a text");
     assert!(caveat.contains("591 of 591 op times are scaled or estimated"), "{caveat}");
+    assert_eq!((&scaled["times_basis"], &scaled["times_error"]["known"]), (&"scaled".into(), &false.into()));
+}
+
+#[test]
+fn a_plan_for_the_machine_at_hand_says_that_its_times_are_estimated() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("estimated");
+    std::fs::create_dir_all(&folder).expect("it can be made");
+    let (here, plan) = (folder.join("here.toml"), folder.join("plan.json"));
+    let (here, plan) = (here.to_str().expect("a text"), plan.to_str().expect("a text"));
+    let model = "../../../models/mobilenet_v2.onnx";
+    assert!(divvy(&["hardware", "detect", "-o", here]).status.success());
+    let shown = divvy(&["plan", model, "--on", here, "--time", "200ms", "-q", "-o", plan]);
+    let shown = String::from_utf8(shown.stdout).expect("a text");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(
+        lines[1].contains(" by estimated times: ") && lines[1].contains("for the op times given"),
+        "{shown}"
+    );
+    assert!(lines[2].starts_with("  but           no op time was measured: all "), "{shown}");
+    assert!(lines[3].contains("nine of ten such times") || lines[3].contains("is not known"), "{shown}");
+    assert!(lines[4].contains(&format!("divvy profile {model} --on ")), "{shown}");
+    assert!(lines[5].contains(" --profile times.json"), "{shown}");
+    let checked = divvy(&["check", plan]);
+    assert!(String::from_utf8_lossy(&checked.stdout).contains("no op time was measured"));
 }
 
 #[test]

@@ -227,3 +227,99 @@ fn question(problem: &Problem) -> String {
         Objective::Stream | Objective::ColdStart { .. } => format!(" --objective {name}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assemble::put_together;
+    use crate::presets;
+    use divvy_core::costs::{ClassCosts, Cost, Profile};
+    use divvy_core::graph::{GraphSpec, OpSpec, TensorSpec};
+    use divvy_core::problem::{LinkUse, ProblemSpec};
+    use divvy_core::units::Time;
+
+    /// Two ops, one after the other, on built-in hardware; `measured` are classes with times.
+    fn problem(hardware: &str, measured: &[&str]) -> Problem {
+        let op = |name: &str| OpSpec {
+            name: name.to_owned(),
+            kind: "Conv".to_owned(),
+            flops: Some(1_000_000_000),
+            ..OpSpec::default()
+        };
+        let tensor = |producer: u32, consumers: &[u32]| TensorSpec {
+            name: format!("t{producer}"),
+            bytes: 1_000_000,
+            producer: Some(producer),
+            consumers: consumers.to_vec(),
+            output: consumers.is_empty(),
+        };
+        let graph = GraphSpec {
+            ops: vec![op("a"), op("b")],
+            tensors: vec![tensor(0, &[1]), tensor(1, &[])],
+            ..GraphSpec::default()
+        };
+        let cost = Some(Cost { time: Time(5_000_000), origin: Origin::Measured });
+        let class = |name: &&str| ClassCosts {
+            class: (*name).to_owned(),
+            batch_sizes: vec![1],
+            costs: vec![vec![cost; 2]],
+        };
+        let profile = Profile { classes: measured.iter().map(class).collect(), whole_model: Vec::new() };
+        let spec = ProblemSpec { graph, profile, ..ProblemSpec::default() };
+        let hardware = presets::hardware(hardware).unwrap().unwrap();
+        put_together(spec, hardware, Objective::Latency { links: LinkUse::Delay }).unwrap()
+    }
+
+    #[test]
+    fn the_words_are_those_of_where_times_come_from() {
+        let basis = |hardware: &str, measured: &[&str]| TimesBasis::of(&problem(hardware, measured), None);
+        let measured = basis("h200-cpu", &["h200", "cpu16"]);
+        assert_eq!((measured.kind(), measured.phrase().as_str()), ("measured", "by measured times"));
+        assert_eq!((measured.what(), measured.how_far()), (None, None));
+
+        let estimated = basis("h200-cpu", &[]);
+        assert_eq!((estimated.kind(), estimated.phrase().as_str()), ("estimated", "by estimated times"));
+        let what = "no op time was measured: all 4 are estimated from data sheets";
+        assert_eq!(estimated.what().as_deref(), Some(what));
+        let far = estimated.how_far().unwrap();
+        assert!(far.starts_with("nine of ten such times turn out 0.") && far.ends_with(" as long"), "{far}");
+
+        let scaled = basis("h200-cpu", &["a100"]);
+        assert_eq!((scaled.kind(), scaled.phrase().as_str()), ("scaled", "by scaled times"));
+        assert!(scaled.what().unwrap().contains("all 4 are carried over from another class"));
+
+        let mixed = basis("h200-cpu", &["h200"]);
+        assert_eq!(mixed.kind(), "mixed");
+        assert!(mixed.phrase().contains("% measured, ") && mixed.phrase().ends_with("% scaled"));
+        assert!(mixed.what().unwrap().starts_with("2 of 4 op times were not measured, but carried over"));
+    }
+
+    #[test]
+    fn the_error_is_not_known_where_nobody_measured_such_devices() {
+        let unknown = TimesBasis::of(&problem("pi5-3-ethernet", &[]), None);
+        assert_eq!(unknown.error, Some(TimesError::Unknown(vec!["raspberry-pi-5".to_owned()])));
+        let far = unknown.how_far().unwrap();
+        assert!(far.contains("is not known") && far.ends_with("`raspberry-pi-5`"), "{far}");
+    }
+
+    #[test]
+    fn the_next_commands_can_be_copied() {
+        let source = |role: &str, path: &str| Source { role: role.into(), path: path.into(), sha256: None };
+        let next = |hardware: &str, measured: &[&str], model: &str| {
+            let problem = problem(hardware, measured);
+            let sources = [source("model", model), source("hardware", hardware)];
+            let dims = [("batch".to_owned(), 1)].into();
+            let reading = ReadOptions { dims, ..ReadOptions::default() };
+            next_commands(&problem, &TimesBasis::of(&problem, None), &sources, &reading)
+        };
+        let plan = "divvy plan 'my net.onnx' --on pi5-3-ethernet --dim batch=1 --profile times.json";
+        let profile = "divvy profile 'my net.onnx' --on pi5-3-ethernet --dim batch=1 -o times.json";
+        assert_eq!(next("pi5-3-ethernet", &[], "my net.onnx"), [profile, plan]);
+        assert_eq!(next("h200-cpu", &["h200", "cpu16"], "net.onnx"), [""; 0]);
+        // What is not a CPU is timed where it is.
+        let elsewhere = next("h200-cpu", &[], "net.onnx");
+        assert!(elsewhere[0].contains(" --from h200=h200-profile.json --from cpu16=cpu16-profile.json "));
+        // Only ONNX models can be run here.
+        assert_eq!(next("pi5-3-ethernet", &[], "net.json").len(), 1);
+    }
+}

@@ -115,6 +115,7 @@ fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemOptions {
 
 fn in_json(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Violation>>) -> String {
     let us = |time: Option<Time>| time.map(Time::as_us);
+    let (times_basis, times_error) = show::basis_json(&plan.problem);
     let object = match result {
         Ok(verdict) => json!({
             "valid": true, "objective": plan.problem.objective.name(),
@@ -123,6 +124,7 @@ fn in_json(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viola
             "value": verdict.score.value.as_us(), "value_ps": verdict.score.value,
             "lower_bound": us(verdict.lower_bound), "lower_bound_ps": verdict.lower_bound,
             "verified_lower_bound": us(verdict.verified_lower_bound), "violations": [],
+            "times_basis": times_basis, "times_error": times_error,
         }),
         Err(violations) => {
             let list: Vec<_> = violations
@@ -165,6 +167,7 @@ fn in_words(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Viol
             if verdict.lower_bound != verdict.verified_lower_bound {
                 text.push_str(&bound("attested lower bound", verdict.lower_bound));
             }
+            text.extend(show::basis_note(&plan.problem).map(|note| format!("  {note}\n")));
             text.extend(show::granularity_line(&plan.reading).map(|line| format!("  {line}\n")));
             let constraints = plan.problem.constraints.spec();
             if *constraints != Default::default() {

@@ -19,7 +19,7 @@ use crate::args::{ObjectiveName, ParetoArgs};
 use crate::failure::Failure;
 use crate::output::{Done, tell};
 use crate::progress::{Progress, cancel_on_interrupt};
-use crate::show::counted;
+use crate::show::{self, counted};
 
 /// About how many plans are listed in words.
 const MOST_SHOWN: usize = 12;
@@ -130,6 +130,7 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
         "  {:>12}  {:>12}  {:>12}  {:>10}  devices",
         "throughput", "period", "latency", "energy"
     );
+    let note = show::basis_note(problem).map_or(String::new(), |note| format!("  but {note}\n"));
     let shown = telling(&found.points, within);
     for point in &shown {
         let score = &point.score;
@@ -162,6 +163,7 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
             "  no plan has more than {most}/s, {how}; latency and energy are those of plans found"
         );
     }
+    text.push_str(&note);
     if limits != FrontLimits::default() {
         match within {
             Some(point) => {
@@ -213,7 +215,9 @@ fn in_json(assembled: &Assembled, found: &Front, within: Option<&Point>, seconds
             "devices": devices_used(problem, point),
         })
     };
+    let (times_basis, times_error) = show::basis_json(problem);
     json!({
+        "times_basis": times_basis, "times_error": times_error,
         "objective": "stream", "front": found.points.iter().map(one).collect::<Vec<_>>(),
         "within_limits": within.map(one), "lower_bound_ps": found.fastest.outcome.lower_bound(),
         "verified_lower_bound_ps": found.fastest.outcome.verified_lower_bound(),

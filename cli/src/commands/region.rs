@@ -18,6 +18,7 @@ use serde_json::json;
 use crate::args::RegionArgs;
 use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt_saying};
+use crate::show;
 
 pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     read_once([Some(args.file.as_str()), args.on.as_deref()].into_iter().flatten())?;
@@ -64,6 +65,8 @@ pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
 struct Said {
     verdict: Verdict,
     sentence: String,
+    /// What was not measured of the times that the verdict rests on.
+    note: Option<String>,
 }
 
 fn on_hardware(args: &RegionArgs, on: &str) -> Result<Said, Failure> {
@@ -81,7 +84,7 @@ fn on_hardware(args: &RegionArgs, on: &str) -> Result<Said, Failure> {
             return Err(Failure::option("--on", reason, fix));
         }
     };
-    Ok(Said { verdict, sentence: sentence(&verdict) })
+    Ok(Said { verdict, sentence: sentence(&verdict), note: show::basis_note(&problem) })
 }
 
 fn sentence(verdict: &Verdict) -> String {
@@ -138,6 +141,9 @@ fn in_words(args: &RegionArgs, found: &Region, said: Option<&Said>) -> String {
     let mut text = String::new();
     if let Some(said) = said {
         let _ = writeln!(text, "{}", said.sentence);
+        if let Some(note) = &said.note {
+            let _ = writeln!(text, "  but {note}");
+        }
     }
     let _ = writeln!(
         text,
@@ -192,7 +198,8 @@ fn in_json(found: &Region, said: Option<&Said>) -> String {
     let verdict = said.map(|said| {
         json!({
             "sentence": said.sentence, "speedup": said.verdict.speedup, "cannot_at": said.verdict.cannot_at,
-            "helps_at": said.verdict.helps_at, "slowest": said.verdict.slowest, "bandwidth": said.verdict.bandwidth,
+            "helps_at": said.verdict.helps_at, "slowest": said.verdict.slowest, "but": said.note,
+            "bandwidth": said.verdict.bandwidth,
         })
     });
     let object = json!({
