@@ -309,7 +309,9 @@ fn basis_lines(assembled: &Assembled, basis: &TimesBasis) -> Vec<String> {
     let far = basis.how_far().map_or(String::new(), |far| format!(";\n                {far}"));
     let mut lines = vec![format!("  but           {what}{far}")];
     let next = next_commands(&assembled.problem, basis, &assembled.sources, &assembled.reading);
-    let label = |i| if i == 0 { "next" } else { "" };
+    // Without a command that measures, whoever has times may bring them.
+    let first = if next.len() == 1 { "with times" } else { "next" };
+    let label = |i| if i == 0 { first } else { "" };
     lines.extend(next.iter().enumerate().map(|(i, command)| format!("  {:<12}  {command}", label(i))));
     lines
 }
