@@ -109,36 +109,40 @@ impl Doubts {
         };
         let mut warnings = Vec::new();
         if !self.holders.is_empty() {
-            let what = counted(self.holders.len(), "op holds a subgraph", "ops hold subgraphs");
+            let what =
+                counted(self.holders.len(), "op holds a subgraph and is", "ops hold subgraphs and are");
             let left_out = match self.left_out {
                 0 => String::new(),
                 left_out => {
                     format!("; {} cannot be counted", counted(left_out, "node inside", "nodes inside"))
                 }
             };
-            warnings.push(format!("{what}, kept whole: {}{left_out}", names(&self.holders)));
+            warnings.push(format!("{what} kept whole: {}{left_out}", names(&self.holders)));
         }
         if !open_loops.is_empty() {
             let quoted: Vec<String> = open_loops.iter().map(|name| format!("`{name}`")).collect();
-            let what = counted(quoted.len(), "loop runs", "loops run");
+            let what = counted(
+                quoted.len(),
+                "loop runs as often as the data say, and counts",
+                "loops run as often as the data say, and count",
+            );
             warnings.push(format!(
-                "{what} as often as the data say, and count once: {}; --trips N counts each N times, --trips NAME=N one",
+                "{what} once: {}; --trips N counts each N times, --trips NAME=N one of them",
                 names(&quoted)
             ));
         }
         if !self.opaque.is_empty() {
             let what = counted(self.opaque.len(), "op is", "ops are");
             warnings.push(format!(
-                "{what} of an operator or of a size that divvy cannot cost: {}; one operation for each element read or                  made is assumed",
+                "{what} of an operator or of a size that divvy cannot cost: {}; one operation for each element read or \
+                 made is assumed",
                 names(&self.opaque)
             ));
         }
         let unknown = facts.values.values().filter(|fact| fact.shape.is_none()).count();
         if let Some((_, reason)) = facts.unknown.first().filter(|_| unknown > 0) {
-            let what = counted(unknown, "value has a shape", "values have shapes");
-            warnings.push(format!(
-                "{what} that depend on data ({reason}); counts that are not known are taken as 1"
-            ));
+            let what = counted(unknown, "value has a shape that depends", "values have shapes that depend");
+            warnings.push(format!("{what} on data ({reason}); counts that are not known are taken as 1"));
         }
         if !self.unsized_values.is_empty() {
             let what = counted(self.unsized_values.len(), "value is", "values are");
