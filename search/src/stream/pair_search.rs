@@ -13,6 +13,9 @@ use crate::stream::two_devices::{Resolution, TwoDevices};
 /// How fine the programs of starts are, those of climbs, and the last.
 const STARTS: Resolution = Resolution { slots: 64, width: 600 };
 const CLIMBS: Resolution = Resolution { slots: 32, width: 300 };
+/// Of quick ones, which take a millisecond where the others take a tenth of a second; and from how many pairs those start.
+const QUICK: Resolution = Resolution { slots: 16, width: 40 };
+const QUICK_STARTS: usize = 6;
 /// Placements that are kept to be kicked.
 const ELITE: usize = 6;
 /// With more devices than this only the fastest make starts.
@@ -41,6 +44,8 @@ struct Climb<'a, 't> {
     /// Programs so far, and at most.
     made: u64,
     most: u64,
+    starts: Resolution,
+    climbs: Resolution,
     is_over: &'a mut dyn FnMut() -> bool,
 }
 
@@ -62,10 +67,7 @@ impl PairSearch {
         if tables.ops == 0 || tables.devices < 2 {
             return 0;
         }
-        let position = tables.positions();
-        let per_byte = tables.bandwidths.iter().map(|&width| 1e12 / width as f64).collect();
-        let programs = TwoDevices::new(tables);
-        let mut climb = Climb { tables, programs, position, per_byte, made: 0, most, is_over };
+        let mut climb = Climb::new(tables, [STARTS, CLIMBS], most, is_over);
         let mut value = u64::MAX;
         if let Some(best) = best {
             if let Some(known) = climb.value(best) {
@@ -104,6 +106,23 @@ impl PairSearch {
             self.keep(climbed.0, climbed.1);
         }
         climb.made
+    }
+
+    /// The best of coarse programs, from the pairs that are most promising, for a first plan in little time.
+    pub(crate) fn quick(tables: &StreamTables, is_over: &mut dyn FnMut() -> bool) -> Option<Vec<u8>> {
+        if tables.ops == 0 || tables.devices < 2 {
+            return None;
+        }
+        let mut climb = Climb::new(tables, [QUICK, QUICK], u64::MAX, is_over);
+        let mut best: Option<(u64, Vec<u8>)> = None;
+        for (first, second) in pairs(tables).into_iter().rev().take(QUICK_STARTS) {
+            if climb.is_over() {
+                break;
+            }
+            let found = climb.start(first, second);
+            best = best.into_iter().chain(found).min();
+        }
+        best.map(|best| climb.up(best).1)
     }
 
     fn keep(&mut self, value: u64, device_of: Vec<u8>) {
@@ -145,7 +164,17 @@ fn pairs(tables: &StreamTables) -> Vec<(usize, usize)> {
     pairs.into_iter().map(|(_, pair)| pair).collect()
 }
 
-impl Climb<'_, '_> {
+impl<'a, 't> Climb<'a, 't> {
+    fn new(
+        tables: &'t StreamTables,
+        [starts, climbs]: [Resolution; 2],
+        most: u64,
+        is_over: &'a mut dyn FnMut() -> bool,
+    ) -> Climb<'a, 't> {
+        let per_byte = tables.bandwidths.iter().map(|&width| 1e12 / width as f64).collect();
+        let (programs, position) = (TwoDevices::new(tables), tables.positions());
+        Climb { tables, programs, position, per_byte, made: 0, most, starts, climbs, is_over }
+    }
     fn is_over(&mut self) -> bool {
         self.made >= self.most || (self.is_over)()
     }
@@ -185,7 +214,7 @@ impl Climb<'_, '_> {
             starts.into_iter().filter_map(|start| Some((self.value(&start)?, start))).collect();
         let limit = values.iter().map(|(value, _)| *value).min();
         let base = values.into_iter().min()?;
-        let better = self.best_of(&base.1, (first, second), limit.unwrap_or(u64::MAX), STARTS);
+        let better = self.best_of(&base.1, (first, second), limit.unwrap_or(u64::MAX), self.starts);
         Some(better.map_or(base.clone(), |better| better.min(base)))
     }
 
@@ -221,7 +250,7 @@ impl Climb<'_, '_> {
                     if self.is_over() {
                         return (value, now);
                     }
-                    let found = self.best_of(&now, (first, second), value.saturating_add(1), CLIMBS);
+                    let found = self.best_of(&now, (first, second), value.saturating_add(1), self.climbs);
                     let Some((after, placement)) = found else { continue };
                     let better = after < value
                         || after == value && self.energy(&placement, scale) < energy * (1.0 - LEAST_GAIN);

@@ -1,7 +1,7 @@
 //! `conflict-driven`: annealing for an incumbent, then a conflict-driven search that improves it or proves it optimal. The best
 //! planner of `stream` without a limit of splits.
 //!
-//! First sweeps in the manner of `dominance`, wider and wider, which alone solve networks that are nearly chains, and programs
+//! First coarse programs for pairs of devices, so that there is a plan in any time. Then sweeps in the manner of `dominance`, wider and wider, which alone solve networks that are nearly chains, and programs
 //! for every pair of devices ([`PairSearch`]). Then rounds of doubling effort, each of these steps:
 //! * local search by such programs, for a part of the round's time that grows where it helps, and programs over groups of
 //!   devices that refute thresholds ([`GroupSolver`]);
@@ -48,6 +48,8 @@ const SWEEPS_SHARE: f64 = 0.04;
 /// The first local search by pairs takes this share of the time at most, later ones this share of a round if the last one
 /// helped, and if not.
 const FIRST_PAIRS_SHARE: f64 = 0.3;
+/// Coarse programs before everything else take this share of the time that is left at most.
+const QUICK_SHARE: f64 = 0.5;
 const PAIRS_SHARE: f64 = 1.0;
 const LESS_PAIRS_SHARE: f64 = 0.1;
 /// Programs over groups of devices take this share of a round.
@@ -112,6 +114,7 @@ impl Planner for ConflictDriven {
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let tables = StreamTables::new(run.problem);
+        quick_plan(run, &tables);
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let mut rng = Rng::new(run.budget.seed);
@@ -171,6 +174,21 @@ impl Planner for ConflictDriven {
             effort *= 2;
         }
         StopReason::Finished
+    }
+}
+
+/// A plan by coarse programs for pairs of devices, before anything else: where time is short, it is the only one.
+fn quick_plan(run: &mut Run<'_>, tables: &StreamTables) {
+    let budget = run.budget;
+    if budget.nodes.is_some() || run.is_solved() {
+        return;
+    }
+    let begun = Instant::now();
+    let most = budget.left().mul_f64(QUICK_SHARE);
+    let mut is_over = || budget.is_spent() || begun.elapsed() >= most;
+    if let Some(device_of) = PairSearch::quick(tables, &mut is_over) {
+        let offered = run.offer(tables.plan(&device_of));
+        debug_assert!(offered.is_ok(), "it was placed by the rules: {offered:?}");
     }
 }
 
