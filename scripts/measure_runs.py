@@ -114,6 +114,11 @@ def report_of(process):
     return json.loads(text)
 
 
+def error_of(run):
+    """How far a prediction is from the undisturbed time, over that."""
+    return run["predicted_us"] / run["undisturbed_us"] - 1
+
+
 def rate(report):
     return report["items"] / report["seconds"]
 
@@ -150,17 +155,17 @@ def gain(bench):
         for _ in range(TURNS * bench.rounds):
             both = [bench.plain("rate", case, [core], seconds) for core in bench.cores]
             apart.append(sum(rate(report_of(process)) for process in both))
-            both = [bench.start(bench.divvy_path, "run", alone, "--json", "--as-is", "--duration", f"{seconds}s", *place) for place in places]
+            both = [bench.start(bench.divvy_path, "run", alone, "--json", "--as-is", "--no-compare", "--duration", f"{seconds}s", *place) for place in places]
             copies.append(sum(report_of(process)["throughput_per_s"] for process in both))
             for objective, plan in plans.items():
                 # Without turns of the whole model, like the processes that it is compared with.
-                run = bench.run(plan, "--duration", f"{seconds}s", "--as-is")
+                run = bench.run(plan, "--duration", f"{seconds}s", "--as-is", "--no-compare")
                 split[objective].append(run["throughput_per_s"])
             threads.append(rate(report_of(bench.plain("rate", case, bench.cores, seconds))))
         learned = bench.folder / "learned-pipeline.json"
         for _ in range(1 + bench.rounds):
-            run = bench.run(plans["pipeline"], "--duration", f"{bench.seconds}s", "--learn", learned)
-            errors.append(run["value"]["error"])
+            run = bench.run(plans["pipeline"], "--duration", f"{bench.seconds}s", "--no-compare", "--learn", learned)
+            errors.append(error_of(run))
             # The next run is predicted from this one.
             bench.plan(model, "pipeline", learned, plans["pipeline"])
         middle = statistics.median
@@ -174,7 +179,7 @@ def gain(bench):
 
 def prediction(bench):
     """What plans were predicted to take and what they took, from a profile just before, and then from that run."""
-    rows, enough = [], ["--duration", f"{bench.seconds}s"]
+    rows, enough = [], ["--duration", f"{bench.seconds}s", "--no-compare"]
     for case in bench.cases:
         model, profile, plan = bench.model(case), bench.folder / "times.json", bench.folder / "plan.json"
         learned, founds = bench.folder / "learned.json", {objective: [] for objective in OBJECTIVES}
@@ -185,13 +190,13 @@ def prediction(bench):
                 bench.plan(model, objective, profile, plan)
                 first = bench.run(plan, *enough, "--learn", learned)
                 bench.plan(model, objective, learned, plan)
-                founds[objective].append((first, bench.run(plan, *enough)["value"]["error"]))
+                founds[objective].append((first, error_of(bench.run(plan, *enough))))
         for objective, pairs in founds.items():
-            errors = [(found["value"]["error"], found) for found, _ in pairs]
+            errors = [(error_of(found), found) for found, _ in pairs]
             error, middle = min(errors, key=lambda pair: abs(pair[0] - statistics.median(error for error, _ in errors)))
             spread = max(error for error, _ in errors) - min(error for error, _ in errors)
-            row = (case, objective, len(middle["stages"]), middle["value"]["predicted_us"], middle["value"]["measured_us"], error)
-            rows.append((*row, spread, statistics.median(after for _, after in pairs), middle["value"]["wall_us"]))
+            row = (case, objective, len(middle["stages"]), middle["predicted_us"], middle["undisturbed_us"], error)
+            rows.append((*row, spread, statistics.median(after for _, after in pairs), middle["measured_us"]))
             print(rows[-1], file=sys.stderr, flush=True)
     return rows
 
@@ -211,7 +216,7 @@ def soak(bench, items=SOAK_ITEMS):
     plan = bench.folder / "soak.json"
     pins = ["--dim", "n=1", "--pin", "first=core1", "--pin", "last=core2", "--granularity", "op", "--planner", "one-device"]
     bench.plan(model, "pipeline", None, plan, *pins)
-    process = bench.start(bench.divvy_path, "run", str(plan), "--repeat", str(items), "--verify", "--json")
+    process = bench.start(bench.divvy_path, "run", str(plan), "--repeat", str(items), "--verify", "--no-compare", "--json")
     sizes = []
     while process.poll() is None:
         sizes.append(resident(process.pid))
@@ -270,15 +275,15 @@ def page(results, bench):
         "## Prediction against measurement",
         "",
         "`stream` with at most three splits. *From the profile* is the error of a plan made from a profile measured just before it ran: op times,"
-        " what cuts cost, and what devices take beside each other. *Measured* is undisturbed and at the speed of the profile, for which the run takes"
-        " turns with the whole model (docs/guide/running.md); *by the clock* is the median with all that disturbed it. The row is the middle one of several rounds, each with a"
+        " what cuts cost, and what devices take beside each other. *Undisturbed* is without the time for which others had the cores and at the speed of the profile, for which the run takes"
+        " turns with the whole model (docs/guide/running.md), and errors are from it; *measured* is the median by the wall clock. The row is the middle one of several rounds, each with a"
         " profile of its own, and *spread* how far the errors of the rounds are apart. *Learned* is the error of a plan made from"
         f" what that run measured (`--learn`). Medians of the absolute errors: {100 * first:.1f} % from the profile, {100 * settled:.1f} %"
-        f" learned, and {100 * by_clock:.1f} % from the profile against the clock; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
+        f" learned, and {100 * by_clock:.1f} % from the profile against the wall clock; the worst from the profile is {worst[0]}, {worst[1]}, {percent(worst[5])}. A profile has one rate for what a byte costs that"
         " crosses a cut; what it costs in truth depends on the layouts on both sides, so that plans of many short pieces are off. A pipeline takes longer than its slower"
         " stage where the times of stages scatter, since each then waits for the other now and then: its stages alone are off by less.",
         "",
-        "| model | plan | stages | predicted | measured | by the clock | from the profile | spread | learned |",
+        "| model | plan | stages | predicted | undisturbed | measured | from the profile | spread | learned |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for case, objective, stages, predicted, measured, before, spread, after, wall in rows:

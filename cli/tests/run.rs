@@ -117,6 +117,89 @@ fn plans_of_three_objectives_run_and_equal_the_whole_model() {
 }
 
 #[test]
+fn no_device_is_busier_than_the_period_is_long() {
+    for objective in ["latency", "pipeline", "stream"] {
+        let Some(folder) = planned("no_device_is_busier_than_the_period_is_long", objective) else { return };
+        // Few items and many, by the wall clock and undisturbed.
+        for more in [&["--repeat", "3"][..], &["--repeat", "60", "--as-is"], &["--at-most", "1s"]] {
+            let run = run_json(&folder, &[more, &["--no-compare"]].concat());
+            for figure in ["measured_us", "undisturbed_us"] {
+                let whole = run[figure].as_f64().expect("it was measured");
+                assert_eq!(run["value"][figure].as_f64(), Some(whole), "{run}");
+                for part in ["devices", "stages"] {
+                    let parts = run[part].as_array().expect("they are listed");
+                    let longest = parts.iter().filter_map(|part| part[figure].as_f64()).fold(0.0, f64::max);
+                    assert!(longest > 0.0 && longest <= whole * (1.0 + 1e-9), "{objective} {figure}: {run}");
+                }
+            }
+            // The clock on the wall has not passed more quickly than the items say.
+            let items = run["items"].as_f64().expect("items are counted");
+            let seconds = run["seconds"].as_f64().expect("they are timed");
+            let ratio = run["ratio"].as_f64().expect("it was predicted");
+            assert!(
+                (ratio * run["predicted_us"].as_f64().unwrap_or(0.0)
+                    / run["measured_us"].as_f64().unwrap_or(1.0)
+                    - 1.0)
+                    .abs()
+                    < 1e-9
+            );
+            assert!(seconds * 1e6 > 0.3 * items * run["measured_us"].as_f64().unwrap_or(0.0), "{run}");
+        }
+    }
+}
+
+#[test]
+fn a_run_says_how_sure_it_is_and_what_the_runtime_reaches_alone() {
+    let test = "a_run_says_how_sure_it_is_and_what_the_runtime_reaches_alone";
+    let Some(folder) = planned(test, "pipeline") else { return };
+    let few = run_json(&folder, &["--repeat", "2"]);
+    assert!(few["interval_us"].is_null() && few["certain"] == false, "{few}");
+    assert!(few["onnxruntime_us"].as_f64() > Some(0.0), "two items are enough to compare with: {few}");
+    let many = run_json(&folder, &["--repeat", "120"]);
+    let interval = many["interval_us"].as_array().expect("120 items are enough");
+    let (low, high) = (interval[0].as_f64(), interval[1].as_f64());
+    assert!(low <= many["measured_us"].as_f64() && many["measured_us"].as_f64() <= high, "{many}");
+    let figure = |name: &str| many[name].as_f64().expect("it is a number");
+    let ratio = figure("onnxruntime_us") / figure("measured_us");
+    assert!((figure("onnxruntime_ratio") - ratio).abs() < 1e-9 && figure("onnxruntime_runs") > 1.0, "{many}");
+    let text = succeeds(&folder, &["run", "plan.json", "--repeat", "2"]);
+    for said in [
+        "  predicted ",
+        "  measured ",
+        "  ratio ",
+        "too few items",
+        "undisturbed ",
+        "without divvy",
+        "op times are not measured",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let alone = succeeds(&folder, &["run", "plan.json", "--at-most", "1s", "--no-compare"]);
+    assert!(!alone.contains("without divvy"), "{alone}");
+    let errors = divvy(&folder, &["run", "plan.json", "--at-most", "1s", "--repeat", "3"]);
+    assert!(!errors.status.success(), "one or the other");
+}
+
+#[test]
+fn a_batch_is_compared_with_all_inputs_at_once() {
+    let Some(folder) = planned("a_batch_is_compared_with_all_inputs_at_once", "batch") else { return };
+    let run = run_json(&folder, &["--repeat", "2"]);
+    let ratio = run["onnxruntime_ratio"].as_f64().expect("it is compared");
+    assert!((0.05..20.0).contains(&ratio), "of four inputs, not of one: {run}");
+}
+
+#[test]
+fn what_is_no_library_is_named() {
+    let Some(folder) = planned("what_is_no_library_is_named", "latency") else { return };
+    std::fs::write(folder.join("libonnxruntime.so"), "no library").expect("it can be written");
+    let errors = fails(&folder, &["run", "plan.json", "--onnxruntime", "libonnxruntime.so"]);
+    assert!(
+        errors.contains("libonnxruntime.so` cannot be loaded") && errors.contains("pip install"),
+        "{errors}"
+    );
+}
+
+#[test]
 fn inputs_of_a_batch_equal_the_whole_model_one_by_one() {
     let Some(folder) = planned("inputs_of_a_batch_equal_the_whole_model_one_by_one", "batch") else { return };
     let run = run_json(&folder, &["--repeat", "2", "--verify", "-o", "out.npz"]);
@@ -242,9 +325,9 @@ fn what_was_measured_becomes_times_to_plan_with() {
     let pins = ["--pin", "node_linear=core2", "--pin", "node_Conv_810=core1"];
     let again: Value = serde_json::from_str(&succeeds(&folder, &[&question[..], &again, &pins].concat()))
         .expect("it is JSON");
-    // The same placement is now expected to take what its busiest device took.
+    // The same placement is now expected to take what its busiest device took, undisturbed.
     let busiest = run["devices"].as_array().expect("devices").iter();
-    let busiest = busiest.filter_map(|device| device["measured_us"].as_f64()).fold(0.0, f64::max);
+    let busiest = busiest.filter_map(|device| device["undisturbed_us"].as_f64()).fold(0.0, f64::max);
     let value = again["value"].as_f64().expect("a value");
     assert!((value / busiest - 1.0).abs() < 0.01, "{value} {busiest}");
 }
@@ -303,7 +386,8 @@ fn an_interrupt_ends_a_run_cleanly() {
     let Some(folder) = planned("an_interrupt_ends_a_run_cleanly", "pipeline") else { return };
     let path = library::find(None).expect("it was found before");
     let mut command = Command::new(env!("CARGO_BIN_EXE_divvy"));
-    let command = command.args(["run", "plan.json", "--duration", "10m", "--json", "--warm-up", "0"]);
+    let arguments = ["run", "plan.json", "--duration", "10m", "--json", "--warm-up", "0", "--no-compare"];
+    let command = command.args(arguments);
     let command = command.env(library::VARIABLE, path).current_dir(&folder);
     let running = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let running = running.spawn().expect("divvy starts");
@@ -500,5 +584,8 @@ fn an_absent_library_is_said_with_the_fix() {
         .expect("divvy starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("ORT_DYLIB_PATH") && errors.contains("pip install onnxruntime"), "{errors}");
+    assert!(
+        errors.contains("ORT_DYLIB_PATH") && errors.contains("pip install 'onnxruntime>=1.19'"),
+        "{errors}"
+    );
 }

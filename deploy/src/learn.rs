@@ -12,7 +12,6 @@ use divvy_core::problem::Problem;
 use divvy_core::problem::ProblemSpec;
 use divvy_core::units::Time;
 use divvy_exec::executor::Report;
-use divvy_exec::measure::Timings;
 use divvy_io::{file, problem_file};
 
 use crate::error::DeployError;
@@ -22,17 +21,18 @@ use crate::run::prediction::predict;
 /// At least this share of a piece's time is put down to its ops, whatever cuts are thought to cost.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Writes the profile. `middle` is what a time is, of several measurements; `profiled_whole` is what the whole model takes
-/// at the speed that the times are of, where that is known.
+/// Writes the profile. `stage_times` is what an item took of each stage, undisturbed, in microseconds; `profiled_whole` is
+/// what the whole model takes at the speed that these times are of, where that is known.
 pub(crate) fn write(
     path: &Path,
     prepared: &Prepared,
     report: &Report,
-    middle: fn(&Timings) -> f64,
+    stage_times: &[f64],
     profiled_whole: &[(String, u32, Time)],
 ) -> Result<(), DeployError> {
     let problem = &prepared.problem;
-    let profile = Profile { classes: learnt(prepared, report, middle), whole_model: profiled_whole.to_vec() };
+    let profile =
+        Profile { classes: learnt(prepared, report, stage_times), whole_model: profiled_whole.to_vec() };
     let mut spec = ProblemSpec {
         graph: problem.graph.spec().clone(),
         profile,
@@ -47,7 +47,7 @@ pub(crate) fn write(
 }
 
 /// The times that the problem has, with those of ops that were run as measured.
-fn learnt(prepared: &Prepared, report: &Report, middle: fn(&Timings) -> f64) -> Vec<ClassCosts> {
+fn learnt(prepared: &Prepared, report: &Report, stage_times: &[f64]) -> Vec<ClassCosts> {
     let mut classes = known(&prepared.problem);
     let shares = shares_of_ops(prepared);
     let prediction = predict(prepared);
@@ -58,10 +58,14 @@ fn learnt(prepared: &Prepared, report: &Report, middle: fn(&Timings) -> f64) -> 
         if regroups_for.is_some() {
             continue;
         }
-        let mut took = middle(&report.stages[stage]);
+        let mut took = stage_times.get(stage).copied().unwrap_or(0.0);
+        if took <= 0.0 {
+            // No item came out.
+            continue;
+        }
         if !prepared.is_stream {
             let waited = if stage > 0 { report.handover.undisturbed() } else { 0.0 };
-            took += waited + regrouping(prepared, report, stage, middle);
+            took += waited + regrouping(prepared, stage_times, stage);
         }
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
             let took = match &prediction {
@@ -76,9 +80,9 @@ fn learnt(prepared: &Prepared, report: &Report, middle: fn(&Timings) -> f64) -> 
 }
 
 /// How long inputs were put together anew for a stage.
-fn regrouping(prepared: &Prepared, report: &Report, stage: usize, middle: fn(&Timings) -> f64) -> f64 {
-    let works = prepared.work.iter().zip(&report.stages);
-    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, timings)| middle(timings)).sum()
+fn regrouping(prepared: &Prepared, stage_times: &[f64], stage: usize) -> f64 {
+    let works = prepared.work.iter().zip(stage_times);
+    works.filter(|(work, _)| work.regroups_for == Some(stage)).map(|(_, time)| time).sum()
 }
 
 /// For each device of the program, which share of what the plan counts for it is for ops rather than for cuts. A cut is a

@@ -5,13 +5,14 @@ use divvy_core::problem::Objective;
 use divvy_exec::backend::StageModel;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
+use divvy_io::onnx::batch::with_batch;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::op_rewrites::rewrite_ops;
 use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{Graph, Model};
 use divvy_io::plan_file::PlanFile;
 
-use crate::device_specs::{device_specs, links, used_devices};
+use crate::device_specs::{cores_of_all, device_specs, links, used_devices};
 use crate::error::DeployError;
 use crate::inputs::inputs_of;
 use crate::kernel_owners::Owners;
@@ -57,7 +58,13 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         Plan::Batch(batch) => input_groups::stages(&source, batch)?,
         _ => one_input::stages(&source, cutting)?,
     };
-    let untouched = options.verify.then(|| whole(&model, &names, &results));
+    let together = match plan.problem.objective {
+        Objective::Batch { inputs } => inputs,
+        _ => 1,
+    };
+    let untouched = (options.verify || options.compare).then(|| whole(&model, &names, &results));
+    let at_once = (options.compare && together > 1).then(|| with_batch(&model, together).ok()).flatten();
+    let untouched_at_once = at_once.map(|model| whole(&model, &names, &results).stages.remove(0).model);
     let whole = whole(&rewrite_ops(model), &names, &results);
     let share_names = |shares: &[Share]| shares.iter().map(|share| share.name.clone()).collect();
     let spec = ProgramSpec {
@@ -68,10 +75,6 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         devices: specs,
         stages: stages.plain,
     };
-    let together = match plan.problem.objective {
-        Objective::Batch { inputs } => inputs as usize,
-        _ => 1,
-    };
     let mut prepared = Prepared {
         problem: plan.problem.clone(),
         score: verdict.score,
@@ -80,8 +83,10 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         spec,
         whole,
         untouched,
+        untouched_at_once,
+        all_cores: Cores::all_of(cores_of_all(&options.cores, &plan.problem)?.iter().map(|spec| &spec.cores)),
         work: stages.work,
-        together,
+        together: together as usize,
         fed: stages.inputs,
         given: stages.results,
         devices,

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
+use divvy_exec::backend::StageModel;
+use divvy_exec::cores::Cores;
 use divvy_exec::program::ProgramSpec;
 
 use crate::inputs::Input;
@@ -29,8 +31,12 @@ pub struct Prepared {
     pub(crate) marked: ProgramSpec,
     /// The model in one piece on all cores, as it was profiled.
     pub(crate) whole: ProgramSpec,
-    /// The same as its file has it, where results are to be compared.
+    /// The same as its file has it, where results are to be compared, or times with those of plain ONNX Runtime.
     pub(crate) untouched: Option<ProgramSpec>,
+    /// That for all inputs of an item at once, where an item has several, times are compared, and the model can be changed so.
+    pub(crate) untouched_at_once: Option<StageModel>,
+    /// The cores of all devices of the hardware.
+    pub(crate) all_cores: Cores,
     /// How many inputs an item has.
     pub(crate) together: usize,
     /// For each input of the program, what it is of the item.

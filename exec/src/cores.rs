@@ -17,6 +17,14 @@ impl Cores {
         Cores(set.map_or_else(|_| vec![0], cores))
     }
 
+    /// Those that are in any of some sets.
+    pub fn all_of<'a>(sets: impl Iterator<Item = &'a Cores>) -> Cores {
+        let mut all: Vec<usize> = sets.flat_map(|set| set.0.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        Cores(all)
+    }
+
     /// How many.
     pub fn count(&self) -> usize {
         self.0.len()
@@ -115,6 +123,7 @@ mod tests {
         let parts: Vec<String> = cores.divided(2).iter().map(Cores::to_string).collect();
         assert_eq!(parts, ["0,2", "3,4"]);
         assert_eq!(cores.divided(5)[4].to_string(), "0", "cores are shared if there are too few");
+        assert_eq!(Cores::all_of(cores.divided(3).iter().chain([&cores])), cores);
         assert!("3-1".parse::<Cores>().is_err() && "x".parse::<Cores>().is_err());
         assert!("99999999".parse::<Cores>().is_err());
     }

@@ -17,11 +17,13 @@
 //! | `worker` | a device, on a thread of its own or on the caller's |
 //! | `link` | the thread of a link |
 //! | `clock` | time without what others had of a core |
+//! | `samples` | what items took, and stages of it |
 //! | `report` | what a run leaves |
 
 mod clock;
 mod link;
 mod report;
+mod samples;
 mod shared;
 mod worker;
 
@@ -34,9 +36,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub use report::{Failure, Happened, Pace, Report, Span};
+pub use samples::Samples;
 
 use self::link::carry;
-use self::report::{Measured, Watch};
+use self::report::Measured;
+use self::samples::{ItemEnd, Notes, Ring, microseconds};
 use self::shared::{Cargo, Event, ItemState, Message, Shared, death, lock};
 use self::worker::Worker;
 use crate::backend::{Backend, Kernel};
@@ -212,7 +216,7 @@ impl Running {
         let mut left = vec![self.left; shared.window as usize];
         let start = Instant::now();
         let mut end = start;
-        let [mut by_clock, mut undisturbed] = [shared.window; 2].map(Watch::new);
+        let mut ends = Ring::default();
         loop {
             while !ended && admitted - delivered < shared.window {
                 let inputs = if cancelled.load(Ordering::Relaxed) { None } else { source(admitted - first) };
@@ -241,8 +245,10 @@ impl Running {
                 Ok(Event::Done(item, at, due)) => {
                     end = at.max(end);
                     let place = (item % shared.window) as usize;
-                    by_clock.item(entered[place].0, at.duration_since(shared.epoch));
-                    undisturbed.item(entered[place].1, due);
+                    let (began, could) = entered[place];
+                    let entered = [microseconds(began), microseconds(could)];
+                    let ended = [shared.since_start(at), microseconds(due)];
+                    ends.push(ItemEnd { item, entered, ended });
                     left[place] = due;
                     finished.insert(item);
                 }
@@ -267,34 +273,41 @@ impl Running {
         }
         let cancelled = cancelled.load(Ordering::Relaxed);
         let items = delivered - first;
-        let (pace, undisturbed) = (by_clock.pace(), undisturbed.pace());
-        Ok(Report { cancelled, pace, undisturbed, ..self.report(items, end - start) })
+        Ok(Report { cancelled, ..self.report(items, end - start, ends) })
     }
 
-    fn report(&self, items: u64, wall: Duration) -> Report {
+    fn report(&self, items: u64, wall: Duration, mut ends: Ring<ItemEnd>) -> Report {
         let shared = &self.shared;
+        let mut runs = Vec::new();
         let mut stages = vec![Vec::new(); shared.program.spec.stages.len()];
         let (mut busy, mut taken_away) = (Vec::new(), Vec::new());
         let (mut handover, mut spans) = (Vec::new(), Vec::new());
         for (lane, measured) in shared.measured.iter().enumerate() {
             let mut measured = lock(measured);
-            for (all, (own, _)) in stages.iter_mut().zip(&mut measured.stages) {
-                all.append(own);
+            for (all, own) in stages.iter_mut().zip(&mut measured.stages) {
+                all.append(&mut own.take());
             }
+            runs.push(std::mem::take(&mut measured.runs));
             if lane < shared.devices.len() {
                 busy.push(measured.busy);
                 taken_away.push(measured.taken_away);
             }
-            handover.append(&mut measured.handover.0);
+            handover.append(&mut measured.handover.take());
             spans.append(&mut measured.spans);
         }
         spans.sort_by(|a: &Span, b: &Span| a.start_us.total_cmp(&b.start_us));
+        let notes = Notes::new(&mut ends, &mut runs, self.shared.window as usize, stages.len());
+        let [pace, undisturbed] = [0, 1].map(|by| Pace {
+            period: notes.period(by),
+            steps: notes.by_stretch(by),
+            latency: notes.by_item(by),
+        });
         Report {
             items,
             cancelled: false,
             wall,
-            pace: Pace::default(),
-            undisturbed: Pace::default(),
+            pace,
+            undisturbed,
             stages: stages.into_iter().map(Timings::new).collect(),
             busy,
             taken_away,

@@ -53,6 +53,18 @@ impl Timings {
         self.quantile(0.125)
     }
 
+    /// Where the median of such timings is with a certainty of 95 %, by the order of these; none of fewer than six.
+    pub fn median_interval(&self) -> Option<(f64, f64)> {
+        let count = self.count() as f64;
+        // The number of timings below the true median is binomial.
+        let below = ((count + 1.0) / 2.0 - 0.98 * count.sqrt()).floor();
+        if below < 1.0 {
+            return None;
+        }
+        let place = below as usize - 1;
+        Some((self.sorted[place], self.sorted[self.count() - 1 - place]))
+    }
+
     /// The average; 0 without any.
     pub fn mean(&self) -> f64 {
         self.sorted.iter().sum::<f64>() / (self.count().max(1) as f64)
@@ -75,6 +87,10 @@ mod tests {
     fn medians_and_spread() {
         let timings = Timings::new(vec![5.0, 1.0, 3.0, 2.0, 4.0]);
         assert_eq!((timings.median(), timings.mean()), (3.0, 3.0));
+        assert_eq!(Timings::new(vec![1.0; 5]).median_interval(), None);
+        let up_to = |count: i32| Timings::new((1..=count).map(f64::from).collect());
+        assert_eq!(up_to(6).median_interval(), Some((1.0, 6.0)));
+        assert_eq!(up_to(20).median_interval(), Some((6.0, 15.0)));
         assert_eq!(Timings::new((1..=17).map(f64::from).collect()).undisturbed(), 3.0);
         assert!((timings.spread() - 2.0 / 3.0).abs() < 1e-12);
         let more = timings.scaled(2.0).and(&Timings::new(vec![1.0, 7.0]));

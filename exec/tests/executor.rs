@@ -209,15 +209,15 @@ fn time_for_which_a_core_was_taken_away_is_told_apart() {
     }
     // One request at a time has both disturbances in its time.
     let (_, report) = run(spec.clone(), 1, 10).expect("it runs");
-    assert!(report.pace.latency.median() >= 8_000.0, "{report:?}");
-    let undisturbed = report.undisturbed.latency.undisturbed();
+    assert!(report.pace.latency.whole().median() >= 8_000.0, "{report:?}");
+    let undisturbed = report.undisturbed.latency.whole().undisturbed();
     assert!((20.0..4_000.0).contains(&undisturbed), "{undisturbed}");
     assert!(report.taken_away.iter().all(|taken| *taken >= Duration::from_millis(40)), "{report:?}");
     assert!(report.busy.iter().all(|busy| *busy < Duration::from_millis(40)), "{report:?}");
     // Of a stream each step has one of them.
     let (_, report) = run(spec, 4, 40).expect("it runs");
     assert!(report.pace.period >= Some(Duration::from_millis(4)), "{report:?}");
-    let undisturbed = report.undisturbed.steps.undisturbed();
+    let undisturbed = report.undisturbed.steps.whole().undisturbed();
     assert!((10.0..2_000.0).contains(&undisturbed), "{undisturbed}");
 }
 

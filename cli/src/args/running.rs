@@ -82,20 +82,26 @@ pub(crate) struct RunArgs {
     /// Library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, then the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub(crate) onnxruntime: Option<PathBuf>,
-    /// Items to run [default: 20, or as many as fit into --duration]
+    /// Items to run [default: as many as fit into --duration, else until the median is certain to 3 %, or --at-most has passed]
     #[arg(long, value_name = "N", value_parser = items())]
     pub(crate) repeat: Option<u64>,
     /// Stop feeding items after this time, such as 10s or 2m
     #[arg(long, value_parser = duration)]
     pub(crate) duration: Option<Duration>,
+    /// Without --repeat and --duration: go on no longer than this, whether or not the median is certain
+    #[arg(long, value_parser = duration, default_value = "20s", conflicts_with_all = ["repeat", "duration"])]
+    pub(crate) at_most: Duration,
+    /// Do not take turns with plain ONNX Runtime on the same cores
+    #[arg(long)]
+    pub(crate) no_compare: bool,
     /// Items before those that count
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub(crate) warm_up: u64,
     /// Most items under way at once [default: 1 for latency, else two for each stage]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) in_flight: Option<u32>,
-    /// Tell times of the machine as fast as it is now. Else, where the plan's profile is still there, the run takes turns with
-    /// the whole model, and what is measured is brought to the speed that the profile was measured at
+    /// Tell undisturbed times of the machine as fast as it is now. Else, where the plan's profile is still there, the run takes
+    /// turns with the whole model, and they are brought to the speed that the profile was measured at
     #[arg(long)]
     pub(crate) as_is: bool,
     /// Write when each op ran to this file, for `divvy report --measured`
@@ -150,6 +156,8 @@ impl RunArgs {
             inputs: self.input.clone(),
             items: self.repeat,
             duration: self.duration,
+            at_most: self.at_most,
+            compare: !self.no_compare,
             warm_up: self.warm_up,
             in_flight: self.in_flight,
             as_is: self.as_is,

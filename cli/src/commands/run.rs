@@ -22,7 +22,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     let progress = Progress::about("cutting the model and loading its pieces");
     let prepared = prepare(&args.plan, &plan, &options)?;
     prepared.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));
+    let told = prepared.warnings.len();
     let mut loaded = LoadedPlan::new(prepared, &plan, runtime, &options)?;
+    let more = loaded.prepared().warnings.iter().skip(told);
+    more.for_each(|warning| progress.tell(&format!("warning: {warning}")));
     drop(progress);
     let cancelled = cancel_on_interrupt_saying(
         "stopping when the items under way are done (Ctrl-C again to quit at once)",

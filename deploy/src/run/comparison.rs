@@ -1,14 +1,17 @@
 //! Prediction against measurement: the objective's value, devices, stages and ops.
 
+use std::time::Duration;
+
 use divvy_core::ids::OpId;
-use divvy_exec::executor::{Pace, Report};
+use divvy_exec::executor::Report;
 use divvy_exec::measure::Timings;
 
 use crate::prepared::{Prepared, StageWork};
+use crate::run::figures::Figures;
+use crate::run::onnxruntime_alone::OnnxRuntimeAlone;
 use crate::run::prediction::{Prediction, predict};
-
-/// From so many stretches of items on, the time from one item to the next is their median.
-const FEWEST_STEPS: usize = 5;
+use crate::run::reasons::{Known, reasons};
+use crate::run::turns::CERTAIN;
 
 /// A figure that was predicted and measured, in microseconds.
 #[derive(Clone, Debug)]
@@ -17,13 +20,21 @@ pub struct Pair {
     pub what: String,
     /// What the plan and its costs say.
     pub predicted: f64,
-    /// What it was.
+    /// What it was by the wall's clock: the median.
     pub measured: f64,
+    /// What it would have been without the time for which others had a device's core, at the speed of the plan's profile
+    /// where that is known.
+    pub undisturbed: f64,
     /// The distance of the measurement's quarters over its median.
     pub spread: f64,
 }
 
 impl Pair {
+    /// The measurement over the prediction; none where there is not both.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.measured > 0.0 && self.predicted > 0.0).then(|| self.measured / self.predicted)
+    }
+
     /// How far the prediction is off, over the measurement; none where nothing was measured.
     pub fn error(&self) -> Option<f64> {
         (self.measured > 0.0).then(|| (self.predicted - self.measured) / self.measured)
@@ -35,12 +46,18 @@ impl Pair {
 pub struct Comparison {
     /// The objective's value: the time of one request, or from one item to the next.
     pub value: Pair,
-    /// The median by the wall's clock, with all that disturbed the run.
-    pub by_clock: f64,
-    /// The share of that time in what the devices were busy.
+    /// Where the median that was measured is with a certainty of 95 %; none of too few items.
+    pub interval: Option<(f64, f64)>,
+    /// The time that was over before that was narrow enough, in a run that was to go on until then.
+    pub ran_out: Option<Duration>,
+    /// The share of the time in which devices were busy or would have been, but others had their cores.
     pub taken_away: f64,
-    /// What the whole model takes now over what it took when it was profiled, if measurements are brought to that speed.
+    /// What the whole model takes now over what it took when it was profiled, if undisturbed times are brought to that speed.
     pub slowness: Option<f64>,
+    /// Where prediction and measurement are apart by more than a tenth, what is known to part them.
+    pub reasons: Vec<String>,
+    /// What plain ONNX Runtime took on the same cores, in turns with the plan.
+    pub onnxruntime: Option<OnnxRuntimeAlone>,
     /// For each device of the program, its work for an item.
     pub devices: Vec<Pair>,
     /// Those that run ops.
@@ -51,80 +68,95 @@ pub struct Comparison {
     pub ops: Vec<Pair>,
 }
 
+/// What a comparison is told besides what items took.
+pub(crate) struct Others<'a> {
+    pub(crate) slowness: Option<f64>,
+    pub(crate) ran_out: Option<Duration>,
+    pub(crate) onnxruntime: Option<OnnxRuntimeAlone>,
+    pub(crate) op_times: &'a [(OpId, Timings)],
+}
+
 impl Comparison {
-    /// `middle` is what a time is, of several measurements; where times are brought to another speed, `slowness` says how
-    /// slow this one was.
     pub(crate) fn new(
         prepared: &Prepared,
         report: &Report,
-        op_times: &[(OpId, f64)],
-        slowness: Option<f64>,
-        middle: fn(&Timings) -> f64,
+        measured: Figures,
+        undisturbed: Figures,
+        others: Others<'_>,
     ) -> Comparison {
-        let (measured, spread) = value(&report.undisturbed, prepared.is_stream, middle);
-        let (by_clock, _) = value(&report.pace, prepared.is_stream, Timings::median);
-        let what = if prepared.is_stream { "period" } else { prepared.problem.objective.name() };
         let prediction = predict(prepared);
         let predicted = prediction.as_ref().map_or(prepared.score.value.as_us(), |known| known.request);
-        let stage = |(stage, timings): (usize, &Timings)| Pair {
+        let value = Pair {
+            what: if prepared.is_stream { "period" } else { prepared.problem.objective.name() }.into(),
+            predicted,
+            measured: measured.value,
+            undisturbed: undisturbed.value,
+            spread: measured.spread,
+        };
+        let stage = |stage: usize| Pair {
             what: prepared.spec.stages[stage].model.name.clone(),
             predicted: predicted_stage(prepared, prediction.as_ref(), stage),
-            measured: middle(timings),
-            spread: timings.spread(),
+            measured: measured.stages[stage],
+            undisturbed: undisturbed.stages[stage],
+            spread: measured.stage_spreads[stage],
         };
-        let is_regrouping = |&(stage, _): &(usize, &Timings)| prepared.work[stage].regroups_for.is_some();
-        let (regroups, stages) = report.stages.iter().enumerate().partition::<Vec<_>, _>(is_regrouping);
+        let device = |device: usize| Pair {
+            what: prepared.spec.devices[device].name.clone(),
+            predicted: predicted_device(prepared, prediction.as_ref(), device),
+            measured: measured.devices[device],
+            undisturbed: undisturbed.devices[device],
+            spread: 0.0,
+        };
+        let is_regrouping = |&stage: &usize| prepared.work[stage].regroups_for.is_some();
+        let (regroups, stages): (Vec<usize>, Vec<usize>) =
+            (0..measured.stages.len()).partition(is_regrouping);
+        let devices: Vec<Pair> = (0..measured.devices.len()).map(device).collect();
+        let taken_away = taken_away(report);
+        let known = Known {
+            ratio: value.ratio(),
+            measured: value.measured,
+            taken_away,
+            slowness: others.slowness,
+            uncertainty: measured.uncertainty(),
+            busiest: devices.iter().map(|device| device.measured).fold(0.0, f64::max),
+        };
         Comparison {
-            value: Pair { what: what.into(), predicted, measured, spread },
-            by_clock,
-            taken_away: taken_away(report),
-            slowness,
-            devices: devices(prepared, prediction.as_ref(), &stages, middle),
+            reasons: reasons(prepared, &known),
+            value,
+            interval: measured.interval,
+            ran_out: others.ran_out,
+            taken_away,
+            slowness: others.slowness,
+            onnxruntime: others.onnxruntime,
+            devices,
             stages: stages.into_iter().map(stage).collect(),
             regroups: regroups.into_iter().map(stage).collect(),
-            ops: ops(prepared, op_times),
+            ops: ops(prepared, others.op_times),
         }
     }
-}
 
-/// The time of one request, or from one item to the next, in microseconds, and how it scatters.
-fn value(pace: &Pace, is_stream: bool, middle: fn(&Timings) -> f64) -> (f64, f64) {
-    let latency = middle(&pace.latency);
-    match (is_stream, pace.steps.count()) {
-        // Of fewer stretches the middle one says less than the average.
-        (true, 0..FEWEST_STEPS) => (pace.period.map_or(latency, |period| period.as_secs_f64() * 1e6), 0.0),
-        (true, _) => (middle(&pace.steps), pace.steps.spread()),
-        (false, _) => (latency, pace.latency.spread()),
+    /// Whether the interval of the median is narrow enough.
+    pub fn is_certain(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| high - low <= CERTAIN * self.value.measured)
+    }
+
+    /// The time of plain ONNX Runtime over the plan's: above 1 where the plan is quicker.
+    pub fn onnxruntime_ratio(&self) -> Option<f64> {
+        let alone = self.onnxruntime.as_ref().filter(|_| self.value.measured > 0.0)?;
+        Some(alone.us / self.value.measured)
     }
 }
 
 /// The share of the time in which devices were busy or would have been, but others had their cores.
 fn taken_away(report: &Report) -> f64 {
-    let [own, others] = [&report.busy, &report.taken_away]
-        .map(|times| times.iter().sum::<std::time::Duration>().as_secs_f64());
+    let [own, others] =
+        [&report.busy, &report.taken_away].map(|times| times.iter().sum::<Duration>().as_secs_f64());
     if others > 0.0 { others / (own + others) } else { 0.0 }
 }
 
-fn devices(
-    prepared: &Prepared,
-    prediction: Option<&Prediction>,
-    stages: &[(usize, &Timings)],
-    middle: fn(&Timings) -> f64,
-) -> Vec<Pair> {
-    let mut busy = vec![0.0; prepared.devices.len()];
-    for (stage, timings) in stages {
-        busy[prepared.spec.stages[*stage].device] += middle(timings);
-    }
-    let device = |(i, busy): (usize, f64)| Pair {
-        what: prepared.spec.devices[i].name.clone(),
-        predicted: prediction.map_or_else(
-            || prepared.score.device_busy[prepared.devices[i].index()].as_us(),
-            |prediction| prediction.devices[i],
-        ),
-        measured: busy,
-        spread: 0.0,
-    };
-    busy.into_iter().enumerate().map(device).collect()
+fn predicted_device(prepared: &Prepared, prediction: Option<&Prediction>, device: usize) -> f64 {
+    let busy = || prepared.score.device_busy[prepared.devices[device].index()].as_us();
+    prediction.map_or_else(busy, |prediction| prediction.devices[device])
 }
 
 fn predicted_stage(prepared: &Prepared, prediction: Option<&Prediction>, stage: usize) -> f64 {
@@ -135,7 +167,7 @@ fn predicted_stage(prepared: &Prepared, prediction: Option<&Prediction>, stage: 
         .map_or_else(|| costs.map(|cost| cost.time.as_us()).sum(), |prediction| prediction.stages[stage])
 }
 
-fn ops(prepared: &Prepared, op_times: &[(OpId, f64)]) -> Vec<Pair> {
+fn ops(prepared: &Prepared, op_times: &[(OpId, Timings)]) -> Vec<Pair> {
     let problem = &prepared.problem;
     let mut predicted_of = vec![0.0; problem.graph.op_count()];
     for (stage, StageWork { ops, size, .. }) in prepared.work.iter().enumerate() {
@@ -143,11 +175,12 @@ fn ops(prepared: &Prepared, op_times: &[(OpId, f64)]) -> Vec<Pair> {
         let cost = |op: OpId| problem.cost(op, on, *size).map_or(0.0, |cost| cost.time.as_us());
         ops.iter().for_each(|&op| predicted_of[op.index()] += cost(op));
     }
-    let op = |&(op, measured): &(OpId, f64)| Pair {
-        what: problem.graph.op_name(op).to_owned(),
+    let op = |(op, times): &(OpId, Timings)| Pair {
+        what: problem.graph.op_name(*op).to_owned(),
         predicted: predicted_of[op.index()],
-        measured,
-        spread: 0.0,
+        measured: times.median(),
+        undisturbed: times.undisturbed(),
+        spread: times.spread(),
     };
     op_times.iter().map(op).collect()
 }

@@ -1,6 +1,7 @@
 //! What a run leaves: measurements, results, and files of them.
 
 use std::path::Path;
+use std::time::Duration;
 
 use divvy_core::ids::OpId;
 use divvy_core::units::Time;
@@ -14,7 +15,9 @@ use divvy_io::file;
 use crate::error::DeployError;
 use crate::learn;
 use crate::prepared::Prepared;
-use crate::run::comparison::Comparison;
+use crate::run::comparison::{Comparison, Others};
+use crate::run::figures::Figures;
+use crate::run::onnxruntime_alone::OnnxRuntimeAlone;
 use crate::run::result_check::ResultCheck;
 use crate::run::trace;
 
@@ -27,10 +30,14 @@ pub struct FinishedRun {
     pub(super) check: ResultCheck,
     pub(super) report: Report,
     pub(super) slowness: Option<f64>,
+    /// The time that was over before the median was certain.
+    pub(super) ran_out: Option<Duration>,
+    /// What plain ONNX Runtime took, in turns with the plan.
+    pub(super) alone: Option<OnnxRuntimeAlone>,
     /// What the plan's profile says of the whole model, where measurements were brought to its speed.
     pub(super) profiled_whole: Vec<(String, u32, Time)>,
-    /// Where kernels were timed, what each op took, in microseconds.
-    pub(super) op_times: Vec<(OpId, f64)>,
+    /// Where kernels were timed, what each op took.
+    pub(super) op_times: Vec<(OpId, Timings)>,
 }
 
 impl FinishedRun {
@@ -68,12 +75,21 @@ impl FinishedRun {
 
     /// Writes a profile whose op times agree with what was measured, for planning again.
     pub fn write_learnt(&self, path: &Path) -> Result<(), DeployError> {
-        learn::write(path, &self.prepared, &self.report, self.middle(), &self.profiled_whole)
+        let undisturbed = Figures::new(&self.prepared, &self.report.undisturbed, self.middle());
+        learn::write(path, &self.prepared, &self.report, &undisturbed.stages, &self.profiled_whole)
     }
 
     /// Prediction against measurement.
     pub fn comparison(&self) -> Comparison {
-        Comparison::new(&self.prepared, &self.report, &self.op_times, self.slowness, self.middle())
+        let measured = Figures::new(&self.prepared, &self.report.pace, Timings::median);
+        let undisturbed = Figures::new(&self.prepared, &self.report.undisturbed, self.middle());
+        let others = Others {
+            slowness: self.slowness,
+            ran_out: self.ran_out,
+            onnxruntime: self.alone.clone(),
+            op_times: &self.op_times,
+        };
+        Comparison::new(&self.prepared, &self.report, measured, undisturbed, others)
     }
 
     /// At one speed what remains of disturbances is on both sides of the average; else only slow moments are.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::executor::{Report, Running};
+use divvy_exec::measure::Timings;
 use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::plan_file::PlanFile;
 
@@ -14,14 +15,14 @@ use crate::error::DeployError;
 use crate::inputs::given_or_random;
 use crate::pieces::shares::feed;
 use crate::prepared::Prepared;
+use crate::run::figures::Figures;
 use crate::run::finished_run::FinishedRun;
-use crate::run::machine_speed::{MachineSpeed, turns};
+use crate::run::machine_speed::MachineSpeed;
+use crate::run::onnxruntime_alone::Alone;
 use crate::run::options::RunOptions;
 use crate::run::result_check::ResultCheck;
+use crate::run::turns::{Turn, Turns};
 use crate::session::{feeds, results, start, warm_up};
-
-/// How many items there are where nothing else is asked for.
-const USUAL_ITEMS: u64 = 20;
 
 /// A plan whose pieces are loaded on their devices.
 pub struct LoadedPlan {
@@ -33,23 +34,24 @@ pub struct LoadedPlan {
     check: ResultCheck,
     /// Where the plan was made with a profile.
     speed: Option<MachineSpeed>,
+    /// Where the plan is compared with it.
+    alone: Option<Alone>,
     window: usize,
-    warm_up: u64,
-    items: Option<u64>,
-    duration: Option<Duration>,
+    options: RunOptions,
 }
 
 impl LoadedPlan {
-    /// Reads or makes up the inputs, and loads every piece; beside them the whole model, where results are compared with
-    /// it or where measurements are brought to the speed of the plan's profile.
+    /// Reads or makes up the inputs, and loads every piece; beside them the whole model, where the plan is compared with it
+    /// or where measurements are brought to the speed of the plan's profile.
     pub fn new(
-        prepared: Prepared,
+        mut prepared: Prepared,
         plan: &PlanFile,
         runtime: OnnxRuntime,
         options: &RunOptions,
     ) -> Result<LoadedPlan, DeployError> {
         let inputs = given_or_random(&prepared.inputs, prepared.together, options)?;
-        let whole = prepared.untouched.clone().map(|spec| results(spec, &runtime, &inputs));
+        let whole = prepared.untouched.clone().filter(|_| options.verify);
+        let whole = whole.map(|spec| results(spec, &runtime, &inputs));
         let check = ResultCheck::new(&prepared, whole.transpose()?, options.tolerance);
         let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
         let window = window(&prepared, options);
@@ -59,6 +61,10 @@ impl LoadedPlan {
         } else {
             MachineSpeed::new(&prepared, plan, &options.cores, &backend, &inputs)?
         };
+        let mut warnings = Vec::new();
+        let alone =
+            if options.compare { Alone::new(&prepared, &runtime, &inputs, &mut warnings)? } else { None };
+        prepared.warnings.extend(warnings);
         Ok(LoadedPlan {
             fed: feeds(&items(&prepared, &inputs)?, &*backend)?,
             prepared,
@@ -66,10 +72,9 @@ impl LoadedPlan {
             running,
             check,
             speed,
+            alone,
             window,
-            warm_up: options.warm_up,
-            items: options.items.or(options.duration.is_none().then_some(USUAL_ITEMS)),
-            duration: options.duration,
+            options: options.clone(),
         })
     }
 
@@ -80,44 +85,58 @@ impl LoadedPlan {
 
     /// Runs the items before those that count.
     pub fn warm_up(&mut self, cancelled: &AtomicBool) -> Result<(), DeployError> {
-        warm_up(&mut self.running, &self.fed, self.warm_up, cancelled)
+        warm_up(&mut self.running, &self.fed, self.options.warm_up, cancelled)
     }
 
     /// Runs the items that count. Once `cancelled` is set no more are fed; those under way still come out.
     pub fn run(mut self, cancelled: &AtomicBool) -> Result<FinishedRun, DeployError> {
-        let (mut speed, count) = (self.speed.take(), turns(self.items, self.window));
-        let mut turn = |turn| self.turn(turn, cancelled);
-        let (report, slowness) = match &mut speed {
-            Some(speed) => {
-                let (report, slowness) = speed.in_turns(count, &mut turn, cancelled)?;
-                (report, Some(slowness))
-            }
-            None => (turn((0, 1))?, None),
+        let (mut speed, mut alone) = (self.speed.take(), self.alone.take());
+        let mut turns = Turns::new(&self.options, self.window);
+        let (mut all, mut slow) = (Report::default(), Vec::new());
+        let mut uncertainty = None;
+        let mut before = match &mut speed {
+            Some(speed) => speed.slowness(Duration::ZERO, cancelled)?,
+            None => 1.0,
         };
+        while let Some(turn) = turns.next(uncertainty) {
+            let mut report = self.turn(turn, all.items, cancelled)?;
+            let took = report.wall;
+            if let Some(speed) = &mut speed {
+                let (share, after) = speed.around(before, took, cancelled)?;
+                report = report.at_speed(1.0 / share);
+                slow.push(share);
+                before = after;
+            }
+            all = if slow.len() > 1 || all.items > 0 { Report::joined(vec![all, report]) } else { report };
+            if all.cancelled {
+                break;
+            }
+            if let Some(alone) = &mut alone {
+                alone.turn(took, cancelled)?;
+            }
+            uncertainty = Figures::new(&self.prepared, &all.pace, Timings::median).uncertainty();
+        }
         Ok(FinishedRun {
+            ran_out: turns.ran_out(uncertainty),
+            alone: alone.and_then(|alone| alone.found()),
             prepared: self.prepared,
             runtime: self.runtime,
             fed: self.fed,
             check: self.check,
-            report,
-            slowness,
+            report: all,
+            slowness: (!slow.is_empty()).then(|| slow.iter().sum::<f64>() / slow.len() as f64),
             profiled_whole: speed.map_or(Vec::new(), |speed| speed.profiled),
             op_times: Vec::new(),
         })
     }
 
-    /// Runs a turn's part of the items, of a run that ends after so many or after a time.
-    fn turn(&mut self, (turn, turns): (u32, u32), cancelled: &AtomicBool) -> Result<Report, DeployError> {
+    /// Runs the items of a turn, of which so many have come before.
+    fn turn(&mut self, turn: Turn, first: u64, cancelled: &AtomicBool) -> Result<Report, DeployError> {
         let start = Instant::now();
-        let count = u128::from(self.items.unwrap_or(u64::MAX));
-        let by = |turn: u32| (count * u128::from(turn) / u128::from(turns)) as u64;
-        let (first, last) = (by(turn), by(turn + 1));
-        let duration = self.duration.map(|duration| duration / turns);
         let (fed, check) = (&self.fed, &mut self.check);
         let mut source = |item: u64| {
-            let item = first + item;
-            let on = item < last && duration.is_none_or(|duration| start.elapsed() < duration);
-            on.then(|| fed[(item % fed.len() as u64) as usize].clone())
+            let next = || fed[((first + item) % fed.len() as u64) as usize].clone();
+            turn.admits(item, start.elapsed()).then(next)
         };
         let mut sink = |item: u64, values: Vec<Tensor>| check.item(first + item, &values);
         Ok(self.running.run(&mut source, &mut sink, cancelled, 0)?)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use divvy_core::units::Time;
 use divvy_exec::backend::Backend;
-use divvy_exec::executor::{Report, Running};
+use divvy_exec::executor::Running;
 use divvy_exec::program::ProgramSpec;
 use divvy_exec::tensor::{HostTensor, Tensor};
 use divvy_io::plan_file::PlanFile;
@@ -21,10 +21,6 @@ use crate::error::DeployError;
 use crate::prepared::Prepared;
 use crate::session::{at_once, feeds, start, warm_up};
 
-/// How many turns there are at most.
-const TURNS: u32 = 12;
-/// A turn has at least so many items for each that may be under way.
-const ITEMS: u64 = 3;
 /// The whole model runs for this share of the plan's time in each turn.
 const SHARE: f64 = 0.4;
 
@@ -80,7 +76,7 @@ impl MachineSpeed {
     }
 
     /// What the whole model takes now, over what it took when it was profiled: each class for so long.
-    fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, DeployError> {
+    pub(crate) fn slowness(&mut self, time: Duration, cancelled: &AtomicBool) -> Result<f64, DeployError> {
         let fed = &self.fed;
         let mut shares = Vec::new();
         for ClassSpeed { wholes, profiled } in &mut self.classes {
@@ -96,39 +92,21 @@ impl MachineSpeed {
         Ok(if share > 0.0 { share } else { 1.0 })
     }
 
-    /// Runs the turns of a plan, told apart by their number of how many, with the whole model between them. Returns their
-    /// reports as if the machine had been as fast as when it was profiled, and how slow it was on average.
-    pub(crate) fn in_turns(
+    /// What is to be compared with a turn of the plan that took so long: how slow the machine was, on average before it and
+    /// after. Returns that and how slow it is now.
+    pub(crate) fn around(
         &mut self,
-        turns: u32,
-        mut turn: impl FnMut((u32, u32)) -> Result<Report, DeployError>,
+        before: f64,
+        turn: Duration,
         cancelled: &AtomicBool,
-    ) -> Result<(Report, f64), DeployError> {
-        let (mut reports, mut shares) = (Vec::new(), Vec::new());
-        let mut before = self.slowness(Duration::ZERO, cancelled)?;
-        for number in 0..turns {
-            let report = turn((number, turns))?;
-            if cancelled.load(Ordering::Relaxed) {
-                // Whoever stopped the run does not wait for more; items that came out count as they are.
-                shares.push(before);
-                reports.push(report.at_speed(1.0 / before));
-                break;
-            }
-            let after = self.slowness(report.wall.mul_f64(SHARE), cancelled)?;
-            let share = (before + after) / 2.0;
-            shares.push(share);
-            reports.push(report.at_speed(1.0 / share));
-            before = after;
+    ) -> Result<(f64, f64), DeployError> {
+        if cancelled.load(Ordering::Relaxed) {
+            // Whoever stopped the run does not wait for more; items that came out count as they are.
+            return Ok((before, before));
         }
-        let slowness = shares.iter().sum::<f64>() / shares.len().max(1) as f64;
-        Ok((Report::joined(reports), slowness))
+        let after = self.slowness(turn.mul_f64(SHARE), cancelled)?;
+        Ok(((before + after) / 2.0, after))
     }
-}
-
-/// How many turns a run has, by how many items it has at most and how many may be under way.
-pub(crate) fn turns(items: Option<u64>, window: usize) -> u32 {
-    let of_items = items.map_or(u64::MAX, |items| items / (ITEMS * window as u64));
-    u32::try_from(of_items).unwrap_or(TURNS).clamp(1, TURNS)
 }
 
 /// What the plan's profile says of the whole model, if it is there and the same.
@@ -137,15 +115,4 @@ fn profiled(plan: &PlanFile) -> Option<Vec<(String, u32, Time)>> {
     let loaded = file::load(&source.path).ok()?;
     let same = source.sha256.as_ref() == Some(&loaded.sha256);
     same.then(|| import::import_problem(&loaded).ok())?.map(|problem| problem.profile.whole_model)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn short_runs_have_fewer_turns() {
-        assert_eq!([20, 100, 10_000].map(|items| turns(Some(items), 4)), [1, 8, TURNS]);
-        assert_eq!((turns(Some(1), 1), turns(None, 8)), (1, TURNS));
-    }
 }

@@ -12,16 +12,21 @@ pub struct RunOptions {
     pub cores: Vec<String>,
     /// Files with inputs, `.npz` or `.npy`; without any, inputs are random.
     pub inputs: Vec<PathBuf>,
-    /// How many items run; none: as many as `duration` allows, else 20.
+    /// How many items run; none: as many as `duration` allows, else until the median is certain.
     pub items: Option<u64>,
     /// No item is fed after this time.
     pub duration: Option<Duration>,
+    /// With neither `items` nor `duration`: the median need not be certain after this time, turns of the whole model and of
+    /// plain ONNX Runtime included.
+    pub at_most: Duration,
+    /// Whether the run takes turns with plain ONNX Runtime on the same cores, about as long as the plan's own.
+    pub compare: bool,
     /// Items before those that count.
     pub warm_up: u64,
     /// Most items under way at once; none: 1 for latency, else two for each stage.
     pub in_flight: Option<u32>,
-    /// Whether times are of the machine as fast as it is now. Else, where the plan's profile is still there, the run takes
-    /// turns with the whole model, and what is measured is brought to the speed that the profile was measured at.
+    /// Whether undisturbed times are of the machine as fast as it is now. Else, where the plan's profile is still there, the
+    /// run takes turns with the whole model, and they are brought to the speed that the profile was measured at.
     pub as_is: bool,
     /// Whether every item's results are compared with those of the whole model.
     pub verify: bool,
@@ -41,6 +46,8 @@ impl Default for RunOptions {
             inputs: Vec::new(),
             items: None,
             duration: None,
+            at_most: Duration::from_secs(20),
+            compare: true,
             warm_up: 5,
             in_flight: None,
             as_is: false,

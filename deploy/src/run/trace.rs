@@ -23,13 +23,13 @@ use crate::session::{start, warm_up};
 const WARM_UP: u64 = 3;
 const ITEMS: u32 = 8;
 
-/// Writes the trace; returns the median time of each op that had kernels of its own.
+/// Writes the trace; returns the times of each op that had kernels of its own.
 pub(crate) fn write(
     path: &Path,
     prepared: &Prepared,
     runtime: &OnnxRuntime,
     fed: &[Vec<Tensor>],
-) -> Result<Vec<(OpId, f64)>, DeployError> {
+) -> Result<Vec<(OpId, Timings)>, DeployError> {
     let scratch = Scratch::new()?;
     let backend: Arc<dyn Backend> = Arc::new(runtime.clone().profiling(scratch.0.clone()));
     let mut running = start(prepared.marked.clone(), &backend, 1)?;
@@ -59,7 +59,7 @@ pub(crate) fn write(
         }
     }
     file::write(path, &format!("{}\n", json!({"divvy": "trace", "version": 1, "spans": spans})))?;
-    Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times).undisturbed())).collect())
+    Ok(times.into_iter().map(|(op, times)| (op, Timings::new(times))).collect())
 }
 
 /// For each op and run, what it took; copies of an op for other inputs of the item count too.

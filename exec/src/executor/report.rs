@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
+use super::samples::{Ring, Samples, StageRun};
 use crate::measure::Timings;
-
-/// The most timings that are kept of one stage; the oldest go first.
-const MOST_TIMINGS: usize = 1 << 14;
 
 /// What a run ended with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -123,11 +121,11 @@ impl Report {
 pub struct Pace {
     /// From one item's end to the next one's, on average; none with fewer than two items.
     pub period: Option<Duration>,
-    /// The same for each stretch of as many items as may be under way, in microseconds: what disturbs a few of them shows
-    /// in the spread and not in the median. Single ones come in bursts.
-    pub steps: Timings,
+    /// The same for each stretch of as many items as may be under way: what disturbs a few of them shows in the spread and
+    /// not in the median.
+    pub steps: Samples,
     /// For each item that is remembered, the time from its admission to its end.
-    pub latency: Timings,
+    pub latency: Samples,
 }
 
 impl Pace {
@@ -152,71 +150,17 @@ impl Pace {
     }
 }
 
-/// Watches items end. Times are since the program was started.
-pub(super) struct Watch {
-    stretch: u64,
-    /// When the stretch began, and how many items have ended since.
-    since: Option<(Duration, u64)>,
-    steps: (Vec<f64>, usize),
-    latency: (Vec<f64>, usize),
-    /// Of the first item and of the last.
-    ends: Option<(Duration, Duration)>,
-    items: u32,
-}
-
-impl Watch {
-    pub(super) fn new(stretch: u64) -> Watch {
-        let (steps, latency) = Default::default();
-        Watch { stretch: stretch.max(1), since: None, steps, latency, ends: None, items: 0 }
-    }
-
-    /// One more item has ended.
-    pub(super) fn item(&mut self, entered: Duration, ended: Duration) {
-        remember(&mut self.latency, ended.saturating_sub(entered).as_secs_f64() * 1e6);
-        let (first, last) = self.ends.map_or((ended, ended), |(first, last)| (first, last.max(ended)));
-        self.ends = Some((first, last));
-        self.items = self.items.saturating_add(1);
-        self.since = match self.since {
-            Some((since, items)) if items + 1 < self.stretch => Some((since, items + 1)),
-            Some((since, _)) => {
-                let step = (last - since).as_secs_f64() * 1e6 / self.stretch as f64;
-                remember(&mut self.steps, step);
-                Some((last, 0))
-            }
-            None => Some((last, 0)),
-        };
-    }
-
-    pub(super) fn pace(self) -> Pace {
-        let ends = self.ends.filter(|_| self.items > 1);
-        Pace {
-            period: ends.map(|(first, last)| (last - first) / (self.items - 1)),
-            steps: Timings::new(self.steps.0),
-            latency: Timings::new(self.latency.0),
-        }
-    }
-}
-
-/// What one device measured. Only its own thread writes while a run is on.
+/// What one device or link measured. Only its own thread writes while a run is on.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// For each stage of the program, recent timings and where the next goes.
-    pub(super) stages: Vec<(Vec<f64>, usize)>,
+    /// For each stage of the program, recent timings without the time for which others had the core.
+    pub(super) stages: Vec<Ring<f64>>,
+    /// Recent runs of stages.
+    pub(super) runs: Ring<StageRun>,
     pub(super) busy: Duration,
     pub(super) taken_away: Duration,
-    pub(super) handover: (Vec<f64>, usize),
+    pub(super) handover: Ring<f64>,
     pub(super) spans: Vec<Span>,
-}
-
-/// Keeps one more timing.
-pub(super) fn remember(list: &mut (Vec<f64>, usize), value: f64) {
-    let (values, next) = list;
-    if values.len() < MOST_TIMINGS {
-        values.push(value);
-    } else {
-        values[*next] = value;
-    }
-    *next = (*next + 1) % MOST_TIMINGS;
 }
 
 #[cfg(test)]
@@ -224,25 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_averages_over_stretches() {
-        let mut watch = Watch::new(2);
-        // Pairs end together; the first pair fills the program, and a pause disturbs one stretch.
-        for ms in [10, 10, 14, 14, 18, 18, 90, 90, 94, 94] {
-            watch.item(Duration::from_millis(ms - 8), Duration::from_millis(ms));
-        }
-        let pace = watch.pace();
-        assert_eq!(pace.steps.values(), [2000.0, 2000.0, 2000.0, 36000.0]);
-        assert_eq!(pace.steps.median(), 2000.0);
-        assert_eq!(pace.period, Some(Duration::from_millis(84) / 9));
-        assert_eq!(pace.latency.median(), 8000.0);
-    }
-
-    #[test]
     fn runs_are_joined_by_their_items() {
         let run = |items: u64, ms: u64| {
-            let mut watch = Watch::new(1);
-            (1..=items).for_each(|item| watch.item(Duration::ZERO, Duration::from_millis(item * ms)));
-            let pace = watch.pace();
+            let samples = || Samples { items: vec![ms as f64 * 1e3; items as usize], stages: Vec::new() };
+            let period = (items > 1).then_some(Duration::from_millis(ms));
+            let pace = Pace { period, steps: samples(), latency: samples() };
             let busy = vec![Duration::from_millis(items * ms)];
             Report { items, pace: pace.clone(), undisturbed: pace, busy, ..Report::default() }
         };
@@ -251,13 +181,7 @@ mod tests {
         assert_eq!(joined.undisturbed.period, Some(Duration::from_millis(18)), "2 of 10 and 8 of 20");
         assert_eq!(joined.pace.period, Some(Duration::from_millis(34)), "the wall's clock stays");
         assert_eq!(joined.busy, [Duration::from_millis(30 + 180 + 7)]);
-        assert_eq!(joined.undisturbed.steps.count(), 10);
-    }
-
-    #[test]
-    fn one_item_has_no_period() {
-        let mut watch = Watch::new(1);
-        watch.item(Duration::ZERO, Duration::from_millis(3));
-        assert_eq!(watch.pace().period, None);
+        assert_eq!(joined.undisturbed.steps.count(), 13);
+        assert_eq!(joined.undisturbed.steps.whole().median(), 20e3);
     }
 }

@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use super::clock::{Awaited, WorkClock};
-use super::report::{Happened, Span, remember};
+use super::report::{Happened, Span};
+use super::samples::{StageRun, microseconds};
 use super::shared::{Event, Message, Shared, death, lock};
 use crate::backend::{Backend, Stage};
 use crate::program::DeviceSpec;
@@ -204,9 +205,12 @@ impl Worker {
         let mut measured = lock(&shared.measured[self.device]);
         measured.busy += took.own;
         measured.taken_away += took.wall - took.own;
-        remember(&mut measured.stages[stage], took.own.as_secs_f64() * 1e6);
+        measured.stages[stage].push(microseconds(took.own));
+        let start = [shared.since_start(work.began), microseconds(took.end - took.own)];
+        let end = [shared.since_start(took.ended), microseconds(took.end)];
+        measured.runs.push(StageRun { stage, item, start, end });
         if let Some(handover) = work.handover {
-            remember(&mut measured.handover, handover.as_secs_f64() * 1e6);
+            measured.handover.push(microseconds(handover));
         }
         if shared.is_traced(item) {
             let (start_us, end_us) = (shared.since_start(work.began), shared.since_start(took.ended));

@@ -12,9 +12,6 @@ const MOST_STAGES: usize = 12;
 /// Timings that scatter more say little.
 pub(in crate::commands) const NOISY: f64 = 0.1;
 
-/// Runs that are longer by less than this share are as good as undisturbed.
-const WORTH_A_LINE: f64 = 0.02;
-
 fn time(us: f64) -> String {
     if us >= 1e6 {
         format!("{} s", show_number(us / 1e6, 4))
@@ -26,8 +23,52 @@ fn time(us: f64) -> String {
 }
 
 fn line(pair: &Pair) -> String {
-    let error = pair.error().map_or(String::new(), |error| format!("  ({:+.1} %)", 100.0 * error));
-    format!("predicted {:>10}  measured {:>10}{error}", time(pair.predicted), time(pair.measured))
+    let ratio = pair.ratio().map_or(String::new(), |ratio| format!("  ratio {ratio:.2}"));
+    format!("predicted {:>10}  measured {:>10}{ratio}", time(pair.predicted), time(pair.measured))
+}
+
+/// How sure the value is, what it would be undisturbed, and why it is not what was predicted.
+fn about_value(compared: &Comparison) -> String {
+    let mut text = String::new();
+    match compared.interval {
+        Some((low, high)) => text.push_str(&format!(
+            "  median         between {} and {} with a certainty of 95 %{}\n",
+            time(low),
+            time(high),
+            compared.ran_out.map_or(String::new(), |after| format!(
+                "; --at-most {} was over before it was certain to 3 %",
+                time(after.as_secs_f64() * 1e6)
+            ))
+        )),
+        None => {
+            text.push_str("  median         not certain: too few items; --repeat or --at-most runs more\n")
+        }
+    }
+    for (i, reason) in compared.reasons.iter().enumerate() {
+        let label = if i == 0 { "apart" } else { "" };
+        text.push_str(&format!("  {label:<14} {reason}\n"));
+    }
+    text.push_str(&format!(
+        "  undisturbed    {}: {}\n",
+        time(compared.value.undisturbed),
+        match compared.slowness {
+            Some(_) => "with the cores for itself, on a machine as fast as when it was profiled",
+            None => "with the cores for itself, in the quickest quarter of the time",
+        }
+    ));
+    if let (Some(alone), Some(ratio)) = (&compared.onnxruntime, compared.onnxruntime_ratio()) {
+        let said = if ratio >= 1.0 {
+            format!("the plan is {ratio:.2} times as fast")
+        } else {
+            format!("the plan is slower, {ratio:.2} times as fast")
+        };
+        text.push_str(&format!(
+            "  ONNX Runtime   {} without divvy ({}); {said}\n",
+            time(alone.us),
+            alone.way
+        ));
+    }
+    text
 }
 
 pub(super) fn text(finished: &FinishedRun, compared: &Comparison, notes: &[String]) -> String {
@@ -44,22 +85,9 @@ pub(super) fn text(finished: &FinishedRun, compared: &Comparison, notes: &[Strin
         counted(compared.stages.len(), "stage"),
     );
     text.push_str(&format!("  {:<14} {}\n", compared.value.what, line(&compared.value)));
-    if let Some(slowness) = compared.slowness {
-        let (percent, longer) =
-            (100.0 * (slowness - 1.0).abs(), if slowness < 1.0 { "less" } else { "longer" });
-        text.push_str(&format!(
-            "  speed          all of it now takes {percent:.0} % {longer} than when profiled; measured times are of then\n"
-        ));
-    }
-    if compared.by_clock > (1.0 + WORTH_A_LINE) * compared.value.measured {
-        text.push_str(&format!(
-            "  by the clock   {}: the median with all that disturbed it; others had the cores for {:.0} % of the time\n",
-            time(compared.by_clock),
-            100.0 * compared.taken_away
-        ));
-    }
+    text.push_str(&about_value(compared));
     if let Some(rate) = throughput(finished) {
-        text.push_str(&format!("  throughput     {} per second\n", show_number(rate, 4)));
+        text.push_str(&format!("  throughput     {} per second, on average\n", show_number(rate, 4)));
     }
     for (pair, device) in compared.devices.iter().zip(&prepared.spec.devices) {
         text.push_str(&format!("  {:<14} {}  cores {}\n", pair.what, line(pair), device.cores));
@@ -107,7 +135,7 @@ pub(super) fn json(finished: &FinishedRun, compared: &Comparison) -> String {
     let pair = |pair: &Pair| {
         json!({
             "name": pair.what, "predicted_us": pair.predicted, "measured_us": pair.measured,
-            "error": pair.error(), "spread": pair.spread,
+            "ratio": pair.ratio(), "error": pair.error(), "undisturbed_us": pair.undisturbed, "spread": pair.spread,
         })
     };
     let pairs = |list: &[Pair]| list.iter().map(pair).collect::<Vec<Value>>();
@@ -116,19 +144,26 @@ pub(super) fn json(finished: &FinishedRun, compared: &Comparison) -> String {
         object["cores"] = json!(device.cores.to_string());
         object
     });
-    let mut value = pair(&compared.value);
-    value["wall_us"] = json!(compared.by_clock);
-    let regroups = compared.regroups.iter();
-    let regroups =
-        regroups.map(|pair| json!({"name": pair.what, "measured_us": pair.measured, "spread": pair.spread}));
+    let regroups = compared.regroups.iter().map(|pair| {
+        let undisturbed = pair.undisturbed;
+        json!({"name": pair.what, "measured_us": pair.measured, "undisturbed_us": undisturbed, "spread": pair.spread})
+    });
+    let alone = compared.onnxruntime.as_ref();
+    let latency = report.pace.latency.whole();
     let object = json!({
         "objective": prepared.problem.objective.name(), "unit": "us", "items": report.items,
         "cancelled": report.cancelled, "seconds": report.wall.as_secs_f64(),
-        "value": value, "taken_away": compared.taken_away, "slowness": compared.slowness,
+        "predicted_us": compared.value.predicted, "measured_us": compared.value.measured,
+        "ratio": compared.value.ratio(), "interval_us": compared.interval.map(|(low, high)| [low, high]),
+        "certain": compared.is_certain(), "reasons": compared.reasons,
+        "undisturbed_us": compared.value.undisturbed,
+        "onnxruntime_us": alone.map(|alone| alone.us), "onnxruntime_ratio": compared.onnxruntime_ratio(),
+        "onnxruntime_way": alone.map(|alone| &alone.way), "onnxruntime_runs": alone.map(|alone| alone.runs),
+        "value": pair(&compared.value), "taken_away": compared.taken_away, "slowness": compared.slowness,
         "throughput_per_s": throughput(finished), "devices": devices.collect::<Vec<_>>(),
         "stages": pairs(&compared.stages), "ops": pairs(&compared.ops),
         "regroups": regroups.collect::<Vec<_>>(),
-        "latency_us": report.pace.latency.median(), "latency_99_us": report.pace.latency.quantile(0.99),
+        "latency_us": latency.median(), "latency_99_us": latency.quantile(0.99),
         "handover_us": (report.handover.count() > 0).then(|| report.handover.median()),
         "largest_difference": finished.largest_difference(),
     });
