@@ -51,9 +51,10 @@ fn about_value(compared: &Comparison) -> String {
     text.push_str(&format!(
         "  undisturbed    {}: {}\n",
         time(compared.value.undisturbed),
-        match compared.slowness {
-            Some(_) => "with the cores for itself, on a machine as fast as when it was profiled",
-            None => "with the cores for itself, in the quickest quarter of the time",
+        match (compared.slowness, compared.interval) {
+            (Some(_), _) => "with the cores for itself, on a machine as fast as when it was profiled",
+            (None, Some(_)) => "with the cores for itself, in the quickest quarter of the time",
+            (None, None) => "with the cores for itself",
         }
     ));
     if let (Some(alone), Some(ratio)) = (&compared.onnxruntime, compared.onnxruntime_ratio()) {
