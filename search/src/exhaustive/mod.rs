@@ -9,9 +9,9 @@ mod batch;
 mod job_shop;
 mod latency;
 mod pipeline;
-mod plan_count;
+pub(crate) mod plan_count;
 mod rules;
-mod steps;
+pub(crate) mod steps;
 mod stream;
 mod transfers;
 
@@ -23,7 +23,7 @@ use crate::cold_start;
 use crate::planner::Planner;
 use crate::run::Run;
 
-use steps::Steps;
+use steps::{Steps, conclude};
 
 /// The planner of all objectives but `cold-start`.
 pub(crate) struct Exhaustive;
@@ -67,17 +67,6 @@ impl Planner for Exhaustive {
     }
 }
 
-/// What follows from a search that has seen all plans, or was cut short.
-pub(crate) fn conclude(run: &mut Run<'_>, name: &str, is_complete: bool) -> StopReason {
-    match (is_complete, run.outcome().value()) {
-        (true, Some(value)) => run.attest(name, value, "divvy exhaustive search".to_owned()),
-        (true, None) => run.rule_out("all plans were tried, and each breaks a rule".to_owned()),
-        _ if run.budget.is_cancelled() => return StopReason::Cancelled,
-        _ => return StopReason::OutOfBudget,
-    }
-    StopReason::Finished
-}
-
 /// The planner that tries all plans of a problem, if these are few.
 pub(crate) fn of_few_plans(problem: &Problem) -> Option<&'static dyn Planner> {
     plan_count::few(problem).map(|_| of_objective(problem))
@@ -94,9 +83,4 @@ fn of_objective(problem: &Problem) -> &'static dyn Planner {
         Objective::ColdStart { .. } => &cold_start::planners::exhaustive::Exhaustive,
         _ => &Exhaustive,
     }
-}
-
-/// Whether plans are few.
-pub(crate) fn is_small(problem: &Problem) -> bool {
-    plan_count::few(problem).is_some()
 }

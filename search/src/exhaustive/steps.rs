@@ -3,6 +3,7 @@
 use divvy_core::plan::Plan;
 use divvy_core::units::Time;
 
+use crate::budget::StopReason;
 use crate::run::Run;
 
 /// How many steps make a node of the budget.
@@ -57,4 +58,15 @@ impl<'s, 'a> Steps<'s, 'a> {
         self.run.count(self.taken / STEPS_PER_NODE);
         !self.is_over
     }
+}
+
+/// What follows from a search that has seen all plans, or was cut short.
+pub(crate) fn conclude(run: &mut Run<'_>, name: &str, is_complete: bool) -> StopReason {
+    match (is_complete, run.outcome().value()) {
+        (true, Some(value)) => run.attest(name, value, "divvy exhaustive search".to_owned()),
+        (true, None) => run.rule_out("all plans were tried, and each breaks a rule".to_owned()),
+        _ if run.budget.is_cancelled() => return StopReason::Cancelled,
+        _ => return StopReason::OutOfBudget,
+    }
+    StopReason::Finished
 }

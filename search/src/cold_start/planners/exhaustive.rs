@@ -13,7 +13,8 @@ use divvy_core::units::Time;
 
 use crate::budget::StopReason;
 use crate::cold_start;
-use crate::exhaustive;
+use crate::exhaustive::plan_count;
+use crate::exhaustive::steps::conclude;
 use crate::planner::Planner;
 use crate::run::Run;
 
@@ -35,7 +36,7 @@ impl Planner for Exhaustive {
     fn supports(&self, problem: &Problem) -> Result<(), String> {
         cold_start::supports(problem)?;
         let items = problem.graph.op_count() + problem.graph.params().count();
-        if items > MOST_ITEMS && !exhaustive::is_small(problem) {
+        if items > MOST_ITEMS && plan_count::few(problem).is_none() {
             return Err(format!("{items} ops and parameters are too many, {MOST_ITEMS} is the most"));
         }
         Ok(())
@@ -45,7 +46,7 @@ impl Planner for Exhaustive {
         let mut search = Enumeration::new(run.problem);
         let is_complete = search.extend(run);
         run.count(search.items / ITEMS_PER_NODE);
-        exhaustive::conclude(run, self.name(), is_complete)
+        conclude(run, self.name(), is_complete)
     }
 }
 
