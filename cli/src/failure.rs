@@ -5,6 +5,7 @@ use std::path::Path;
 
 use divvy::core::did_you_mean::closest;
 use divvy::core::input_error::{Code, InputError, InputErrors};
+use divvy::core::units::counted;
 use divvy::deploy::DeployError;
 use divvy::search::Refused;
 
@@ -47,7 +48,7 @@ impl Failure {
                     last_fix = &error.fix;
                 }
                 if errors.more() > 0 {
-                    text.push_str(&format!("error: {path}: and {} more faults\n", errors.more()));
+                    text.push_str(&format!("error: {path}: and {}\n", counted(errors.more(), "more fault")));
                 }
                 text
             }

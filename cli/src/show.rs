@@ -4,7 +4,7 @@ use divvy::core::coarsen::Granularity;
 use divvy::core::costs::CalibratedShare;
 use divvy::core::ids::DeviceId;
 use divvy::core::problem::{Contention, LinkUse, Objective, Problem};
-use divvy::core::units::{Time, show_count, show_number};
+use divvy::core::units::{Time, counted, show_count, show_number};
 use divvy::io::assemble::Assembled;
 use divvy::io::read_options::ReadOptions;
 use divvy::io::times_basis::{TimesBasis, TimesError, next_commands};
@@ -181,12 +181,6 @@ pub(crate) fn objective(problem: &Problem) -> String {
     }
 }
 
-/// A number of things: `1 device`, `2 devices`.
-pub(crate) fn counted(count: usize, thing: &str) -> String {
-    let ending = if count == 1 { "" } else { "s" };
-    format!("{} {thing}{ending}", show_count(count as u128))
-}
-
 /// What merged ops mean for values and proofs; nothing where each op is one of the source's.
 fn granularity_caveat(reading: &ReadOptions) -> Option<String> {
     reading.granularity.filter(|&granularity| granularity != Granularity::Op)?;
@@ -346,13 +340,6 @@ mod tests {
         for (share, text) in shares {
             assert_eq!(percent(share), text);
         }
-    }
-
-    #[test]
-    fn one_thing_is_not_several() {
-        assert_eq!(counted(1, "op"), "1 op");
-        assert_eq!(counted(0, "op"), "0 ops");
-        assert_eq!(counted(12_345, "op"), "12,345 ops");
     }
 
     #[test]

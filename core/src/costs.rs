@@ -16,7 +16,7 @@ use crate::graph::Graph;
 use crate::hardware::{ClassSpec, HardwareSpec};
 use crate::ids::OpId;
 use crate::input_error::{Code, InputErrors};
-use crate::units::Time;
+use crate::units::{Time, counted};
 
 pub use crate::estimate::ErrorBand;
 
@@ -233,7 +233,10 @@ fn check_lengths(graph: &Graph, profile: &Profile, errors: &mut InputErrors) {
             errors.add(
                 Code::Length,
                 format!("costs.{}", class.class),
-                format!("needs one list of {} times for each of its batch sizes", graph.op_count()),
+                format!(
+                    "needs one list of {} for each of its batch sizes",
+                    counted(graph.op_count(), "time")
+                ),
                 "give every op a time (null where the class cannot run it), batch sizes ascending",
             );
         }

@@ -113,6 +113,16 @@ pub fn show_count(count: u128) -> String {
     group(&count.to_string())
 }
 
+/// A number of things: `1 device`, `2 devices`. For what takes another ending see [`counted_as`].
+pub fn counted(count: usize, thing: &str) -> String {
+    counted_as(count, thing, &format!("{thing}s"))
+}
+
+/// A number of things with a plural of its own: `1 entry`, `2 entries`.
+pub fn counted_as(count: usize, one: &str, many: &str) -> String {
+    format!("{} {}", show_count(count as u128), if count == 1 { one } else { many })
+}
+
 /// A number written for people: that many significant digits where there are decimals, and no exponent.
 pub fn show_number(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
@@ -177,6 +187,18 @@ mod tests {
         assert_eq!(Time::of_bytes(0, Bandwidth(1)), Some(Time::ZERO));
         assert_eq!(Time::of_bytes(u64::MAX, Bandwidth(1)), None);
     }
+    #[test]
+    fn one_thing_is_not_several() {
+        assert_eq!(counted(1, "op"), "1 op");
+        assert_eq!(counted(0, "op"), "0 ops");
+        assert_eq!(counted(2, "more lane"), "2 more lanes");
+        assert_eq!(counted(12_345, "op"), "12,345 ops");
+        assert_eq!(
+            (counted_as(1, "entry", "entries"), counted_as(2, "entry", "entries")),
+            ("1 entry".into(), "2 entries".into())
+        );
+    }
+
     #[test]
     fn quantities_are_written_with_few_digits_and_the_right_unit() {
         let times = [

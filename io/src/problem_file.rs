@@ -9,7 +9,7 @@ use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::Code;
 use divvy_core::problem::{Objective, OwnHardware, ProblemSpec};
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted, counted_as};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -106,7 +106,8 @@ fn column<T>(
     let Some(column) = table.optional(key) else { return Vec::new() };
     let items = column.list();
     if items.len() != length {
-        let message = format!("it has {} entries, the table has {length}", items.len());
+        let message =
+            format!("it has {}, the table has {length}", counted_as(items.len(), "entry", "entries"));
         column.fault(Code::Length, message, "columns of one table have the same length");
     }
     items.iter().map(|item| if item.value().is_null() { None } else { read(item) }).collect()
@@ -264,7 +265,7 @@ fn read_class(
     for (size, list) in lists.iter().flat_map(Item::list).enumerate() {
         let times = list.list();
         if times.len() != ops {
-            let message = format!("{} times for {ops} ops", times.len());
+            let message = format!("{} for {}", counted(times.len(), "time"), counted(ops, "op"));
             list.fault(Code::Length, message, "give one per op, null where the class cannot run it");
         }
         if let Some(letters) = origins.get(size) {

@@ -17,8 +17,8 @@ use crate::args::DiffArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::show;
-use crate::show::counted;
 use crate::view::percent::percent;
+use divvy::core::units::counted;
 use moves::Moves;
 
 /// A plan that was checked.

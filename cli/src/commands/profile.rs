@@ -1,6 +1,7 @@
 //! `divvy profile`: the time of every op on every class of devices, measured on this machine or read from profiles that
 //! ONNX Runtime wrote elsewhere.
 
+use divvy::core::units::counted;
 use divvy::deploy::profile::read_runtime_profiles;
 use divvy::deploy::{ModelOnHardware, ModelProfile, Profiler, runtime};
 use divvy::io::file::{self, Kind};
@@ -63,10 +64,12 @@ fn describe(profile: &ModelProfile) -> String {
     let mut text = describe_ops(profile);
     for cuts in &profile.cuts {
         for style in &cuts.styles {
-            let (class, pieces) = (&cuts.class, style.pieces);
+            let class = &cuts.class;
+            let take = if style.pieces == 1 { "takes" } else { "take" };
+            let pieces = counted(style.pieces, "piece");
             let (extra, bytes) = (style.extra / 1e3, style.bytes as f64 / 1e6);
             text.push_str(&format!(
-                "{class}: {pieces} pieces take {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
+                "{class}: {pieces} {take} {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
             ));
         }
     }

@@ -1,5 +1,6 @@
 //! `divvy reproduce`.
 
+use divvy::core::units::counted;
 use std::path::Path;
 
 use divvy::core::did_you_mean::closest;
@@ -72,7 +73,7 @@ fn watch(event: Event<'_>, quiet: bool, steps: &mut Option<Steps>) {
     match event {
         Event::Begin { experiment, to_run, stored } => {
             if !quiet && stored > 0 {
-                tell(&format!("{experiment}: {stored} runs are there already, {to_run} to go"));
+                tell(&format!("{experiment}: {} there already, {to_run} to go", counted(stored, "run")));
             }
             *steps = Some(Steps::start(quiet, to_run));
         }

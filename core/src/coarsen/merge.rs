@@ -16,7 +16,7 @@ use crate::costs::{ClassCosts, Cost, Origin, Profile};
 use crate::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use crate::ids::{OpId, TensorId};
 use crate::input_error::{Code, InputError, InputErrors};
-use crate::units::Time;
+use crate::units::{Time, counted, counted_as};
 
 /// A merged network.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,11 @@ pub fn merge(graph: &Graph, profile: &Profile, group_of: &[u32]) -> Result<Merge
 fn check_lengths(graph: &Graph, profile: &Profile, group_of: &[u32], errors: &mut InputErrors) {
     let ops = graph.op_count();
     if group_of.len() != ops {
-        let message = format!("{} numbers of groups for {ops} ops", group_of.len());
+        let message = format!(
+            "{} for {}",
+            counted_as(group_of.len(), "number of a group", "numbers of groups"),
+            counted(ops, "op")
+        );
         errors.add(Code::Length, "groups", message, "give one for each op");
     }
     for class in &profile.classes {
@@ -74,7 +78,7 @@ fn check_lengths(graph: &Graph, profile: &Profile, group_of: &[u32], errors: &mu
             errors.add(
                 Code::Length,
                 format!("costs.{}", class.class),
-                format!("needs one list of {ops} times for each of its batch sizes"),
+                format!("needs one list of {} for each of its batch sizes", counted(ops, "time")),
                 "give every op a time (null where the class cannot run it)",
             );
         }

@@ -17,7 +17,7 @@ use crate::objectives::shared_rules::{check_allowed, ids_exist, no_route};
 use crate::plan::BatchPlan;
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span, energy};
-use crate::units::Time;
+use crate::units::{Time, counted};
 use crate::violation::{Rule, Violation, Violations};
 
 /// Checks and scores a plan.
@@ -72,7 +72,7 @@ fn check_batches(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<Vec
         let mut ranges: Vec<[u32; 2]> = batches().flat_map(|batch| batch.inputs.iter().copied()).collect();
         ranges.sort_unstable();
         if let Some(fault) = not_once(&ranges, inputs) {
-            let message = format!("each of its {inputs} inputs must run once; {fault}");
+            let message = format!("each of its {} must run once; {fault}", counted(inputs as usize, "input"));
             violations.add(Rule::OpOnce, graph.op_name(op), message);
         }
     }
@@ -121,7 +121,7 @@ fn check_order(problem: &Problem, plan: &BatchPlan) -> Result<(), Vec<Violation>
         violations.add(
             Rule::Ids,
             "order",
-            format!("has {} lists, there are {devices} devices", plan.order.len()),
+            format!("has {} for {}", counted(plan.order.len(), "list"), counted(devices, "device")),
         );
     }
     for (device, list) in plan.order.iter().enumerate() {

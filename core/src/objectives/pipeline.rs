@@ -21,7 +21,7 @@ use crate::objectives::shared_rules::{check_allowed, no_route, place_each_once};
 use crate::plan::{PipelinePlan, Stage};
 use crate::problem::{MemoryRule, Problem};
 use crate::score::{Activity, Lane, Score, Span, StageCost, energy};
-use crate::units::Time;
+use crate::units::{Time, counted};
 use crate::violation::{Rule, Violation, Violations};
 
 /// The device and the stage of each op.
@@ -74,8 +74,10 @@ fn place(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Result<StagePla
     let mut violations = Violations::default();
     let count: usize = plan.stages.iter().map(|stage| stage.devices().count()).sum();
     if count > stages as usize {
-        let message =
-            format!("{count} stages, at most {stages} are allowed; one on several devices counts for each");
+        let message = format!(
+            "{}, at most {stages} allowed; one on several devices counts for each",
+            counted(count, "stage")
+        );
         violations.add(Rule::StageCount, "plan", message);
     }
     let mut used = vec![false; problem.hardware.device_count()];

@@ -2,6 +2,7 @@
 
 use crate::ids::{DeviceId, OpId};
 use crate::problem::Problem;
+use crate::units::counted;
 use crate::violation::{Rule, Violation, Violations};
 
 /// The device of each op, from each device's list; rules `ids`, `op-once`, `device-allowed` and `colocation`.
@@ -9,7 +10,11 @@ pub(crate) fn placement_of(problem: &Problem, order: &[Vec<OpId>]) -> Result<Vec
     let mut violations = Violations::default();
     let devices = problem.hardware.device_count();
     if order.len() != devices {
-        violations.add(Rule::Ids, "order", format!("has {} lists, there are {devices} devices", order.len()));
+        violations.add(
+            Rule::Ids,
+            "order",
+            format!("has {} for {}", counted(order.len(), "list"), counted(devices, "device")),
+        );
         violations.stop()?;
     }
     let pairs =

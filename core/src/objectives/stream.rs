@@ -17,7 +17,7 @@ use crate::objectives::{memory, transfers};
 use crate::plan::StreamPlan;
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span, energy};
-use crate::units::Time;
+use crate::units::{Time, counted};
 use crate::violation::{Rule, Violation, Violations};
 
 /// Checks and scores a plan.
@@ -25,7 +25,7 @@ pub(crate) fn check(problem: &Problem, plan: &StreamPlan) -> Result<Score, Vec<V
     let mut violations = Violations::default();
     let ops = problem.graph.op_count();
     if plan.device_of.len() != ops {
-        let message = format!("names a device for {} ops, there are {ops}", plan.device_of.len());
+        let message = format!("names a device for {}, there are {ops}", counted(plan.device_of.len(), "op"));
         violations.add(Rule::OpOnce, "device_of", message);
         violations.stop()?;
     }

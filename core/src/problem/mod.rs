@@ -22,7 +22,7 @@ use crate::graph::Graph;
 use crate::hardware::{ClassSpec, Hardware, HardwareSpec, Route};
 use crate::ids::{DeviceId, OpId, ParamId};
 use crate::input_error::{Code, InputErrors};
-use crate::units::{Bandwidth, Time};
+use crate::units::{Bandwidth, Time, counted};
 
 pub use constraints::Constraints;
 pub use spec::{
@@ -301,7 +301,11 @@ fn check_objective(objective: Objective, hardware: &Hardware, errors: &mut Input
             errors.add(Code::Range, "--stages", "a pipeline of no stages", "give 1 or more");
         }
         Objective::Pipeline { stages } if stages as usize > devices => {
-            let message = format!("{stages} stages, but the hardware has {devices} devices");
+            let message = format!(
+                "{}, but the hardware has {}",
+                counted(stages as usize, "stage"),
+                counted(devices as usize, "device")
+            );
             errors.add(Code::Range, "--stages", message, "each stage needs a device of its own");
         }
         Objective::ColdStart { resident, .. } if resident > 100 => {

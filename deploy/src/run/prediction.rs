@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use divvy_core::problem::Problem;
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 
 use crate::prepared::{Prepared, StageWork};
 
@@ -116,9 +116,10 @@ pub(crate) fn warning(prepared: &Prepared) -> Option<String> {
     let alone = problem.hardware.devices().filter_map(whole);
     let (device, alone) = alone.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, alone)| *alone < request)?;
     Some(format!(
-        "with what cuts cost, {} pieces are expected to take {:.2} ms, and `{}` alone {:.2} ms\n  hint: plan with \
+        "with what cuts cost, {} {} expected to take {:.2} ms, and `{}` alone {:.2} ms\n  hint: plan with \
          --planner one-device",
-        prepared.spec.stages.len(),
+        counted(prepared.spec.stages.len(), "piece"),
+        if prepared.spec.stages.len() == 1 { "is" } else { "are" },
         request / 1e3,
         problem.hardware.device_name(device),
         alone / 1e3,

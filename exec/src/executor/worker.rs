@@ -191,7 +191,7 @@ impl Worker {
         let outputs = outputs.unwrap_or_else(|panic| Err(death(&*panic)));
         let outputs = outputs.and_then(|outputs| {
             let wanted = spec.stages[stage].model.outputs.len();
-            let fault = || StageError::new(format!("{} outputs came, {wanted} were expected", outputs.len()));
+            let fault = || StageError::new(format!("outputs: {} came, {wanted} expected", outputs.len()));
             if outputs.len() == wanted { Ok(outputs) } else { Err(fault()) }
         });
         let outputs = match outputs {

@@ -1,7 +1,7 @@
 //! This machine as hardware: one node, or one for each NUMA node, a CPU in each, GPUs where `nvidia-smi` shows them.
 
 use divvy_core::hardware::{ClassSpec, DeviceKind, DeviceSpec, Family, HardwareSpec, LinkSpec, NodeSpec};
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 
 use super::control_group::ControlGroupLimits;
 use super::gpus::Gpu;
@@ -326,10 +326,14 @@ fn describe(processor: &Processor, nodes: &[NumaNode<'_>], share: f64, gpus: &[G
     let all: Vec<&Thread> = processor.threads.iter().collect();
     let cores = Processor::cores(&all).len();
     let model = processor.model.as_deref().unwrap_or("Processor of unknown model");
-    let mut text = format!("{model}, {cores} cores, {threads} threads");
+    let mut text =
+        format!("{model}, {}, {}", counted(cores as usize, "core"), counted(threads as usize, "thread"));
     if share < 1.0 {
         let usable = round_tenth(threads as f64 * share);
-        text.push_str(&format!(", of which a control group leaves {usable} threads' time"));
+        text.push_str(&format!(
+            ", of which a control group leaves the time of {}",
+            if usable == "1" { "1 thread".to_owned() } else { format!("{usable} threads") }
+        ));
     }
     if nodes.len() > 1 {
         text.push_str(&format!(", {} NUMA nodes", nodes.len()));

@@ -10,6 +10,7 @@
 //! NVLinks hide what PCIe there is between two GPUs. Network cards show it all the same: two GPUs that reach one card
 //! over switches only are behind the same switch. Colours, the legend and rows of network cards are skipped.
 
+use divvy_core::units::{counted, counted_as};
 use std::collections::BTreeMap;
 
 use divvy_core::input_error::{Code, InputErrors};
@@ -176,7 +177,11 @@ fn check_columns(line: usize, columns: &[&str], gpus: &[(usize, u32)], errors: &
 
 fn entries(place: &str, words: &[&str], columns: &[&str], errors: &mut InputErrors) -> Vec<Entry> {
     if words.len() < columns.len() {
-        let message = format!("{} entries for {} columns", words.len(), columns.len());
+        let message = format!(
+            "{} for {}",
+            counted_as(words.len(), "entry", "entries"),
+            counted(columns.len(), "column")
+        );
         errors.add(Code::Length, place, message, "give the whole row");
     }
     let mut entries = Vec::new();

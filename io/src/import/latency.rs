@@ -5,7 +5,7 @@ use divvy_core::graph::{GraphSpec, OpSpec};
 use divvy_core::hardware::{ClassSpec, DeviceSpec, Hardware, HardwareSpec, LinkSpec};
 use divvy_core::input_error::Code;
 use divvy_core::problem::{ConstraintsSpec, LinkUse, Objective, OwnHardware, ProblemSpec};
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 use serde_json::Value;
 
 use super::pipeline::{edges, measured, one_tensor_each};
@@ -45,7 +45,8 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
         i.each(|row| {
             let times = row.each(|i| i.microseconds());
             if times.len() != devices.len() {
-                let message = format!("{} times for {} devices", times.len(), devices.len());
+                let message =
+                    format!("{} for {}", counted(times.len(), "time"), counted(devices.len(), "device"));
                 row.fault(Code::Length, message, "give one time per device");
             }
             Some(times)
@@ -54,7 +55,8 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     let transfers: Vec<Time> = item.required("comm_time").map_or(Vec::new(), |i| {
         let transfers = i.each(|i| i.microseconds());
         if transfers.len() != times.len() {
-            let message = format!("{} transfer times for {} ops", transfers.len(), times.len());
+            let message =
+                format!("{} for {}", counted(transfers.len(), "transfer time"), counted(times.len(), "op"));
             i.fault(Code::Length, message, "give one per op");
         }
         transfers

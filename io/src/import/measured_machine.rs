@@ -2,7 +2,7 @@
 
 use divvy_core::hardware::{DeviceSpec, HardwareSpec, LinkSpec, NodeSpec};
 use divvy_core::input_error::Code;
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 use serde_json::Value;
 
 use crate::presets;
@@ -36,7 +36,10 @@ pub(crate) fn read(item: &Item<'_, '_>) -> HardwareSpec {
     };
     HardwareSpec {
         name: "measured".to_owned(),
-        description: format!("{gpu} beside a CPU of {threads} threads, copies as measured"),
+        description: format!(
+            "{gpu} beside a CPU of {}, copies as measured",
+            counted(threads as usize, "thread")
+        ),
         classes: classes.collect(),
         nodes: vec![NodeSpec { name: "host".into(), memory: None }],
         devices: vec![device("cpu", "cpu16", true), device("h200", "h200", false)],

@@ -4,7 +4,7 @@ use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::graph::{GraphSpec, OpSpec, TensorSpec};
 use divvy_core::input_error::Code;
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, ProblemSpec};
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 use serde_json::Value;
 
 use crate::presets::UNIFORM_BANDWIDTH;
@@ -31,7 +31,11 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
             None
         });
         if bytes.len() != work.len() {
-            i.fault(Code::Length, format!("{} sizes for {} ops", bytes.len(), work.len()), "give one per op");
+            i.fault(
+                Code::Length,
+                format!("{} for {}", counted(bytes.len(), "size"), counted(work.len(), "op")),
+                "give one per op",
+            );
         }
         bytes
     });

@@ -10,7 +10,7 @@ use divvy::io::export::layering::{Place, layering};
 use divvy::io::plan_file::{PlanFile, Verdict};
 use serde_json::{Value, json};
 
-use crate::show::counted;
+use divvy::core::units::counted;
 
 /// An op that is not where it was. Devices are by name, with the number of inputs where an op is divided over several.
 struct Move {

@@ -18,7 +18,7 @@ use divvy::io::plan_file::PlanFile;
 use super::{fault, invalid};
 use crate::args::{ExportArgs, ExportFormat, WeightsName};
 use crate::failure::Failure;
-use crate::show::counted;
+use divvy::core::units::counted;
 
 pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure> {
     let Some(output) = &args.output else {
@@ -96,8 +96,8 @@ fn warn_of_absent_weights(manifest: &Manifest, source: &Path, folder: &Path) {
             eprintln!("  hint: {what} {file}{from} to {}", folder.join(file).display());
         }
         if files.len() > MOST_FILES {
-            let more = files.len() - MOST_FILES;
-            eprintln!("  hint: and {more} more files; `weight_files` in manifest.json lists them");
+            let more = counted(files.len() - MOST_FILES, "more file");
+            eprintln!("  hint: and {more}; `weight_files` in manifest.json lists them");
         }
     }
 }

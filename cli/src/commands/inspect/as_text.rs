@@ -2,7 +2,7 @@
 
 use divvy::core::hardware::Hardware;
 use divvy::core::problem::OwnHardware;
-use divvy::core::units::{Time, show_bytes, show_count, show_flops, show_number};
+use divvy::core::units::{Time, counted, show_bytes, show_count, show_flops, show_number};
 use divvy::io::onnx::import::dim_options;
 use divvy::io::onnx::open_dims::OpenDim;
 use divvy::io::onnx::trips::{EVERY_LOOP, Trips};
@@ -110,18 +110,22 @@ fn sizes(facts: &Facts<'_>) -> Vec<String> {
     let graph = facts.graph;
     let folded = match facts.folded {
         0 => String::new(),
-        folded => format!(" ({} more nodes of the source are part of them)", count(folded)),
+        folded => format!(
+            " ({} of the source {} part of them)",
+            counted(folded, "more node"),
+            if folded == 1 { "is" } else { "are" }
+        ),
     };
     let flops = match facts.flops() {
         (None, _) => "unknown".to_owned(),
         (Some(flops), 0) => show_flops(flops),
-        (Some(flops), unknown) => format!("{} and {} ops unknown", show_flops(flops), count(unknown)),
+        (Some(flops), unknown) => format!("{} and {} unknown", show_flops(flops), counted(unknown, "op")),
     };
     let weights = show_bytes(graph.total_weight_bytes());
     let mut lines = vec![
         format!("  ops       {}{folded}", count(graph.op_count())),
         format!("  tensors   {}", count(graph.tensor_count())),
-        format!("  weights   {weights} in {} parameters", count(graph.param_count())),
+        format!("  weights   {weights} in {}", counted(graph.param_count(), "parameter")),
         format!("  FLOPs     {flops}"),
         format!("  depth     {}", count(graph.depth())),
         format!("  width     {}", count(graph.width())),
@@ -144,7 +148,7 @@ fn times_and_hardware(facts: &Facts<'_>) -> Vec<String> {
     lines.push(match (facts.on, &facts.spec.hardware) {
         (Some(name), _) => format!("  hardware  `{name}`, by --on"),
         (None, Some(OwnHardware::Given(hardware))) => {
-            format!("  hardware  its own: `{}`, {} devices", hardware.name, hardware.devices.len())
+            format!("  hardware  its own: `{}`, {}", hardware.name, counted(hardware.devices.len(), "device"))
         }
         (None, Some(OwnHardware::UniformPerStage { bandwidth })) => {
             format!("  hardware  its own: identical devices joined at {}/s", show_bytes(*bandwidth))
@@ -171,7 +175,7 @@ fn devices(facts: &Facts<'_>) -> Vec<String> {
         let each = if timing.devices.len() > 1 { "each " } else { "" };
         let cannot = match ranking.unknown {
             0 => String::new(),
-            some => format!("; it cannot run {} ops", count(some)),
+            some => format!("; it cannot run {}", counted(some, "op")),
         };
         let (sum, origin) = (amount(measure, ranking.total), timing.origin());
         lines.push(format!("{names} ({}): {each}{sum} for all ops in turn, {origin}{cannot}", timing.class));
@@ -186,7 +190,11 @@ fn parallelism(facts: &Facts<'_>) -> Vec<String> {
         Some(format!("{factor}: {total}, {chain} on the longest chain"))
     };
     let ops = &facts.op_counts;
-    let by_ops = line(ops, format!("{} ops", show_count(ops.total)), show_count(ops.longest_chain));
+    let by_ops = line(
+        ops,
+        counted(usize::try_from(ops.total).unwrap_or(usize::MAX), "op"),
+        show_count(ops.longest_chain),
+    );
     let others = facts.rankings.iter().filter_map(|(measure, ranking)| {
         let place = match measure {
             Measure::Flops => String::new(),
@@ -203,8 +211,8 @@ fn repeats(facts: &Facts<'_>) -> Vec<String> {
     let name = |position: usize| facts.graph.op_name(facts.graph.order()[position]);
     let line = |repeat: &crate::analysis::Repeat| {
         let (first, last) = (name(repeat.start), name(repeat.start + repeat.ops - 1));
-        let (times, ops) = (count(repeat.times), count(repeat.ops));
-        format!("{times} × the same block of {ops} ops, first `{first}` to `{last}`")
+        let (times, ops) = (count(repeat.times), counted(repeat.ops, "op"));
+        format!("{times} × the same block of {ops}, first `{first}` to `{last}`")
     };
     labelled("repeats", facts.repeats.iter().map(line))
 }
@@ -231,7 +239,7 @@ fn shares(facts: &Facts<'_>, measure: &Measure<'_>, ranking: &Ranking<'_>) -> Ve
         Measure::Time(timing) => format!("time on {} at batch {}", timing.class, timing.batch_size),
     };
     let share = |amount: u128| percent(ranking.share(amount));
-    let ops_of = |ops: usize| if ops == 1 { "1 op".to_owned() } else { format!("{} ops", count(ops)) };
+    let ops_of = |ops: usize| counted(ops, "op");
     let left: Vec<String> = (ranking.kinds.iter())
         .map(|kind| format!("{:>8}  {} ({})", share(kind.amount), kind.name, ops_of(kind.ops)))
         .collect();

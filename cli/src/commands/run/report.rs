@@ -5,7 +5,7 @@ use divvy::deploy::run::Pair;
 use divvy::deploy::{Comparison, FinishedRun};
 use serde_json::{Value, json};
 
-use crate::show::counted;
+use divvy::core::units::counted;
 
 /// More stages are not shown one by one.
 const MOST_STAGES: usize = 12;

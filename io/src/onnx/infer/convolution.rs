@@ -4,6 +4,7 @@
 //! `C M/group kernel...` for those of a transposed one.
 
 use super::call::{Call, Shape, Shapes, divided, plus, product, signed, size, times};
+use divvy_core::units::counted_as;
 
 /// The shapes of the outputs, if the operator is of this family.
 pub(super) fn shapes(call: &Call) -> Option<Shapes> {
@@ -72,7 +73,11 @@ fn slides(call: &Call, kernel: &[u64]) -> Result<Vec<Slide>, String> {
     if let Some(pads) = pads
         && pads.len() != 2 * rank
     {
-        return Err(format!("attribute `pads` has {} entries for {rank} axes", pads.len()));
+        return Err(format!(
+            "attribute `pads` has {} for {}",
+            counted_as(pads.len(), "entry", "entries"),
+            counted_as(rank, "axis", "axes")
+        ));
     }
     let pad = |index: usize| pads.map_or(0, |pads| pads[index]);
     Ok((0..rank)
@@ -90,9 +95,11 @@ fn slides(call: &Call, kernel: &[u64]) -> Result<Vec<Slide>, String> {
 fn per_axis(call: &Call, name: &str, rank: usize) -> Result<Shape, String> {
     match call.ints(name) {
         None | Some([]) => Ok(vec![1; rank]),
-        Some(numbers) if numbers.len() != rank => {
-            Err(format!("attribute `{name}` has {} entries for {rank} axes", numbers.len()))
-        }
+        Some(numbers) if numbers.len() != rank => Err(format!(
+            "attribute `{name}` has {} for {}",
+            counted_as(numbers.len(), "entry", "entries"),
+            counted_as(rank, "axis", "axes")
+        )),
         Some(numbers) if numbers.iter().any(|&number| number < 1) => {
             Err(format!("attribute `{name}` is not positive"))
         }
@@ -160,7 +167,9 @@ fn transposed(call: &Call) -> Shapes {
     if let Some(given) = call.ints("output_shape").filter(|given| !given.is_empty()) {
         // Some exporters name the batch and channel axes too.
         let skip = given.len().checked_sub(space.len()).filter(|&skip| skip == 0 || skip == 2);
-        let skip = skip.ok_or_else(|| format!("attribute `output_shape` has {} entries", given.len()))?;
+        let skip = skip.ok_or_else(|| {
+            format!("attribute `output_shape` has {}", counted_as(given.len(), "entry", "entries"))
+        })?;
         for &dim in &given[skip..] {
             shape.push(size(dim)?);
         }

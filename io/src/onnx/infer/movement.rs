@@ -3,6 +3,7 @@
 use super::call::{
     Call, MAX_RANK, Shape, Shapes, axes_within, axis_within, divided, plus, product, signed, size, times,
 };
+use divvy_core::units::counted_as;
 
 /// The shapes of the outputs, if the operator is of this family.
 pub(super) fn shapes(call: &Call) -> Option<Shapes> {
@@ -67,7 +68,11 @@ fn transpose(call: &Call) -> Shapes {
         return Ok(vec![shape.iter().rev().copied().collect()]);
     };
     if order.len() != shape.len() {
-        return Err(format!("attribute `perm` has {} entries for rank {}", order.len(), shape.len()));
+        return Err(format!(
+            "attribute `perm` has {} for rank {}",
+            counted_as(order.len(), "entry", "entries"),
+            shape.len()
+        ));
     }
     axes_within(order, shape.len())?;
     let dims = order.iter().map(|&axis| Ok(shape[axis_within(axis, shape.len())?]));
