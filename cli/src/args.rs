@@ -7,7 +7,7 @@ mod running;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
 use divvy::search::every_planner;
 
 pub(crate) use self::generate::{GenerateArgs, Generator, TransformerArgs};
@@ -25,6 +25,9 @@ pub(crate) use self::running::{ProfileArgs, RunArgs};
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Colours: auto shows them on terminals, unless NO_COLOR is set or CLICOLOR is 0
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    pub(crate) color: ColorChoice,
 }
 
 #[derive(Subcommand)]
@@ -381,6 +384,9 @@ pub(crate) struct ParetoArgs {
     /// Replace a file of another kind than what is written
     #[arg(long)]
     pub(crate) force: bool,
+    /// List every plan of the front, not only the knee and those around it
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

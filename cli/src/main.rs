@@ -20,7 +20,8 @@ use divvy::core::printable::escaped;
 
 use crate::args::{Args, Command};
 use crate::failure::Failure;
-use crate::output::{Done, tell};
+use crate::output::{Done, painted, tell};
+use crate::view::Screen;
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
             return ExitCode::from(u8::from(help_or_error.use_stderr() || !printed));
         }
     };
+    Screen::choose(args.color);
     match std::panic::catch_unwind(|| run(&args)) {
         Ok(Ok(done)) => finish(&done),
         Ok(Err(failure)) => {
@@ -70,7 +72,7 @@ fn run(args: &Args) -> Result<Done, Failure> {
 
 fn finish(done: &Done) -> ExitCode {
     let mut out = std::io::stdout().lock();
-    let text = escaped(&done.text);
+    let text = painted(&escaped(&done.text), &Screen::of_output());
     let printed = written(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
     if done.passed && printed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -19,10 +19,13 @@ use crate::args::{ObjectiveName, ParetoArgs};
 use crate::failure::Failure;
 use crate::output::{Done, tell};
 use crate::progress::{Progress, cancel_on_interrupt};
-use crate::show::{self, counted};
+use crate::show;
+use divvy::core::units::counted;
 
-/// About how many plans are listed in words.
-const MOST_SHOWN: usize = 12;
+/// Up to so many plans are all listed in words.
+const MOST_SHOWN: usize = 8;
+/// Of more, so many on either side of the knee.
+const NEIGHBOURS: usize = 2;
 
 pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     let start = Instant::now();
@@ -50,7 +53,7 @@ pub(crate) fn run(args: &ParetoArgs) -> Result<Done, Failure> {
     let mut text = if args.json {
         format!("{}\n", in_json(&assembled, &found, within, start.elapsed().as_secs_f64()))
     } else {
-        in_words(&assembled, &found, limits, within)
+        in_words(&assembled, &found, limits, within, args.all)
     };
     if let (Some(path), false) = (&args.svg, args.json) {
         let _ = writeln!(text, "  drawn in {}", path.display());
@@ -117,7 +120,13 @@ fn devices_used(problem: &Problem, point: &Point) -> Vec<String> {
     devices.into_iter().map(|device| problem.hardware.device_name(device).to_owned()).collect()
 }
 
-fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: Option<&Point>) -> String {
+fn in_words(
+    assembled: &Assembled,
+    found: &Front,
+    limits: FrontLimits,
+    within: Option<&Point>,
+    all: bool,
+) -> String {
     let problem = &assembled.problem;
     let mut text = format!(
         "stream of `{}` on `{}`: {} that no other plan found beats in every goal\n",
@@ -131,16 +140,19 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
         "throughput", "period", "latency", "energy"
     );
     let note = show::basis_note(problem).map_or(String::new(), |note| format!("  but {note}\n"));
-    let shown = telling(&found.points, within);
-    for point in &shown {
+    let listed = telling(&found.points, within, all);
+    let marks = marks(found, limits, within);
+    let mut last = None;
+    for &at in &listed {
+        if last.is_some_and(|last| at > last + 1) {
+            text.push_str("             ⋮\n");
+        }
+        last = Some(at);
+        let point = &found.points[at];
         let score = &point.score;
         let energy = joules(score).map_or("-".to_owned(), |joules| format!("{} J", show_number(joules, 3)));
-        let mark =
-            if Some(point.score.value) == within.map(|w| w.score.value) && limits != FrontLimits::default() {
-                " <- within the limits"
-            } else {
-                ""
-            };
+        let mark = marks[at].join(", ");
+        let mark = if mark.is_empty() { mark } else { format!("  <- {mark}") };
         let _ = writeln!(
             text,
             "  {:>10}/s  {:>12}  {:>12}  {energy:>10}  {}{mark}",
@@ -150,9 +162,12 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
             devices_used(problem, point).join(", ")
         );
     }
-    if shown.len() < found.points.len() {
-        let left = found.points.len() - shown.len();
-        let _ = writeln!(text, "  ({left} more lie between these: --json lists them)");
+    if listed.len() < found.points.len() {
+        let _ = writeln!(
+            text,
+            "  ({}: --all lists them)",
+            counted(found.points.len() - listed.len(), "more plan")
+        );
     }
     if let Some(bound) = found.fastest.outcome.lower_bound().filter(|bound| bound.0 > 0) {
         let proved = found.fastest.outcome.verified_lower_bound() == Some(bound);
@@ -181,29 +196,90 @@ fn in_words(assembled: &Assembled, found: &Front, limits: FrontLimits, within: O
     text
 }
 
-/// Of many points, the ends of every goal, the one asked for, and some between them at even steps of the period.
-fn telling<'f>(points: &'f [Point], within: Option<&Point>) -> Vec<&'f Point> {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
-    let (low, high) = (first.score.value.as_seconds().max(1e-12), last.score.value.as_seconds().max(1e-12));
-    let step_of = |point: &Point| {
-        let share = (point.score.value.as_seconds().max(1e-12) / low).ln() / (high / low).ln().max(1e-12);
-        (share * MOST_SHOWN as f64) as usize
-    };
-    let quickest = points.iter().map(|point| point.score.latency).min();
-    let thriftiest = points.iter().filter_map(|point| point.score.energy_uj).min();
-    let mut next_step = 0;
-    let mut is_telling = |point: &Point| {
-        let is_next = step_of(point) >= next_step;
-        next_step = next_step.max(step_of(point) + 1);
-        is_next
-            || Some(point.score.latency) == quickest
-            || point.score.energy_uj.is_some_and(|energy| Some(energy) == thriftiest)
-            || within.is_some_and(|within| within.score.value == point.score.value)
-    };
-    if points.len() <= MOST_SHOWN {
-        return points.iter().collect();
+/// Which points are listed, ascending: the ends of every goal, the knee and those around it, and the one asked for; all
+/// where they are few, or wanted.
+fn telling(points: &[Point], within: Option<&Point>, all: bool) -> Vec<usize> {
+    if all || points.len() <= MOST_SHOWN {
+        return (0..points.len()).collect();
     }
-    points.iter().filter(|point| is_telling(point)).collect()
+    let scores: Vec<&Score> = points.iter().map(|point| &point.score).collect();
+    let around = knee(&scores).into_iter().flat_map(|knee| around(&scores, knee));
+    let asked = |i: &usize| within.is_some_and(|within| within.score.value == points[*i].score.value);
+    let mut listed: Vec<usize> =
+        ends(&scores).into_iter().map(|(i, _)| i).chain(around).filter(|&i| i < points.len()).collect();
+    listed.extend((0..points.len()).filter(asked));
+    listed.sort_unstable();
+    listed.dedup();
+    listed
+}
+
+/// A point and its neighbours on either side, where many are nearly alike those that differ by a hundredth in some goal.
+fn around(scores: &[&Score], middle: usize) -> Vec<usize> {
+    let far = |a: u64, b: u64| a.abs_diff(b) as f64 > 0.01 * a.min(b) as f64;
+    let differ = |a: &Score, b: &Score| far(a.value.0, b.value.0) || far(a.latency.0, b.latency.0);
+    let side = |places: &mut dyn Iterator<Item = usize>| {
+        let mut taken = vec![middle];
+        for place in places {
+            if taken.len() <= NEIGHBOURS && differ(scores[place], scores[taken[taken.len() - 1]]) {
+                taken.push(place);
+            }
+        }
+        taken
+    };
+    let (before, after) = (side(&mut (0..middle).rev()), side(&mut (middle + 1..scores.len())));
+    before.into_iter().chain(after).collect()
+}
+
+/// The best point of each goal, and what it is best at. Of equal ones the first counts.
+fn ends(scores: &[&Score]) -> Vec<(usize, &'static str)> {
+    let least = |key: &dyn Fn(&Score) -> Option<u64>| {
+        let known = scores.iter().enumerate().filter_map(|(i, score)| Some((key(score)?, i)));
+        known.min().map(|(_, i)| i)
+    };
+    let goals = [
+        (least(&|score| Some(score.value.0)), "most throughput"),
+        (least(&|score| Some(score.latency.0)), "lowest latency"),
+        (least(&|score| score.energy_uj), "least energy"),
+    ];
+    goals.into_iter().filter_map(|(at, what)| Some((at?, what))).collect()
+}
+
+/// The knee of the front: where what is given up in throughput and latency together is least. In each goal a point is as far from the
+/// best as its factor says, from 0 at the best to 1 at the worst.
+fn knee(scores: &[&Score]) -> Option<usize> {
+    let far = |key: &dyn Fn(&Score) -> Option<f64>| -> Vec<f64> {
+        let values: Vec<f64> =
+            scores.iter().filter_map(|score| key(score)).map(|v| v.max(1e-12).ln()).collect();
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // A goal that not all know, or in which all are alike, says nothing.
+        if values.len() < scores.len() || high - low < 1e-9 {
+            return vec![0.0; scores.len()];
+        }
+        values.iter().map(|value| (value - low) / (high - low)).collect()
+    };
+    let (period, latency) =
+        (far(&|score| Some(score.value.as_seconds())), far(&|score| Some(score.latency.as_seconds())));
+    // What takes its time mostly takes energy too: energy counts where latency is the same for all.
+    let other = if latency.iter().all(|&far| far == 0.0) { far(&joules) } else { latency };
+    let goals = [period, other];
+    let given_up = |i: usize| goals.iter().map(|goal| goal[i]).sum::<f64>();
+    (0..scores.len()).min_by(|&a, &b| given_up(a).total_cmp(&given_up(b)))
+}
+
+/// What is said beside each point. A front of one or two points has no knee.
+fn marks(found: &Front, limits: FrontLimits, within: Option<&Point>) -> Vec<Vec<&'static str>> {
+    let scores: Vec<&Score> = found.points.iter().map(|point| &point.score).collect();
+    let mut marks: Vec<Vec<&'static str>> = vec![Vec::new(); scores.len()];
+    if scores.len() > 2 {
+        knee(&scores).into_iter().for_each(|at| marks[at].push("knee"));
+        ends(&scores).into_iter().for_each(|(at, what)| marks[at].push(what));
+    }
+    if let Some(within) = within.filter(|_| limits != FrontLimits::default()) {
+        let asked = found.points.iter().position(|point| point.score.value == within.score.value);
+        asked.into_iter().for_each(|at| marks[at].push("within the limits"));
+    }
+    marks
 }
 
 fn in_json(assembled: &Assembled, found: &Front, within: Option<&Point>, seconds: f64) -> Value {
@@ -263,5 +339,55 @@ fn plan_file(assembled: &Assembled, found: &Front, point: &Point) -> PlanFile {
         claim: Claim { value_ps: point.score.value, starts_ps: point.score.starts.clone() },
         certificates: found.fastest.outcome.certificates.clone(),
         history: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(period: u64, latency: u64) -> Score {
+        Score { value: Time(period), latency: Time(latency), ..Score::default() }
+    }
+
+    #[test]
+    fn the_knee_is_where_least_is_given_up() {
+        // From 100 to 400 in either goal; the third point gives up little of both.
+        let front = [score(100, 400), score(105, 300), score(110, 130), score(200, 120), score(400, 100)];
+        assert_eq!(knee(&front.iter().collect::<Vec<_>>()), Some(2));
+        assert_eq!(knee(&[]), None);
+        let alike = [score(100, 100), score(100, 100)];
+        assert_eq!(knee(&alike.iter().collect::<Vec<_>>()), Some(0));
+        let one = [score(5, 5)];
+        assert_eq!(knee(&one.iter().collect::<Vec<_>>()), Some(0));
+    }
+
+    #[test]
+    fn the_ends_are_the_best_of_each_goal() {
+        let mut front = [score(100, 400), score(110, 130), score(400, 100)];
+        let named = |front: &[Score]| ends(&front.iter().collect::<Vec<_>>());
+        assert_eq!(named(&front), [(0, "most throughput"), (2, "lowest latency")]);
+        front[1].energy_uj = Some(7);
+        assert_eq!(named(&front)[2], (1, "least energy"));
+    }
+
+    #[test]
+    fn a_long_front_is_listed_by_its_ends_and_its_knee() {
+        let plan = || divvy::core::plan::Plan::Stream(divvy::core::plan::StreamPlan::default());
+        // Most of the latency is saved by little of the throughput.
+        let factor = |share: f64| (1e6 * (3.0 * share).exp()) as u64;
+        let point = |i: u32| {
+            let share = f64::from(i) / 40.0;
+            Point { plan: plan(), score: score(factor(share), factor((1.0 - share).powi(4))) }
+        };
+        let points: Vec<Point> = (0..41).map(point).collect();
+        assert_eq!(telling(&points, None, true).len(), 41);
+        let listed = telling(&points, None, false);
+        let knee = knee(&points.iter().map(|point| &point.score).collect::<Vec<_>>()).unwrap();
+        let mut expected = vec![0, knee - 2, knee - 1, knee, knee + 1, knee + 2, 40];
+        expected.dedup();
+        assert_eq!(listed, expected);
+        assert!(telling(&points, Some(&points[33]), false).contains(&33), "the one asked for is shown");
+        assert_eq!(telling(&points[..5], None, false), [0, 1, 2, 3, 4], "a short front is shown whole");
     }
 }
