@@ -107,7 +107,7 @@ fn logarithmic(low: f64, high: f64) -> Range {
     }
     // Over few powers of ten the ends are nearer, and numbers between the powers are marked.
     let all: Vec<f64> =
-        (first..=last).flat_map(|e| [1.0, 2.0, 3.0, 5.0].map(|factor| factor * power(e))).collect();
+        (first..=last).flat_map(|e| [1.0, 2.0, 5.0].map(|factor| factor * power(e))).collect();
     let from = all.iter().rposition(|&mark| mark <= low * (1.0 + 1e-9)).unwrap_or(0);
     let to = all.iter().position(|&mark| mark >= high * (1.0 - 1e-9)).unwrap_or(all.len() - 1);
     let to = to.max(from + 1).min(all.len() - 1);
@@ -145,7 +145,24 @@ mod tests {
         assert_eq!(range.marks, [0.01, 0.1, 1.0, 10.0, 100.0]);
         assert!((range.place(100.0) - 1.0).abs() < 1e-12 && range.place(0.002) == 0.0);
         let range = Axis::log("x").over([22.0, 95.0].into_iter()).unwrap();
-        assert_eq!(range.marks, [20.0, 30.0, 50.0, 100.0]);
+        assert_eq!(range.marks, [20.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn steps_are_one_two_or_five_times_a_power_of_ten() {
+        for tenths in 1..400 {
+            let high = f64::from(tenths) * 0.37;
+            let range = Axis::from_zero("x").over([0.0, high].into_iter()).unwrap();
+            let step = range.marks[1] - range.marks[0];
+            let first = step / 10f64.powf((step * 1.000_001).log10().floor());
+            assert!([1.0, 2.0, 5.0].iter().any(|one| (first - one).abs() < 1e-6), "{high}: steps of {step}");
+            assert!((3..=7).contains(&range.marks.len()), "{high}: {:?}", range.marks);
+            let range = Axis::log("x").over([high, high * 30.0].into_iter()).unwrap();
+            for mark in &range.marks {
+                let first = mark / 10f64.powf((mark * 1.000_001).log10().floor());
+                assert!([1.0, 2.0, 5.0].iter().any(|one| (first - one).abs() < 1e-6), "{high}: {mark}");
+            }
+        }
     }
 
     #[test]
