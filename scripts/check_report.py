@@ -141,8 +141,95 @@ def hover_timeline(page):
     raise AssertionError("nothing to hover on the first lane")
 
 
+def number_of(mark):
+    """The number of a mark of an axis, and its unit."""
+    number, _, unit = mark.replace("\u00a0", " ").replace(",", "").partition(" ")
+    return float(number), unit
+
+
+def is_round(step):
+    """Whether a distance is 1, 2 or 5 times a power of ten."""
+    digits = f"{step:.6e}"
+    return digits[:8] in ("1.000000", "2.000000", "5.000000")
+
+
+def marks_are_round(marks, what, evenly=True):
+    """Marks of an axis: at least one, in one unit, in steps of 1, 2 or 5; a logarithmic axis has such numbers as marks."""
+    assert marks, f"{what}: no marks"
+    numbers = [number_of(mark) for mark in marks]
+    units = {unit for number, unit in numbers if number != 0}
+    assert len(units) <= 1, f"{what}: several units: {marks}"
+    values = [number for number, _ in numbers]
+    assert len(set(marks)) == len(marks), f"{what}: marks look alike: {marks}"
+    if not evenly:
+        assert all(is_round(value) for value in values), f"{what}: {marks}"
+    elif len(values) > 1:
+        steps = [b - a for a, b in zip(values, values[1:])]
+        assert is_round(round(steps[0], 9)) and max(steps) - min(steps) < 1e-6 * max(steps), f"{what}: {marks}"
+
+
+def axes_are_round(page):
+    """Every axis of the page has its marks on round numbers, and none on another."""
+    texts = "[...document.querySelectorAll('%s')].map(one => one.textContent)"
+    marks_are_round(page.run("JSON.parse(document.querySelector('#timeline-canvas').dataset.marks)"), "timeline")
+    scales = page.run("[...document.querySelectorAll('.bars .scale')].map(s => [...s.children].map(one => one.textContent))")
+    assert scales, "bars without a scale"
+    for scale in scales:
+        marks_are_round(scale, "bars")
+    if page.run("document.querySelector('#search') !== null"):
+        marks_are_round(page.run(texts % "#search .mark-y"), "value of the search")
+        marks_are_round(page.run(texts % "#search .mark-x"), "time of the search", evenly=False)
+    overlaps = page.run("""[...document.querySelectorAll('.scale, #search .chart')].filter(axis => {
+        for (const marks of [axis.querySelectorAll('.mark-x'), axis.querySelectorAll('span')]) {
+            const boxes = [...marks].map(one => one.getBoundingClientRect()).sort((a, b) => a.left - b.left);
+            if (boxes.some((box, i) => i > 0 && box.left < boxes[i - 1].right)) return true;
+        }
+        return false;
+    }).length""")
+    assert overlaps == 0, f"{overlaps} axes with marks on each other"
+
+
+def charts_have_legends(page):
+    """Every part with a chart says what its colours are."""
+    bare = page.run("""[...document.querySelectorAll('main > section')]
+        .filter(part => part.querySelector('canvas, .track, .chart, .graph') && !part.querySelector('.legend'))
+        .map(part => part.id)""")
+    assert bare == [], f"no legend: {bare}"
+
+
+def fingers_have_room(page):
+    """On a phone whatever is to be tapped is at least 40 pixels tall."""
+    small = page.run("""[...document.querySelectorAll('nav a, button, select, input, .results li')]
+        .map(one => [one.textContent.slice(0, 20), one.getBoundingClientRect()])
+        .filter(([, box]) => box.height > 0 && box.height < 40).map(([text, box]) => `${text} ${box.height}`)""")
+    assert small == [], f"too small: {small[:5]}"
+
+
+def answers_are_there(page):
+    """The questions, in their order, each with an answer; a device that goes has a line or is said to be idle."""
+    questions = page.run("[...document.querySelectorAll('.answers dt')].map(one => one.textContent)")
+    expected = ["How fast is it?", "How sure is that?", "What do the times rest on?", "What runs where, and why?"]
+    assert questions[:6] == [*expected, "What would change it?", "What if a device goes?"], questions
+    used = page.run("JSON.parse(document.querySelector('#data').textContent).devices.filter(one => one.ops > 0).length")
+    lines = page.run("document.querySelectorAll('#losses > li').length")
+    assert lines == min(used, 4), f"{lines} lines for {used} devices"
+
+
+def the_first_op_matters_most(page):
+    """The panel begins with the op whose cheapest other place costs most."""
+    costs = page.run("""(() => {
+        const data = JSON.parse(document.querySelector('#data').textContent);
+        const cost = row => { const others = row.filter(v => v !== null && v >= 0); return others.length ? Math.max(0, Math.min(...others) - data.value) : 0; };
+        const all = data.moves.rows.map(cost);
+        const chosen = data.ops.name.indexOf(document.querySelector('#op-name').textContent);
+        return [Math.max(...all), all[data.moves.ops.indexOf(chosen)] ?? null, document.querySelector('#why-sentence')?.textContent ?? ''];
+    })()""")
+    assert costs[1] is None or costs[0] == costs[1], costs
+    assert len(costs[2]) > 15, costs
+
+
 def looks_right(reader, name, path, parts):
-    """Both schemes, wide and on a phone: the verdict, the parts, no sideways scrolling."""
+    """Both schemes, wide and on a phone: the verdict, the parts, axes, legends, no sideways scrolling."""
     for shape_name, shape in [("wide", DESKTOP), ("phone", PHONE)]:
         page = reader.open(path, shape)
         shown = page.run("[...document.querySelectorAll('main > section')].map(part => part.id)")
@@ -151,6 +238,12 @@ def looks_right(reader, name, path, parts):
         assert "device" in verdict and verdict.endswith("."), verdict
         answers = page.run("[...document.querySelectorAll('.answers dd')].map(one => one.textContent.length)")
         assert len(answers) == 6 and min(answers) > 10, answers
+        answers_are_there(page)
+        the_first_op_matters_most(page)
+        axes_are_round(page)
+        charts_have_legends(page)
+        if shape_name == "phone":
+            fingers_have_room(page)
         assert not page.run("/undefined|NaN|null|\\[object/.test(document.body.innerText)"), "a slip in the text"
         for scheme in ["light", "dark"]:
             page.prefer(scheme)
@@ -178,6 +271,7 @@ def timeline_works(reader, path):
     for _ in range(5):
         page.wheel(x, y, -120)
     zoomed = view(page)
+    marks_are_round(page.run("JSON.parse(document.querySelector('#timeline-canvas').dataset.marks)"), "zoomed timeline")
     assert zoomed[1] - zoomed[0] < (whole[1] - whole[0]) / 3, f"the wheel zooms: {zoomed}"
     page.drag(x, y, x - 80, y)
     moved = view(page)
@@ -309,7 +403,8 @@ def schemes_work(reader, path):
 def names_stay_text(reader, path):
     page = reader.open(path)
     shown = page.run("[...document.querySelectorAll('#results li .name')].map(one => one.textContent)")
-    expected = [name.replace("\u202e", "\ufffd") for name in HOSTILE]
+    # What would turn the text around or end a line is written out.
+    expected = [name.replace("\u202e", "\\u202e").replace("\u2028", "\\u2028") for name in HOSTILE]
     assert set(shown) <= set(expected) and len(shown) == 6, shown
     for place in range(1, 7):
         page.click_on(f"#results li:nth-child({place})")

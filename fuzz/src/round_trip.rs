@@ -118,9 +118,11 @@ fn report(file: &PlanFile, trace: &Trace) {
         one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
         found_by: "a seed",
         notes: Vec::new(),
-        next: Vec::new(),
+        to_measure: Vec::new(),
         sources: Vec::new(),
         measured: Some(trace),
+        next: Vec::new(),
+        if_lost: Vec::new(),
         every_move: false,
     };
     assert!(report.html().ends_with("</html>\n"));

@@ -177,7 +177,7 @@ pub fn next_commands(
     let Some(model) = path("model").filter(|&model| model != "-" && !basis.is_measured()) else {
         return Vec::new();
     };
-    let read = as_options(reading);
+    let read: String = reading.as_options().iter().map(|option| format!(" {option}")).collect();
     let model_word = shell_word(model);
     let on = path("hardware").map_or(String::new(), |on| format!(" --on {}", shell_word(on)));
     let plan = format!("divvy plan {model_word}{on}{read}{} --profile times.json", question(problem));
@@ -208,13 +208,6 @@ fn elsewhere(problem: &Problem) -> String {
         .iter()
         .map(|name| format!(" --from {}", shell_word(&format!("{name}={name}-profile.json"))))
         .collect()
-}
-
-/// How a model was read, as options.
-fn as_options(reading: &ReadOptions) -> String {
-    let dims = reading.dims.iter().map(|(name, size)| ("--dim", format!("{name}={size}")));
-    let parameters = reading.parameters.iter().map(|pattern| ("--parameter", pattern.clone()));
-    dims.chain(parameters).map(|(option, value)| format!(" {option} {}", shell_word(&value))).collect()
 }
 
 /// The objective as options.

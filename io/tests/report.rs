@@ -37,9 +37,11 @@ fn report<'a>(problem: &'a Problem, plan: &'a divvy_core::plan::Plan, score: &'a
         one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
         found_by: "a test",
         notes: Vec::new(),
-        next: Vec::new(),
+        to_measure: Vec::new(),
         sources: Vec::new(),
         measured: None,
+        next: Vec::new(),
+        if_lost: Vec::new(),
         every_move: false,
     }
 }

@@ -6,8 +6,7 @@ use divvy::io::assemble::{ProblemOptions, assemble};
 use divvy::io::file::{self, read_once};
 use divvy::io::onnx::trips::EVERY_LOOP;
 use divvy::io::plan_file::{PlanFile, Verdict};
-use divvy::io::read_options::ReadOptions;
-use divvy::io::shell::shell_word;
+use divvy::io::read_options::{ReadOptions, dim_option, parameter_option, trips_option};
 use serde_json::json;
 
 use crate::args::CheckArgs;
@@ -56,7 +55,7 @@ fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
         |message: &str, option: String| format!("{message}; if that is the question, check with {option}");
     let mut faults = Vec::new();
     for (name, size) in recorded.dims.iter().filter(|(name, size)| given.dims.get(*name) != Some(size)) {
-        let option = format!("--dim {}", shell_word(&format!("{name}={size}")));
+        let option = dim_option(name, *size);
         faults.push(named(&format!("the plan is for {size} as the size of `{name}`"), option));
     }
     for (name, trips) in recorded.trips.iter().filter(|(name, trips)| given.trips.get(*name) != Some(trips)) {
@@ -64,7 +63,7 @@ fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
         faults.push(named(&format!("the plan counts {trips} rounds of {what}"), trips_option(name, *trips)));
     }
     for pattern in recorded.parameters.iter().filter(|pattern| !given.parameters.contains(pattern)) {
-        let option = format!("--parameter {}", shell_word(pattern));
+        let option = parameter_option(pattern);
         faults.push(named(&format!("the plan takes inputs like `{pattern}` for parameters"), option));
     }
     let dims = given.dims.keys().filter(|name| !recorded.dims.contains_key(*name));
@@ -83,21 +82,9 @@ fn unnamed(recorded: &ReadOptions, given: &ReadOptions) -> Vec<Violation> {
     faults.into_iter().map(violation).collect()
 }
 
-/// The option that says how often a loop runs.
-fn trips_option(name: &str, trips: u64) -> String {
-    match name {
-        EVERY_LOOP => format!("--trips {trips}"),
-        name => format!("--trips {}", shell_word(&format!("{name}={trips}"))),
-    }
-}
-
 /// How the model was read, as options; empty where nothing was asked for.
 fn read_with(reading: &ReadOptions) -> String {
-    let dims =
-        reading.dims.iter().map(|(name, size)| format!("--dim {}", shell_word(&format!("{name}={size}"))));
-    let parameters = reading.parameters.iter().map(|pattern| format!("--parameter {}", shell_word(pattern)));
-    let trips = reading.trips.iter().map(|(name, trips)| trips_option(name, *trips));
-    let all: Vec<String> = dims.chain(trips).chain(parameters).collect();
+    let all = ReadOptions { granularity: None, ..reading.clone() }.as_options();
     if all.is_empty() { String::new() } else { format!(", read with {}", all.join(" ")) }
 }
 

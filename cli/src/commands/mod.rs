@@ -9,6 +9,7 @@ pub(crate) mod generate;
 pub(crate) mod hardware;
 pub(crate) mod inspect;
 pub(crate) mod manual;
+mod next_steps;
 pub(crate) mod pareto;
 pub(crate) mod plan;
 pub(crate) mod planning_run;

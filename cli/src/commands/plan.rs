@@ -42,7 +42,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Done, Failure> {
     }
     if let Some(path) = &args.report {
         let line = super::report::written(path);
-        let made = super::report::of_run(path, &assembled, &solved);
+        let made = super::report::of_run(path, args.output.as_deref(), &assembled, &solved);
         passed &= settle(args, path, made, &line, &mut text);
     }
     Ok(Done { text, passed })

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use divvy::core::problem::Problem;
+use divvy::core::units::Time;
 use divvy::io::assemble::Assembled;
 use divvy::io::file::{self, Kind, read_once};
 use divvy::io::plan_file::PlanFile;
@@ -11,9 +12,12 @@ use divvy::io::report::{OneDevice, Report};
 use divvy::io::source::Source;
 use divvy::io::times_basis::{TimesBasis, next_commands};
 use divvy::io::trace_file;
+use divvy::proof::certificate::Certificate;
+use divvy::proof::evidence::Evidence;
 use divvy::search::{Baseline, Budget, Solved, baseline};
 
 use crate::args::ReportArgs;
+use crate::commands::next_steps::Origins;
 use crate::failure::Failure;
 use crate::output::Done;
 use crate::progress::Progress;
@@ -47,6 +51,15 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
     let progress = Progress::about("working out what moving each op would cost");
     let (one_device, _) = baseline(&plan.problem, &Budget::new(BASELINE_TIME));
     let basis = TimesBasis::of(&plan.problem, Some(&plan.plan));
+    let best_proof = verified_bound(&plan.certificates);
+    let origins = Origins {
+        problem: &plan.problem,
+        score: &verdict.score,
+        sources: &plan.sources,
+        reading: &plan.reading,
+        plan: Some(Path::new(&args.plan)).filter(|_| args.plan != "-"),
+        optimal: best_proof == Some(verdict.score.value),
+    };
     let report = Report {
         problem: &plan.problem,
         plan: &plan.plan,
@@ -56,9 +69,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
         one_device: as_one_device(&one_device),
         found_by: plan.found_by.as_ref().unwrap_or(&plan.planner),
         notes: notes(&plan.problem, &one_device, show::caveats_of(&plan.problem, &plan.reading)),
-        next: next_commands(&plan.problem, &basis, &plan.sources, &plan.reading),
+        to_measure: next_commands(&plan.problem, &basis, &plan.sources, &plan.reading),
         sources: sources(&plan.sources),
         measured: measured.as_ref(),
+        next: origins.next(),
+        if_lost: origins.if_lost(),
         every_move: args.all_moves,
     };
     let html = report.html();
@@ -67,9 +82,28 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Done, Failure> {
     Ok(Done { text: written(&output), passed: true })
 }
 
-/// Writes the report of a run that has just ended; false if there is no plan.
-pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Result<bool, Failure> {
+/// The best bound that is more than attested.
+fn verified_bound(certificates: &[Certificate]) -> Option<Time> {
+    let attested = |one: &&Certificate| matches!(one.evidence, Evidence::Attested { .. });
+    certificates.iter().filter(|one| !attested(one)).map(|one| one.value_ps).max()
+}
+
+/// Writes the report of a run that has just ended, whose plan goes to `kept`; false if there is no plan.
+pub(super) fn of_run(
+    path: &Path,
+    kept: Option<&Path>,
+    assembled: &Assembled,
+    solved: &Solved,
+) -> Result<bool, Failure> {
     let Some((plan, score)) = &solved.outcome.best else { return Ok(false) };
+    let origins = Origins {
+        problem: &assembled.problem,
+        score,
+        sources: &assembled.sources,
+        reading: &assembled.reading,
+        plan: kept,
+        optimal: verified_bound(&solved.outcome.certificates) == Some(score.value),
+    };
     let progress = Progress::about("working out what moving each op would cost");
     let basis = TimesBasis::of(&assembled.problem, Some(plan));
     let report = Report {
@@ -81,9 +115,11 @@ pub(super) fn of_run(path: &Path, assembled: &Assembled, solved: &Solved) -> Res
         one_device: as_one_device(&solved.baseline),
         found_by: solved.outcome.found_by.as_ref().unwrap_or(&solved.planner),
         notes: notes(&assembled.problem, &solved.baseline, show::caveats(assembled)),
-        next: next_commands(&assembled.problem, &basis, &assembled.sources, &assembled.reading),
+        to_measure: next_commands(&assembled.problem, &basis, &assembled.sources, &assembled.reading),
         sources: sources(&assembled.sources),
         measured: None,
+        next: origins.next(),
+        if_lost: origins.if_lost(),
         every_move: false,
     };
     let html = report.html();

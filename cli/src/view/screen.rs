@@ -125,7 +125,7 @@ mod tests {
             let variable = |name: &str| {
                 set.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
             };
-            super::decide(choice, terminal, &variable)
+            decide(choice, terminal, &variable)
         };
         use ColorChoice::{Always, Auto, Never};
         assert!(decide(Auto, true, &[]));

@@ -22,7 +22,7 @@ pub(crate) fn plan(name: &str) -> (PlanFile, Score) {
 }
 
 /// A small GPT of `layers` layers on four V100s, as a stream; `device_of` places each op by its name.
-pub(super) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
+pub(crate) fn transformer(layers: u32, device_of: impl Fn(&str) -> &'static str) -> (Problem, Plan) {
     stream(small_gpt(layers), "dgx-v100", device_of)
 }
 

@@ -28,7 +28,7 @@ use super::proto::{Model, Node};
 use super::reads::{bodies, reads};
 use super::trips::Trips;
 use super::{cut, proto};
-use crate::shell::shell_word;
+use crate::read_options::dim_option;
 
 /// What an import found.
 pub struct Understood {
@@ -131,7 +131,7 @@ pub fn check_dims(model: &Model, facts: &Facts, dims: &BTreeMap<String, u64>) ->
 
 /// The options that set dimensions to their suggested sizes, as a shell wants them.
 pub fn dim_options(open: &[OpenDim]) -> String {
-    let option = |dim: &OpenDim| format!("--dim {}", shell_word(&format!("{}={}", dim.name, dim.suggested)));
+    let option = |dim: &OpenDim| dim_option(&dim.name, dim.suggested);
     open.iter().map(option).collect::<Vec<String>>().join(" ")
 }
 

@@ -9,12 +9,12 @@ use divvy_core::ids::{DeviceId, LinkId, OpId, ParamId};
 use divvy_core::plan::{BusItem, Plan};
 use divvy_core::problem::{LinkUse, Objective};
 use divvy_core::score::{Activity, Lane, Trace};
-use divvy_core::units::Time;
+use divvy_core::units::{Time, counted};
 use divvy_proof::evidence::Evidence;
 use serde_json::{Value, json};
 
 use super::moves::Moved;
-use super::{OneDevice, Report, moves, words};
+use super::{Advice, OneDevice, Report, losses as lost, moves, words};
 use crate::critical_path::critical_path;
 use crate::export::schedule::bus_of;
 use crate::times_basis::TimesBasis;
@@ -39,7 +39,7 @@ pub(super) fn of(report: &Report<'_>) -> Value {
         "objective": objective(problem.objective),
         "verdict": words::verdict(report, &basis),
         "basis": json!({
-            "kind": basis.kind(), "what": basis.what(), "how_far": basis.how_far(), "next": report.next,
+            "kind": basis.kind(), "what": basis.what(), "how_far": basis.how_far(), "to_measure": report.to_measure,
         }),
         "value": report.score.value,
         "latency": report.score.latency,
@@ -66,6 +66,8 @@ pub(super) fn of(report: &Report<'_>) -> Value {
         "path": path,
         "stages": stages(report),
         "moves": moved(report, &important),
+        "losses": losses(report),
+        "next": report.next.iter().map(advice).collect::<Vec<_>>(),
         "notes": report.notes,
         "sources": report.sources,
         "op_times": {
@@ -81,8 +83,10 @@ fn objective(objective: Objective) -> Value {
         Objective::Latency { links: LinkUse::InTurn } => {
             "latency of one request, links used in turn".to_owned()
         }
-        Objective::Batch { inputs } => format!("batch of {inputs} inputs"),
-        Objective::Pipeline { stages } => format!("pipeline of at most {stages} stages"),
+        Objective::Batch { inputs } => format!("batch of {}", counted(inputs as usize, "input")),
+        Objective::Pipeline { stages } => {
+            format!("pipeline of at most {}", counted(stages as usize, "stage"))
+        }
         Objective::Stream => "stream of requests".to_owned(),
         Objective::ColdStart { .. } => "cold start: one request, weights in host memory".to_owned(),
     };
@@ -311,4 +315,20 @@ fn moved(report: &Report<'_>, important: &[OpId]) -> Value {
         "targets": moves.targets, "ops": moves.rows.iter().map(|(op, _)| op).collect::<Vec<_>>(),
         "rows": rows, "reasons": reasons,
     })
+}
+
+fn advice(advice: &Advice) -> Value {
+    json!({"what": advice.what, "commands": advice.commands})
+}
+
+/// What is left without each device.
+fn losses(report: &Report<'_>) -> Vec<Value> {
+    let one = |loss: &lost::Loss| {
+        let told = report.if_lost.iter().find(|(device, _)| *device == loss.device);
+        json!({
+            "device": loss.device, "only_there": loss.only_there, "to": loss.kept.map(|kept| kept.0),
+            "value": loss.kept.map(|kept| kept.1), "advice": told.map(|(_, told)| advice(told)),
+        })
+    };
+    lost::of(report).iter().map(one).collect()
 }

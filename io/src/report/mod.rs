@@ -6,6 +6,7 @@
 //! only ever shown as text.
 
 mod data;
+mod losses;
 mod moves;
 mod page;
 mod words;
@@ -37,13 +38,26 @@ pub struct Report<'a> {
     /// What values and proofs are about, where that is not simply the model on the hardware.
     pub notes: Vec<String>,
     /// Commands that would bring measured times and plan with them; empty where all are.
-    pub next: Vec<String>,
+    pub to_measure: Vec<String>,
     /// Where the problem came from: a role and a path or name.
     pub sources: Vec<(String, String)>,
     /// A run that was measured, to be laid over the timeline.
     pub measured: Option<&'a Trace>,
+    /// What could be tried next, each with commands that do it.
+    pub next: Vec<Advice>,
+    /// What to do when a device is lost, for each that the plan uses.
+    pub if_lost: Vec<(DeviceId, Advice)>,
     /// Whether to work out what moving every op would cost, however long that takes; else those that matter most.
     pub every_move: bool,
+}
+
+/// Something to try, and the commands for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// What it is good for, as a sentence.
+    pub what: String,
+    /// Lines for a shell, in order; what must be done by hand between them is in `what`.
+    pub commands: Vec<String>,
 }
 
 /// The baseline that a plan is shown against.
@@ -68,5 +82,30 @@ impl Report<'_> {
     pub fn html(&self) -> String {
         let title = format!("{} on {}", self.problem.graph.name(), self.problem.hardware.name());
         page::html(&title, &data::of(self).to_string())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A report without anything that a search would tell.
+    pub(crate) fn bare<'a>(problem: &'a Problem, plan: &'a Plan, score: &'a Score) -> Report<'a> {
+        Report {
+            problem,
+            plan,
+            score,
+            certificates: &[],
+            history: &[],
+            one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
+            found_by: "a test",
+            notes: Vec::new(),
+            to_measure: Vec::new(),
+            sources: Vec::new(),
+            measured: None,
+            next: Vec::new(),
+            if_lost: Vec::new(),
+            every_move: true,
+        }
     }
 }

@@ -224,25 +224,12 @@ impl<'a> Flow<'a> {
 mod tests {
     use super::*;
     use crate::export::test_plans;
-    use crate::report::OneDevice;
+    use crate::report::tests::bare;
 
     #[test]
     fn what_matters_most_comes_first_until_the_work_is_done() {
         let (file, score) = test_plans::plan("latency.json");
-        let report = Report {
-            problem: &file.problem,
-            plan: &file.plan,
-            score: &score,
-            certificates: &[],
-            history: &[],
-            one_device: OneDevice::Impossible { reason: "not asked".to_owned() },
-            found_by: "a test",
-            notes: Vec::new(),
-            next: Vec::new(),
-            sources: Vec::new(),
-            measured: None,
-            every_move: true,
-        };
+        let report = bare(&file.problem, &file.plan, &score);
         let all = file.problem.graph.op_count();
         let last = OpId::new(all - 1);
         let little = within(1, &report, &[last]);

@@ -1,7 +1,7 @@
 //! What the report says in words: the verdict in a sentence, and the argument of each kind of evidence.
 
 use divvy_core::problem::Objective;
-use divvy_core::units::{Time, show_number};
+use divvy_core::units::{Time, counted, show_number};
 use divvy_proof::evidence::Evidence;
 
 use super::{OneDevice, Report};
@@ -35,7 +35,12 @@ fn value(report: &Report<'_>) -> String {
     match report.problem.objective {
         Objective::Latency { .. } => format!("One request finishes in {shown}"),
         Objective::Batch { inputs } => {
-            format!("{inputs} inputs finish in {shown} ({} per second)", rate(f64::from(inputs)))
+            let finish = if inputs == 1 { "finishes" } else { "finish" };
+            format!(
+                "{} {finish} in {shown} ({} per second)",
+                counted(inputs as usize, "input"),
+                rate(f64::from(inputs))
+            )
         }
         Objective::Pipeline { .. } | Objective::Stream => {
             format!("One request every {shown} ({} per second)", rate(1.0))

@@ -31,6 +31,8 @@ function withUnit(value, units) {
 
 const showTime = (ps) => (ps === 0 ? "0" : withUnit(ps, ["ps", "ns", "µs", "ms", "s"]));
 const showBytes = (bytes) => withUnit(bytes, ["B", "kB", "MB", "GB", "TB", "PB"]);
+/** Bytes that go somewhere; none are nothing. */
+const showSent = (bytes) => (bytes === 0 ? "nothing" : showBytes(bytes));
 const showCount = (count) => (count < 10000 ? String(count) : digits(count, 12));
 const showTimes = (factor) => `${digits(factor, 3)}×`;
 const plural = (count, one, many = `${one}s`) => `${showCount(count)} ${count === 1 ? one : many}`;
@@ -42,6 +44,50 @@ function showShare(share) {
   if (percent < 0.05) return "<0.1\u00a0%";
   if (percent < 100 && percent >= 99.95) return "99.9\u00a0%";
   return `${percent >= 10 ? digits(percent, 3) : percent.toFixed(1)}\u00a0%`;
+}
+
+// ---- Axes: marks on round numbers, one unit for the whole of an axis.
+
+const TIME_UNITS = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3], ["ps", 1]];
+
+/** The least of 1, 2 and 5 times a power of ten that is not below a number. */
+function roundUp(number) {
+  const power = 10 ** Math.floor(Math.log10(number));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= number * (1 - 1e-9));
+}
+
+/** The most of 1, 2 and 5 times a power of ten that is not above a number. */
+function roundDown(number) {
+  const power = 10 ** Math.floor(Math.log10(number));
+  return [5, 2, 1].map((factor) => factor * power).find((one) => one <= number * (1 + 1e-9)) ?? power;
+}
+
+/** Round numbers from one to another, in at most so many steps, and their distance. */
+function roundMarks(from, to, most) {
+  const step = roundUp(Math.max(to - from, 1e-12) / most);
+  const first = Math.ceil(from / step - 1e-9);
+  const count = Math.floor(to / step + 1e-9) - first + 1;
+  return { step, marks: Array.from({ length: Math.max(count, 0) }, (_, i) => (first + i) * step) };
+}
+
+/** Marks of an axis of times in picoseconds, each with its text. */
+function timeMarks(from, to, most) {
+  const [unit, size] = TIME_UNITS.find(([, one]) => Math.max(Math.abs(from), Math.abs(to)) >= one) ?? TIME_UNITS[4];
+  const { step, marks } = roundMarks(from / size, to / size, most);
+  const decimals = clamp(-Math.floor(Math.log10(step) + 1e-9), 0, 9);
+  const text = (mark) => (Math.abs(mark) < step / 2 ? "0" : `${mark.toFixed(decimals).replace(/\B(?=(\d{3})+(?!\d)(?=\.|$))/g, mark >= 10000 ? "," : "")}\u00a0${unit}`);
+  return marks.map((mark) => ({ at: mark * size, text: text(mark) }));
+}
+
+/** Marks of a logarithmic axis of seconds: 1, 2 and 5 times powers of ten, or the powers alone where they are many. */
+function secondMarks(from, to, most) {
+  const [unit, size] = to >= 1 ? ["s", 1] : ["ms", 1e-3];
+  const exponents = [];
+  for (let e = Math.floor(Math.log10(from / size)); e <= Math.log10(to / size); e += 1) exponents.push(e);
+  const inside = (factors) => exponents.flatMap((e) => factors.map((factor) => Number(`${factor}e${e}`))).filter((one) => one * size >= from * (1 - 1e-9) && one * size <= to * (1 + 1e-9));
+  const all = [[1, 2, 5], [1, 5], [1]].map(inside);
+  const marks = all.find((list) => list.length <= most) ?? all[2].filter((_, i) => i % Math.ceil(all[2].length / most) === 0);
+  return marks.map((mark) => ({ at: mark * size, text: `${mark}\u00a0${unit}` }));
 }
 
 /** The largest of what a list gives; spreading a long list into arguments would overflow. */
@@ -66,18 +112,42 @@ const make = (tag, attributes, ...children) => put(document.createElement(tag), 
 const draw = (tag, attributes, ...children) =>
   put(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
+/** What the colours and strokes of a chart mean. */
+const swatch = (style, text, more) => make("span", { class: "key" }, make("span", { class: `swatch ${style}`, style: more }), text);
+const legend = (...entries) => make("div", { class: "legend" }, entries.flat().filter(Boolean));
+
+/** The scale under bars: from nothing to `most`, its marks on round numbers. */
+function barScale(most, steps = 5) {
+  const marks = timeMarks(0, most, narrow() ? 3 : steps);
+  return [
+    make("span", { class: "name", "aria-hidden": "true" }),
+    make("div", { class: "scale", "aria-hidden": "true" }, marks.map(({ at, text }) => {
+      const share = (at / most) * 100;
+      return make("span", { class: share > 90 ? "last" : share < 1 ? "first" : "", style: share > 90 ? { right: `${100 - share}%` } : { left: `${share}%` } }, text);
+    })),
+    make("span", { class: "figure", "aria-hidden": "true" }),
+  ];
+}
+
+const narrow = () => innerWidth < 704;
+
+/** What the navigation calls the parts whose headings are long. */
+const SHORT_TITLES = { timeline: isPeriod ? "One request" : undefined, weights: "Weights", quality: "How good", graph: "Network", loads: "Loads", search: "Search", about: "About" };
+
 /** A part of the report with a heading, in the navigation too. */
 function card(id, title, tools, ...children) {
   const head = make("div", { class: "head" }, make("h2", {}, title), tools && make("div", { class: "tools" }, tools));
-  return make("section", { class: "card", id, "data-title": title }, head, ...children);
+  return make("section", { class: "card", id, "data-title": title, "data-short": SHORT_TITLES[id] }, head, ...children);
 }
 
-// ---- Devices and their colours: those in use in their own, in the order of the hardware.
+// ---- Devices and their colours, by their place in the hardware, so that a device keeps its own from plan to plan.
 
 const deviceCount = data.devices.length;
 // A device without ops may still be busy, with copies of what passes it.
 const used = data.devices.flatMap((device, i) => (device.ops > 0 || device.busy > 0 ? [i] : []));
-const colourOf = new Map(used.map((device, i) => [device, `d${i % 8}`]));
+const DEVICE_COLOURS = 8;
+// Of more devices than colours, those in use come first.
+const colourOf = new Map(used.map((device, i) => [device, `d${(deviceCount <= DEVICE_COLOURS ? device : i) % DEVICE_COLOURS}`]));
 const deviceName = (device) => data.devices[device].name;
 const deviceColour = (device) => `var(--${colourOf.get(device) ?? "idle"})`;
 const deviceChip = (device) => make("span", { class: "chip", own: deviceColour(device) }, deviceName(device));
@@ -144,6 +214,17 @@ for (const span of measured ?? []) {
   if (span && span.kind === 0) measuredTime.set(span.id, (measuredTime.get(span.id) ?? 0) + span.length);
 }
 const laneName = (lane) => (lane < deviceCount ? deviceName(lane) : data.links[lane - deviceCount].name);
+
+/** Whether weights are on their way: loaded, or read in place over a bus. */
+const isLoad = (span) => span.kind === 2 || (span.kind === 0 && span.lane >= deviceCount);
+/** What each link carries: the part of its time that goes to weights. */
+const loadShare = data.links.map((_, i) => {
+  const own = spans.filter((span) => span && span.lane === deviceCount + i);
+  const sum = (list) => list.reduce((time, span) => time + span.length, 0);
+  return sum(own.filter(isLoad)) / Math.max(sum(own), 1);
+});
+const someLoads = spans.some((span) => span && isLoad(span));
+const someTransfers = spans.some((span) => span && span.kind === 1);
 
 function spanTitle(span) {
   if (span.kind === 0) return opName(span.id);

@@ -411,12 +411,12 @@ function graphCard() {
   ];
   on("select", mark);
   on("filter", mark);
-  const legend = make("div", { class: "legend" }, used.slice(0, 16).map(deviceChip),
-    path.length ? make("span", {}, make("span", { class: "swatch", style: { border: "2px solid var(--critical)" } }), "critical path") : null,
-    make("span", {}, draw("svg", { width: 26, height: 8, style: { marginRight: "0.4em" } }, draw("path", { d: "M0,4H26", stroke: "var(--cross)", "stroke-width": 2, "stroke-dasharray": "5 3" })), "to another device"));
+  const keys = legend(used.slice(0, 16).map(deviceChip),
+    path.length > 0 && swatch("", "critical path", { border: "2px solid var(--critical)" }),
+    make("span", { class: "key" }, draw("svg", { width: 26, height: 8, style: { marginRight: "0.4em" } }, draw("path", { d: "M0,4H26", stroke: "var(--transfer)", "stroke-width": 2.5, "stroke-dasharray": "5 3" })), "to another device"));
   const made = card("graph", "The network", tools,
     make("p", { class: "note" }, "Click a group to open it, an op to see why it is where it is; Backspace closes the group around what has the focus. ", status),
-    make("div", { style: { marginTop: "0.6rem" } }, frame), legend);
+    make("div", { style: { marginTop: "0.6rem" } }, frame), keys);
   return { card: made, reveal, start: () => {
     rebuild();
     fitView();

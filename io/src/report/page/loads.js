@@ -1,14 +1,15 @@
 // Loads and memory, stages and runs, the search over time, and where everything comes from.
 
 const partBar = (start, length, most, style, device, title) =>
-  make("span", { class: style, title, style: { left: `${(start / most) * 100}%`, width: `${(length / most) * 100}%`, backgroundColor: deviceColour(device) } });
+  make("span", { class: style, title, style: { left: `${(start / most) * 100}%`, width: `${(length / most) * 100}%`, ...(device === null ? {} : { backgroundColor: deviceColour(device) }) } });
 
-function showAll(rows, most, build) {
-  const holder = make("div", { class: "bars" }, rows.slice(0, most).flatMap(build));
+/** Rows of bars, the first of many; `scale` is what the full width stands for, where it is a time, in so many steps. */
+function showAll(rows, most, build, scale, steps) {
+  const holder = make("div", { class: "bars" }, rows.slice(0, most).flatMap(build), scale ? barScale(scale, steps) : []);
   if (rows.length > most) {
     const more = make("button", { type: "button", class: "wide", onclick: () => {
       more.remove();
-      holder.append(...rows.slice(most).flatMap(build).filter(Boolean));
+      holder.append(...rows.slice(most).flatMap(build).filter(Boolean), ...(scale ? barScale(scale, steps) : []));
     } }, `Show all ${showCount(rows.length)}`);
     holder.append(more);
   }
@@ -28,7 +29,9 @@ function loadsCard() {
   };
   const link = (one) => [
     make("span", { class: "name" }, one.name),
-    make("div", { class: "track" }, make("span", { class: "other-bar", style: { width: `${(one.busy / most) * 100}%` } }), mark()),
+    make("div", { class: "track" },
+      make("span", { class: "load-bar", style: { width: `${((one.busy * one.loads) / most) * 100}%` } }),
+      make("span", { class: "transfer-bar", style: { left: `${((one.busy * one.loads) / most) * 100}%`, width: `${((one.busy * (1 - one.loads)) / most) * 100}%` } }), mark()),
     make("span", { class: "figure", title: `${showBytes(one.bandwidth)}/s` }, `${showTime(one.busy)} · ${showShare(data.value ? one.busy / data.value : 0)}`),
   ];
   const memory = (i) => {
@@ -40,7 +43,7 @@ function loadsCard() {
       make("span", { class: "figure" }, limit === null ? `${showBytes(bytes)}, no limit` : `${showBytes(bytes)} of ${showBytes(limit)}`),
     ];
   };
-  const links = [...data.links].sort((a, b) => b.busy - a.busy);
+  const links = data.links.map((one, i) => ({ ...one, loads: loadShare[i] })).sort((a, b) => b.busy - a.busy);
   const idle = deviceCount - used.length;
   const what = isPeriod ? "The line is the period: whatever reaches it is the bottleneck." : "The line is the finish; a device is idle for the rest of its bar.";
   return card(
@@ -49,12 +52,18 @@ function loadsCard() {
     null,
     make("p", { class: "note" }, what),
     make("div", { class: "two", style: { marginTop: "0.8rem" } },
-      make("div", {}, make("h3", {}, "Devices, busy"), showAll(used, 24, device), idle > 0 && make("p", { class: "note" }, `${plural(idle, "device")} idle`)),
+      make("div", {}, make("h3", {}, "Devices, busy"), showAll(used, 24, device, most, 2), idle > 0 && make("p", { class: "note" }, `${plural(idle, "device")} idle`)),
       make("div", {}, make("h3", {}, "Devices, memory"), showAll(used, 24, memory)),
     ),
     links.length
-      ? make("div", { style: { marginTop: "1rem" } }, make("h3", {}, data.objective.name === "cold-start" ? "Links and buses from host memory, busy" : "Links, busy"), showAll(links, 12, link))
+      ? make("div", { style: { marginTop: "1rem" } }, make("h3", {}, data.objective.name === "cold-start" ? "Links and buses from host memory, busy" : "Links, busy"), showAll(links, 12, link, most))
       : make("p", { class: "note", style: { marginTop: "0.8rem" } }, "No link carries anything."),
+    legend(
+      used.slice(0, 16).map(deviceChip),
+      links.some((one) => one.loads < 1) && swatch("transfer-bar", "tensors"),
+      links.some((one) => one.loads > 0) && swatch("load-bar", "weights"),
+      swatch("mark-bar", `the ${valueName}: ${showTime(data.value)}`),
+    ),
   );
 }
 
@@ -66,38 +75,44 @@ function routesCard() {
       : { param, device: target, bus, start, end, forwarded, own, bytes: data.params.bytes[param] });
   if (routes.length === 0) return null;
   const most = Math.max(data.value, 1);
+  const byLength = [...routes].sort((a, b) => b.end - b.start - (a.end - a.start) || a.start - b.start);
   const sum = (list) => list.reduce((bytes, route) => bytes + route.bytes, 0);
-  const isForwarded = (route) => route.op === undefined && route.forwarded.length > 0;
   const buses = data.links.map((link, i) => ({ link, routes: routes.filter((route) => route.bus === i) })).filter((bus) => bus.routes.length);
   const bus = ({ link, routes: own }) => {
     const read = own.filter((route) => route.op !== undefined);
-    const parts = [["for the GPU it leads to", sum(own.filter((route) => route.op === undefined && !isForwarded(route)))], ["forwarded to a peer", sum(own.filter(isForwarded))]];
+    const parts = [["for the GPU it leads to", sum(own.filter((route) => route.op === undefined && !isForwardedWay(route)))], ["forwarded to a peer", sum(own.filter(isForwardedWay))]];
     const text = parts.filter(([, bytes]) => bytes > 0).map(([name, bytes]) => `${showBytes(bytes)} ${name}`);
     if (read.length) text.push(`${plural(read.length, "op")} reading in place`);
     return [
       make("span", { class: "name" }, link.name),
-      make("div", { class: "track" }, own.map((route) => partBar(route.start, route.end - route.start, most, route.op !== undefined ? "part-over" : isForwarded(route) ? "part-in" : "", route.device, wayOf(route)))),
+      make("div", { class: "track" }, own.map((route) => wayBar(route, most))),
       make("span", { class: "figure" }, `${showTime(link.busy)} · ${showShare(link.busy / most)}`),
       make("span", { class: "argument" }, text.join(" · ")),
     ];
   };
   const row = (route) => [
     make("span", { class: "name" }, route.op === undefined ? data.params.name[route.param] : opButton(route.op)),
-    make("div", { class: "track" }, partBar(route.start, route.end - route.start, most, "", route.device)),
+    make("div", { class: "track" }, wayBar(route, most)),
     make("span", { class: "figure" }, `${showTime(route.start)} to ${showTime(route.end)}`),
     make("span", { class: "argument" }, `${showBytes(route.bytes)} · ${wayOf(route)}`),
   ];
-  const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}`, style: { backgroundColor: "var(--d0)" } }), text);
   return card(
     "weights",
     "Ways of the weights",
     null,
-    make("p", { class: "note" }, "Weights begin in host memory. Each bus carries one thing at a time, in this order; a bar has the colour of the GPU it goes to."),
-    make("div", { style: { marginTop: "0.8rem" } }, make("h3", {}, "Buses"), showAll(buses, 16, bus)),
-    make("div", { class: "legend" }, swatch("part-work", "loaded"), swatch("part-in", "loaded, then forwarded to a peer"), swatch("part-over", "read in place")),
-    make("div", { style: { marginTop: "1rem" } }, make("h3", {}, "Weight by weight"), showAll(routes, 12, row)),
+    make("p", { class: "note" }, "Weights begin in host memory. Each bus carries one thing at a time, in this order; the stripe of a bar is the GPU that it goes to."),
+    make("div", { style: { marginTop: "0.8rem" } }, make("h3", {}, "Buses"), showAll(buses, 16, bus, most)),
+    legend(used.slice(0, 16).map(deviceChip), swatch("load-bar", "loaded"), swatch("load-bar part-in", "loaded, then forwarded to a peer"), swatch("load-bar part-over", "read in place")),
+    make("div", { style: { marginTop: "1rem" } }, make("h3", {}, "Weight by weight, the longest first"), showAll(byLength, 12, row, most)),
   );
 }
+
+const isForwardedWay = (route) => route.op === undefined && route.forwarded.length > 0;
+
+/** One weight on its way. */
+const wayBar = (route, most) =>
+  make("span", { class: `load-bar ${route.op !== undefined ? "part-over" : isForwardedWay(route) ? "part-in" : ""}`, title: wayOf(route), style: {
+    left: `${(route.start / most) * 100}%`, width: `max(${((route.end - route.start) / most) * 100}%, 1px)`, borderTop: `5px solid ${deviceColour(route.device)}` } });
 
 /** The way of one weight in words. */
 function wayOf(route) {
@@ -134,10 +149,10 @@ function stagesCard() {
   const build = ({ stage, i }) => {
     const device = stage.devices[0];
     const share = stage.devices.length;
-    const parts = [["comes in", stage.incoming, "part-in"], ["work", stage.work, "part-work"], ["overflow", stage.overflow, "part-over"], ["goes out", stage.outgoing, "part-in"]];
+    const parts = [["comes in", stage.incoming, "transfer-bar"], ["work", stage.work, ""], ["overflow", stage.overflow, "load-bar"], ["goes out", stage.outgoing, "transfer-bar"]];
     let at = 0;
     const bars = parts.map(([name, time, style]) => {
-      const bar = partBar(at / share, time / share, most, style, device, `${name}: ${showTime(time)}`);
+      const bar = partBar(at / share, time / share, most, style, style ? null : device, `${name}: ${showTime(time)}`);
       at += time;
       return bar;
     });
@@ -147,18 +162,22 @@ function stagesCard() {
     return [
       make("span", { class: "name" }, make("b", {}, `stage ${i + 1} `), deviceChip(device), share > 1 ? ` and ${share - 1} alike` : ""),
       make("div", { class: "track", title: devices }, bars, make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
-      make("span", { class: "figure" }, `${showTime(shares[i])} · `, isLimit ? make("span", { class: "badge warn" }, "bottleneck") : showShare(shares[i] / most)),
-      make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showBytes(sent[i].in)} from other stages, sends them ${showBytes(sent[i].out)}`),
+      make("span", { class: "figure" }, `${showTime(shares[i])} · `, isLimit ? make("span", { class: "badge decides" }, "bottleneck") : showShare(shares[i] / most)),
+      make("span", { class: "argument" }, `${plural(stage.ops.length, "op")}: `, ends(stage.ops), ` · ${detail} · receives ${showSent(sent[i].in)} from other stages, sends them ${showSent(sent[i].out)}`),
     ];
   };
-  const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}`, style: { backgroundColor: "var(--d0)" } }), text);
   return card(
     "stages",
     "Stages",
     null,
     make("p", { class: "note" }, "Every stage works on another request at the same time; a request leaves when the busiest stage is done. The mark is the period."),
-    make("div", { style: { marginTop: "0.8rem" } }, showAll(rows, 32, build)),
-    make("div", { class: "legend" }, swatch("part-in", "transfers in and out"), swatch("part-work", "work"), swatch("part-over", "overflow of fast memory")),
+    make("div", { style: { marginTop: "0.8rem" } }, showAll(rows, 32, build, most)),
+    legend(
+      used.slice(0, 16).map(deviceChip),
+      swatch("transfer-bar", "transfers in and out"),
+      data.stages.some((stage) => stage.overflow > 0) && swatch("load-bar", "overflow of fast memory"),
+      swatch("mark-bar", `the period: ${showTime(data.value)}`),
+    ),
   );
 }
 
@@ -182,24 +201,16 @@ function runsCard() {
     make("span", { class: "name" }, make("b", {}, `${i + 1} `), deviceChip(run.device)),
     make("div", { class: "track" }, partBar(0, run.time, most, "", run.device), make("span", { class: "mark", style: { left: "calc(100% - 2px)" } })),
     make("span", { class: "figure" }, `${showTime(run.time)} · ${showShare(run.time / most)}`),
-    make("span", { class: "argument" }, `${plural(run.ops.length, "op")}: `, ends(run.ops), ` · receives ${showBytes(sent[i].in)} from other runs, sends them ${showBytes(sent[i].out)}`),
+    make("span", { class: "argument" }, `${plural(run.ops.length, "op")}: `, ends(run.ops), ` · receives ${showSent(sent[i].in)} from other runs, sends them ${showSent(sent[i].out)}`),
   ];
   return card(
     "stages",
     "Runs of ops",
     null,
     make("p", { class: "note" }, `Along the network the device changes ${plural(runs.length - 1, "time")}. A device may hold several runs; their loads add up. The mark is the period.`),
-    make("div", { style: { marginTop: "0.8rem" } }, showAll(runs.map((run, i) => ({ run, i })), 24, build)),
+    make("div", { style: { marginTop: "0.8rem" } }, showAll(runs.map((run, i) => ({ run, i })), 24, build, most)),
+    legend(used.slice(0, 16).map(deviceChip), swatch("mark-bar", `the period: ${showTime(data.value)}`)),
   );
-}
-
-/** Round numbers from one to another, about so many. */
-function roundNumbers(from, to, count) {
-  const rough = (to - from) / count;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough * 0.999);
-  const first = Math.ceil(from / step);
-  return Array.from({ length: Math.floor(to / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
 /** Value and bound over the time of the search. */
@@ -207,7 +218,7 @@ function historyCard() {
   const points = data.history.filter((point) => point[1] !== null || point[2] !== null);
   if (points.length < 2) return null;
   // Drawn at about the size it is shown in, so that its text can be read on a phone, too.
-  const [width, height, left, right, top, bottom] = [innerWidth < 700 ? 420 : 960, 230, 70, 14, 14, 30];
+  const [width, height, left, right, top, bottom] = [narrow() ? 360 : 900, narrow() ? 220 : 240, 76, 14, 14, 32];
   const seconds = Math.max(points[points.length - 1][0], 1e-6);
   const values = points.flatMap((point) => [point[1], point[2]]).filter((value) => value !== null && value > 0);
   const final = points[points.length - 1];
@@ -215,7 +226,8 @@ function historyCard() {
   const high = Math.min(Math.max(...values), (final[1] ?? Math.max(...values)) * 1.6);
   const low = Math.max(Math.min(...values), (final[2] ?? Math.min(...values)) * 0.55);
   const [ceiling, floor] = [high + (high - low) * 0.08 + 1, Math.max(0, low - (high - low) * 0.08 - 1)];
-  const least = Math.max(Math.min(...points.map((point) => point[0]).filter((s) => s > 0), seconds) * 0.8, seconds / 1e4);
+  // The axis begins on a mark.
+  const least = roundDown(Math.max(Math.min(...points.map((point) => point[0]).filter((s) => s > 0), seconds) * 0.8, seconds / 1e4));
   const x = (s) => left + ((Math.log(Math.max(s, least)) - Math.log(least)) / Math.max(Math.log(seconds * 1.05) - Math.log(least), 1e-9)) * (width - left - right);
   const y = (value) => top + ((ceiling - clamp(value, floor, ceiling)) / (ceiling - floor)) * (height - top - bottom);
   const steps = (column) => {
@@ -228,12 +240,12 @@ function historyCard() {
     }
     return last === null ? "" : `${line}H${width - right}`;
   };
-  const ticks = roundNumbers(floor, ceiling, 4);
-  const times = [least, Math.sqrt(least * seconds), seconds];
+  const ticks = timeMarks(floor, ceiling, 5);
+  const times = secondMarks(least, seconds, width < 500 ? 5 : 8);
   const dots = points.flatMap((point, i) =>
     [1, 2].filter((column) => point[column] !== null && (i === 0 || points[i - 1][column] !== point[column])).map((column) =>
       draw("circle", {
-        cx: x(point[0]), cy: y(point[column]), r: 4, fill: column === 1 ? "var(--ink)" : "var(--verified)",
+        cx: x(point[0]), cy: y(point[column]), r: 4, fill: column === 1 ? "var(--ink)" : "var(--bound)",
         onpointermove: (event) => showTip(event.clientX, event.clientY, column === 1 ? "a better plan" : "a better bound", [["value", showTime(point[column])], ["after", `${digits(point[0], 3)} s`], ["by", point[3] ?? "unknown"]]),
         onpointerleave: hideTip,
       }),
@@ -242,10 +254,11 @@ function historyCard() {
   const chart = draw(
     "svg",
     { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Value and bound over the time of the search" },
-    ticks.map((value) => [draw("line", { class: "axis", x1: left, x2: width - right, y1: y(value), y2: y(value) }), draw("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, showTime(Math.round(value)))]),
-    times.map((s, i) => draw("text", { x: x(s), y: height - 10, "text-anchor": ["start", "middle", "end"][i] }, `${digits(s, 2)} s`)),
+    ticks.map(({ at, text }) => [draw("line", { class: "axis", x1: left, x2: width - right, y1: y(at), y2: y(at) }), draw("text", { class: "mark-y", x: left - 8, y: y(at) + 4, "text-anchor": "end" }, text)]),
+    times.map(({ at, text }) => [draw("line", { class: "axis", x1: x(at), x2: x(at), y1: height - bottom, y2: height - bottom + 5 }), draw("text", { class: "mark-x", x: clamp(x(at), left + 10, width - right - 12), y: height - 10, "text-anchor": "middle" }, text)]),
+    draw("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }),
     draw("path", { d: steps(1), fill: "none", stroke: "var(--ink)", "stroke-width": 2 }),
-    draw("path", { d: steps(2), fill: "none", stroke: "var(--verified)", "stroke-width": 2, "stroke-dasharray": "6 3" }),
+    draw("path", { d: steps(2), fill: "none", stroke: "var(--bound)", "stroke-width": 2, "stroke-dasharray": "6 3" }),
     dots,
   );
   return card(
@@ -253,10 +266,7 @@ function historyCard() {
     "The search over time",
     null,
     chart,
-    make("div", { class: "legend" },
-      make("span", {}, make("span", { class: "swatch", style: { background: "var(--ink)" } }), "best plan so far"),
-      make("span", {}, make("span", { class: "swatch", style: { background: "var(--verified)" } }), "best lower bound so far"),
-      make("span", {}, "time runs on a logarithmic scale")),
+    legend(swatch("plan-line", "best plan so far"), swatch("bound-line", "best lower bound so far"), make("span", {}, "time of the search runs on a logarithmic scale")),
   );
 }
 

@@ -23,6 +23,24 @@ function schemes() {
   apply();
 }
 
+/** Marks the part of the report that is being read, and keeps its link in sight. */
+function followAlong(parts, links) {
+  const nav = document.getElementById("nav");
+  const seen = new Map();
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries) seen.set(entry.target, entry.isIntersecting);
+    const at = parts.findIndex((part) => seen.get(part));
+    links.forEach((link, i) => {
+      if (i === at) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    });
+    if (at < 0) return;
+    const link = links[at];
+    if (link.offsetLeft < nav.scrollLeft || link.offsetLeft + link.offsetWidth > nav.scrollLeft + nav.clientWidth) nav.scrollLeft = link.offsetLeft - nav.clientWidth / 3;
+  }, { rootMargin: "-15% 0px -70% 0px" });
+  parts.forEach((part) => observer.observe(part));
+}
+
 function start() {
   schemes();
   const graph = graphCard();
@@ -32,7 +50,9 @@ function start() {
   document.getElementById("main").append(...parts);
   const why = opCard(graph.reveal);
   document.getElementById("side").append(why);
-  document.getElementById("nav").append(...[...parts, why].map((part) => make("a", { href: `#${part.id}` }, part.dataset.title)));
+  const links = [...parts, why].map((part) => make("a", { href: `#${part.id}` }, part.dataset.short ?? part.dataset.title));
+  document.getElementById("nav").append(...links);
+  followAlong([...parts, why], links);
   document.getElementById("foot").append(`Made by divvy ${data.version}. This file needs nothing else and asks the network for nothing.`);
   graph.start();
   tell("theme");

@@ -85,10 +85,9 @@ function verifiedBadge(isShort = false) {
 
 /** What the times rest on, how far off they are, and what brings better ones. */
 function basisInWords() {
-  const { kind, what, how_far: howFar, next } = data.basis;
+  const { kind, what, how_far: howFar, to_measure: commands } = data.basis;
   if (kind === "measured") return [make("span", { class: "badge verified" }, "measured"), " Every op time was measured on its class of devices."];
-  const commands = next.map((command) => make("div", { class: "mono" }, command));
-  const then = next.length ? [" To have them measured:", ...commands] : [" Bring measured times with --profile."];
+  const then = commands.length ? [" To have them measured:", commandLines(commands)] : [" Bring measured times with --profile."];
   return [make("span", { class: "badge warn" }, kind), ` ${capital(what)}${howFar ? `; ${howFar}` : ""}. The proof is about these times, not about the machine.`, ...then];
 }
 
@@ -123,10 +122,50 @@ function changeInWords() {
     const [first, second] = loads();
     if (second) parts.push(`Relieving ${first.name} alone can bring the period down to ${showTime(second.busy)} at best, the load of ${second.name}.`);
   } else if (path.length) {
-    parts.push("Only what shortens the critical path can help; choose an op to see what moving it would cost.");
+    parts.push("Only what shortens the critical path can help.");
   }
   return parts;
 }
+
+/** Text in which names stand between backticks. */
+const withCode = (text) => text.split("`").map((part, i) => (i % 2 ? make("code", {}, part) : part));
+
+/** Commands for a shell, one below the other; a long one goes on further in. */
+const commandLines = (commands) => commands.length > 0 && make("pre", {}, commands.map((line) =>
+  // A line breaks between words only.
+  make("code", {}, line.split(" ").flatMap((word, i) => [i ? " " : "", make("span", {}, word)]), "\n")));
+
+/** Things to try, each with its commands. */
+function adviceList(list) {
+  if (list.length === 0) return null;
+  return make("ul", { class: "advice" }, list.map(({ what, commands }) =>
+    make("li", {}, make("p", {}, withCode(what)), commandLines(commands))));
+}
+
+/** What is left without each device, and the command that plans anew. */
+function lossesInWords() {
+  if (data.losses.length === 0) return ["No device has anything to do."];
+  const line = ({ device, only_there: alone, to, value, advice }) => {
+    const name = deviceChip(device);
+    const told = advice && [make("p", { class: "note" }, withCode(advice.what)), commandLines(advice.commands)];
+    if (alone !== null) return make("li", {}, make("p", {}, "Without ", name, " there is no plan: ", opButton(alone), " can run nowhere else."));
+    const longer = value === null ? "" : value === data.value ? ", as now" : ` (${value < data.value ? "−" : "+"}${showShare(Math.abs(value - data.value) / Math.max(data.value, 1))})`;
+    const kept = value === null
+      ? [" no single device can take over all of its ops as they are; plan anew."]
+      : [` the ${valueName} is at most ${showTime(value)}${longer}, with its ops on `, deviceChip(to), "."];
+    return make("li", {}, make("p", {}, "Without ", name, kept), told);
+  };
+  const [shown, more] = [data.losses.slice(0, MOST_LOSSES), data.losses.slice(MOST_LOSSES)];
+  const list = make("ul", { class: "advice", id: "losses" }, shown.map(line));
+  const button = more.length > 0 && make("button", { type: "button", onclick: () => {
+    button.remove();
+    list.append(...more.map(line));
+  } }, `Show ${plural(more.length, "more device")}`);
+  return [list, button];
+}
+
+/** Devices whose loss is told at once. */
+const MOST_LOSSES = 4;
 
 function gapInWords() {
   if (isProved) return ["none", verifiedBadge()];
@@ -145,12 +184,12 @@ function verdictCard() {
   const single = data.one_device;
   const against = single.value === undefined ? "–" : showTimes(single.value / Math.max(data.value, 1));
   const answers = [
-    ["What runs where?", placesInWords()],
-    ["What is the bottleneck?", [limit.text]],
-    ["How good is it?", [`${capital(data.verdict[1])}; ${data.verdict[2]}.`]],
-    ["Is it proved?", proofInWords()],
+    ["How fast is it?", [`${data.verdict[0]}, ${data.verdict[1]}. ${limit.text}`]],
+    ["How sure is that?", [`${capital(data.verdict[2])}. `, proofInWords()]],
     ["What do the times rest on?", basisInWords()],
-    ["What would change it?", changeInWords()],
+    ["What runs where, and why?", [placesInWords(), " ", firstWhy()]],
+    ["What would change it?", [changeInWords(), adviceList(data.next)]],
+    ["What if a device goes?", lossesInWords()],
     ...(measured ? [["What was measured?", measuredInWords()]] : []),
   ];
   const [first, ...others] = data.verdict;
@@ -214,7 +253,7 @@ function qualityCard() {
   ];
   const rows = [
     row(make("b", {}, "this plan"), data.value, "plan-bar", showTime(data.value)),
-    single === undefined ? [] : row(`one device (${deviceName(data.one_device.device)})`, single, "other-bar", showTime(single)),
+    single === undefined ? [] : row(`one device (${deviceName(data.one_device.device)})`, single, "baseline-bar", showTime(single)),
     data.bounds.map((bound) =>
       row(
         [bound.name, " ", bound.verified ? verifiedBadge(true) : make("span", { class: "badge attested" }, "attested")],
@@ -225,19 +264,19 @@ function qualityCard() {
       ),
     ),
   ];
-  const swatch = (style, text) => make("span", {}, make("span", { class: `swatch ${style}` }), text);
   return card(
     "quality",
     "How good it is",
     null,
     make("p", { class: "note" }, `No plan can be below a lower bound. What is left between the best bound and this plan is the most that a better plan could still gain.`),
     gauge,
-    make("div", { class: "legend", style: { marginBottom: "1rem" } },
-      verified > 0 ? swatch("verified-bar", `out of reach, verified: up to ${showTime(verified)}`) : null,
-      best > verified ? swatch("attested-bar", `out of reach, attested: up to ${showTime(best)}`) : null,
-      best < data.value ? swatch("gap-bar", `may still be gained: at most ${showTime(data.value - best)}`) : null,
-      swatch("plan-bar", `this plan: ${showTime(data.value)}`)),
-    make("div", { class: "bars" }, rows.flat(3)),
+    make("div", { style: { marginBottom: "1rem" } }, legend(
+      verified > 0 && swatch("verified-bar", `out of reach, verified: up to ${showTime(verified)}`),
+      best > verified && swatch("attested-bar", `out of reach, attested: up to ${showTime(best)}`),
+      best < data.value && swatch("gap-bar", `may still be gained: at most ${showTime(data.value - best)}`),
+      swatch("mark-bar", `this plan: ${showTime(data.value)}`),
+      single !== undefined && swatch("baseline-bar", `one device: ${showTime(single)}`))),
+    make("div", { class: "bars" }, rows.flat(3), barScale(most)),
     data.bounds.length === 0 ? make("p", { class: "note" }, "The plan file holds no bound.") : null,
   );
 }

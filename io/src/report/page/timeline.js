@@ -22,8 +22,10 @@ function timelineLanes() {
 
 const MOST_LANES = 28;
 const DEVICE_LANE = 30;
-const LINK_LANE = 20;
+const LINK_LANE = 24;
 const MEASURED_PART = 0.42;
+const STRIPE = 5;
+const LABEL_SIZE = 11.5;
 /** More steps of the critical path than this would hide what they connect. */
 const MOST_STEPS = 250;
 
@@ -64,34 +66,30 @@ function timelineCard() {
 
   const isSelected = (span) => span.kind === 0 && span.id === state.op;
 
-  /** The colour of a span: of the device that runs the op, or that the tensor or the weights go to. */
-  const fillOf = (span) => colour(colourOf.get(span.kind === 0 ? (span.lane < deviceCount ? span.lane : opDevice(span.id)) : span.more) ?? "idle");
+  /** The colour of a span: the device that runs an op has its own, and so have transfers and weights on their way. */
+  const fillOf = (span) => colour(isLoad(span) ? "load" : span.kind === 1 ? "transfer" : colourOf.get(span.lane) ?? "idle");
+  /** What is on its way says at its top which device it is for. */
+  const stripeOf = (span) => (isLoad(span) || span.kind === 1 ? colour(colourOf.get(span.kind === 0 ? opDevice(span.id) : span.more) ?? "idle") : null);
 
   function paintAxis(context, width) {
-    const steps = Math.max(2, Math.floor((width - gutter()) / (width < 520 ? 72 : 110)));
-    const raw = (view.to - view.from) / steps;
-    const power = 10 ** Math.floor(Math.log10(raw));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
-    context.font = "11px system-ui, sans-serif";
+    context.font = `${LABEL_SIZE}px system-ui, sans-serif`;
     context.textAlign = "center";
-    for (let time = Math.ceil(view.from / step) * step; time <= view.to; time += step) {
+    const room = width - gutter() - 4;
+    let marks = timeMarks(view.from, view.to, Math.max(2, Math.floor(room / (width < 520 ? 62 : 80))));
+    // Deep in a timeline its marks have many digits: then there are fewer.
+    const widest = () => largest(marks, ({ text }) => context.measureText(text).width) + 16;
+    for (let most = marks.length; most > 1 && marks.length * widest() > room; most -= 1) marks = timeMarks(view.from, view.to, most);
+    for (const { at, text } of marks) {
       context.strokeStyle = colour("line");
       context.beginPath();
-      context.moveTo(Math.round(x(time)) + 0.5, axis);
-      context.lineTo(Math.round(x(time)) + 0.5, height());
+      context.moveTo(Math.round(x(at)) + 0.5, axis);
+      context.lineTo(Math.round(x(at)) + 0.5, height());
       context.stroke();
       context.fillStyle = colour("soft");
-      const text = showTick(time, step);
-      context.fillText(text, clamp(x(time), gutter() + 18, width - 24), 13);
+      const half = context.measureText(text).width / 2;
+      context.fillText(text, clamp(x(at), gutter() + half, width - half - 2), 13);
     }
-  }
-
-  /** As many digits as the distance between two marks needs. */
-  function showTick(time, step) {
-    const units = [["s", 1e12], ["ms", 1e9], ["µs", 1e6], ["ns", 1e3], ["ps", 1]];
-    const [unit, size] = units.find(([, size]) => Math.max(view.to, step) >= size) ?? units[4];
-    const decimals = clamp(-Math.floor(Math.log10(step / size) + 1e-9), 0, 6);
-    return `${(time / size).toFixed(decimals)} ${unit}`;
+    canvas.dataset.marks = JSON.stringify(marks.map(({ text }) => text));
   }
 
   function paintLane(context, lane, top, tall, width) {
@@ -110,6 +108,11 @@ function timelineCard() {
       context.globalAlpha = isDim(span) && !isSelected(span) ? 0.33 : 1;
       context.fillStyle = fillOf(span);
       context.fillRect(left, top, right - left, bar);
+      const stripe = stripeOf(span);
+      if (stripe) {
+        context.fillStyle = stripe;
+        context.fillRect(left, top, right - left, STRIPE);
+      }
       if (right - left > 3) {
         context.fillStyle = colour("card");
         context.fillRect(right - 0.6, top, 0.6, bar);
@@ -130,7 +133,7 @@ function timelineCard() {
       if (span.end < view.from || span.start > view.to) continue;
       const left = Math.max(x(span.start), gutter());
       context.globalAlpha = 0.8;
-      context.fillStyle = colour("soft");
+      context.fillStyle = colour("measured");
       context.fillRect(left, top + bar + 2, Math.max(Math.min(x(span.end), width) - left, 0.7), tall - bar - 2);
       context.globalAlpha = 1;
     }
@@ -146,9 +149,10 @@ function timelineCard() {
     context.clip();
     context.globalAlpha = isDim(span) && !isSelected(span) ? 0.6 : 1;
     context.fillStyle = isDim(span) ? colour("ink") : inkOn(fillOf(span));
-    context.font = "11px system-ui, sans-serif";
+    context.font = `${LABEL_SIZE}px system-ui, sans-serif`;
     context.textAlign = "left";
-    context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, left + 4, top + tall / 2 + 3);
+    const middle = stripeOf(span) ? top + STRIPE + (tall - STRIPE) / 2 : top + tall / 2;
+    context.fillText(text.length > room ? `${text.slice(0, room - 1)}…` : text, left + 4, middle + 4);
     context.restore();
   }
 
@@ -227,7 +231,7 @@ function timelineCard() {
         context.fillRect(0, top + size / 2 - 5, 10, 10);
       }
       context.fillStyle = colour(isDevice ? "ink" : "soft");
-      context.font = `${isDevice ? "600 12px" : "11px"} system-ui, sans-serif`;
+      context.font = `${isDevice ? "600 12.5px" : `${LABEL_SIZE}px`} system-ui, sans-serif`;
       const name = laneName(lane.lane);
       context.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, isDevice ? 15 : 0, top + size / 2 + 4);
       top += size + 4;
@@ -398,9 +402,9 @@ function timelineCard() {
   const what = isPeriod
     ? `One request that has the devices to itself takes ${showTime(data.latency)} from end to end. In a stream, the next requests follow every ${showTime(data.value)}.`
     : data.objective.name === "cold-start"
-      ? "Devices, and below them the buses that bring weights from host memory, in the colour of the device they are for."
-      : "What each device runs, and below that what each link carries, in the colour of the device it is for.";
-  const overlay = measured ? " The grey strip at the foot of a lane is the run that was measured." : "";
+      ? "Devices, and below them the buses that bring weights from host memory."
+      : "What each device runs, and below that what each link carries.";
+  const overlay = measured ? " The strip at the foot of a lane is the run that was measured." : "";
   return card(
     "timeline",
     isPeriod ? "One request from end to end" : "Timeline",
@@ -408,7 +412,14 @@ function timelineCard() {
     make("p", { class: "note" }, `${what}${overlay} Drag to move; click, then scroll to zoom, or use the buttons.`),
     make("div", { style: { marginTop: "0.6rem" } }, canvas, make("div", { class: "window", "aria-hidden": "true" }, thumb)),
     more || null,
-    path.length ? make("div", { class: "legend" }, make("span", {}, make("span", { class: "swatch", style: { background: "linear-gradient(var(--track) 55%, var(--critical) 55%)" } }), "on the critical path"), make("span", {}, "pale: not on it")) : null,
+    legend(
+      used.slice(0, 16).map(deviceChip),
+      someTransfers && swatch("transfer-bar", "a tensor on its way; the stripe is the device it goes to"),
+      someLoads && swatch("load-bar", "weights on their way; the stripe is the device they go to"),
+      measured && swatch("measured-bar", "measured"),
+      path.length > 0 && swatch("path-bar", "on the critical path; pale: not on it"),
+      swatch("", "the op that is chosen", { border: "2px solid var(--focus)" }),
+    ),
   );
 }
 
