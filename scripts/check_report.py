@@ -181,7 +181,7 @@ def axes_are_round(page):
         marks_are_round(page.run(texts % "#search .mark-x"), "time of the search", evenly=False)
     overlaps = page.run("""[...document.querySelectorAll('.scale, #search .chart')].filter(axis => {
         for (const marks of [axis.querySelectorAll('.mark-x'), axis.querySelectorAll('span')]) {
-            const boxes = [...marks].map(one => one.getBoundingClientRect()).sort((a, b) => a.left - b.left);
+            const boxes = [...marks].filter(one => one.style.visibility !== 'hidden').map(one => one.getBoundingClientRect()).sort((a, b) => a.left - b.left);
             if (boxes.some((box, i) => i > 0 && box.left < boxes[i - 1].right)) return true;
         }
         return false;

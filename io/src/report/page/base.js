@@ -119,14 +119,27 @@ const legend = (...entries) => make("div", { class: "legend" }, entries.flat().f
 /** The scale under bars: from nothing to `most`, its marks on round numbers. */
 function barScale(most, steps = 5) {
   const marks = timeMarks(0, most, narrow() ? 3 : steps);
+  const scale = make("div", { class: "scale", "aria-hidden": "true" }, marks.map(({ at, text }) => {
+    const share = (at / most) * 100;
+    return make("span", { class: share > 90 ? "last" : share < 1 ? "first" : "", style: share > 90 ? { right: `${100 - share}%` } : { left: `${share}%` } }, text);
+  }));
+  new ResizeObserver(() => thinOut(scale)).observe(scale);
   return [
     make("span", { class: "name", "aria-hidden": "true" }),
-    make("div", { class: "scale", "aria-hidden": "true" }, marks.map(({ at, text }) => {
-      const share = (at / most) * 100;
-      return make("span", { class: share > 90 ? "last" : share < 1 ? "first" : "", style: share > 90 ? { right: `${100 - share}%` } : { left: `${share}%` } }, text);
-    })),
+    scale,
     make("span", { class: "figure", "aria-hidden": "true" }),
   ];
+}
+
+/** Where bars are short, marks that would lie on the one before are left out. */
+function thinOut(scale) {
+  let until = -Infinity;
+  for (const mark of scale.children) {
+    const box = mark.getBoundingClientRect();
+    const fits = box.left >= until + 4;
+    mark.style.visibility = fits ? "" : "hidden";
+    if (fits) until = box.right;
+  }
 }
 
 const narrow = () => innerWidth < 704;
