@@ -241,7 +241,13 @@ function historyCard() {
     return last === null ? "" : `${line}H${width - right}`;
   };
   const ticks = timeMarks(floor, ceiling, 5);
-  const times = secondMarks(least, seconds, width < 500 ? 5 : 8);
+  let until = -Infinity;
+  const times = secondMarks(least, seconds, width < 500 ? 5 : 8).filter(({ at, text }) => {
+    const [middle, half] = [clamp(x(at), left + 10, width - right - 12), 3.8 * text.length];
+    const fits = middle - half >= until + 6;
+    if (fits) until = middle + half;
+    return fits;
+  });
   const dots = points.flatMap((point, i) =>
     [1, 2].filter((column) => point[column] !== null && (i === 0 || points[i - 1][column] !== point[column])).map((column) =>
       draw("circle", {
