@@ -89,7 +89,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Without --repeat and --duration: go on no longer than this, whether or not the median is certain
-    #[arg(long, value_parser = duration, default_value = "20s", conflicts_with_all = ["repeat", "duration"])]
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "20s", conflicts_with_all = ["repeat", "duration"])]
     pub(crate) at_most: Duration,
     /// Do not take turns with plain ONNX Runtime on the same cores
     #[arg(long)]

@@ -80,8 +80,8 @@ impl Comparison {
     pub(crate) fn new(
         prepared: &Prepared,
         report: &Report,
-        measured: Figures,
-        undisturbed: Figures,
+        measured: &Figures,
+        undisturbed: &Figures,
         others: Others<'_>,
     ) -> Comparison {
         let prediction = predict(prepared);

@@ -89,7 +89,7 @@ impl FinishedRun {
             onnxruntime: self.alone.clone(),
             op_times: &self.op_times,
         };
-        Comparison::new(&self.prepared, &self.report, measured, undisturbed, others)
+        Comparison::new(&self.prepared, &self.report, &measured, &undisturbed, others)
     }
 
     /// At one speed what remains of disturbances is on both sides of the average; else only slow moments are.

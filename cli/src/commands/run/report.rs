@@ -41,7 +41,7 @@ fn about_value(compared: &Comparison) -> String {
             ))
         )),
         None => {
-            text.push_str("  median         not certain: too few items; --repeat or --at-most runs more\n")
+            text.push_str("  median         not certain: too few items; --repeat or --at-most runs more\n");
         }
     }
     for (i, reason) in compared.reasons.iter().enumerate() {
