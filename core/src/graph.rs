@@ -239,6 +239,11 @@ impl Graph {
         &self.spec
     }
 
+    /// The description alone, without what was worked out from it.
+    pub fn into_spec(self) -> GraphSpec {
+        self.spec
+    }
+
     /// Name of the network.
     pub fn name(&self) -> &str {
         &self.spec.name

@@ -97,7 +97,7 @@ impl Unfolded {
         let (graph, profile) = if free.contains(&true) {
             fold_free(&whole, &Profile::default(), &free)
         } else {
-            (whole.spec().clone(), Profile::default())
+            (whole.into_spec(), Profile::default())
         };
         if graph.ops.is_empty() {
             let message = "it has nothing to run: every node only views its input";
