@@ -1,5 +1,7 @@
 //! A planning run, from problem to outcome.
 
+use divvy_core::graph::Graph;
+use divvy_core::ids::DeviceId;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
@@ -26,6 +28,9 @@ pub struct Solved {
     /// The planner as asked for; `outcome.found_by` is the one whose plan was kept.
     pub planner: String,
 }
+
+/// With more devices than this none is left out.
+const MOST_LEFT_OUT: usize = 8;
 
 /// Until which share of the budget planners go on, and then the last bounds; one turn after the other.
 struct TimePlan(&'static [Turn]);
@@ -141,6 +146,9 @@ fn run_all(
             Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);
         let stop = session.plan_and_prove(planners, &last_bounds);
+        if stop == StopReason::Finished {
+            session.leave_out_devices();
+        }
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
     let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
@@ -246,6 +254,28 @@ impl Session<'_> {
         run.is_solved()
     }
 
+    /// Where planners have ended without a proof, and time is left: the best plans that leave out one of few devices, each in an
+    /// equal part of the time. What holds them up may be a device that only seems to help.
+    fn leave_out_devices(&mut self) {
+        let devices = self.problem.hardware.device_count();
+        if !self.keeps_plans || !(2..=MOST_LEFT_OUT).contains(&devices) {
+            return;
+        }
+        for (number, device) in self.problem.hardware.devices().enumerate() {
+            if self.outcome.is_optimal() || self.budget.is_spent() {
+                return;
+            }
+            let Some(part) = without(self.problem, device) else { continue };
+            let time = self.budget.start.elapsed() + self.budget.left() / (devices - number) as u32;
+            let budget = Budget { time, ..self.budget.clone() };
+            let Some((plan, by)) = plan_part(&part, &budget) else { continue };
+            let mut run = self.run(self.budget);
+            run.set_planner(&by);
+            let offered = run.offer(plan);
+            debug_assert!(offered.is_ok(), "bans are all that sets the part apart: {offered:?}");
+        }
+    }
+
     /// Planners one after the other; those that finish are dropped from the list. Why the last of them stopped, if any ran.
     fn plan(&mut self, planners: &mut &[ChosenPlanner<'_>], budget: &Budget) -> Option<StopReason> {
         let mut run = self.run(budget);
@@ -272,6 +302,41 @@ fn plan_with(planner: &dyn Planner, number: Option<u64>, run: &mut Run<'_>) -> S
     }
     run.set_number(number);
     planner.plan(run)
+}
+
+/// The same problem with all ops banned from a device; none if some op can run nowhere else.
+fn without(problem: &Problem, device: DeviceId) -> Option<Problem> {
+    let mut spec = problem.to_spec();
+    let name = problem.hardware.device_name(device);
+    for op in problem.graph.ops() {
+        let banned = spec.constraints.forbid.entry(problem.graph.op_name(op).to_owned()).or_default();
+        if !banned.iter().any(|other| other == name) {
+            banned.push(name.to_owned());
+        }
+    }
+    let graph = Graph::new(spec.graph).ok()?;
+    let hardware = problem.hardware.spec().clone();
+    Problem::new(graph, &spec.profile, hardware, &[], problem.objective, &spec.constraints).ok()
+}
+
+/// The best plan of a part of a problem, and who found it.
+fn plan_part(problem: &Problem, budget: &Budget) -> Option<(Plan, String)> {
+    let request = Request::default();
+    let planners = choose_planners(problem, &request).ok()?;
+    let mut outcome = Outcome::default();
+    let mut session = Session {
+        problem,
+        request: &request,
+        inner: None,
+        keeps_plans: true,
+        budget,
+        outcome: &mut outcome,
+        watch: &mut |_| {},
+    };
+    let (_, baseline_plan) = baseline(problem, budget);
+    session.prove_first(&[], baseline_plan);
+    session.plan_and_prove(&planners, &[]);
+    Some((outcome.best?.0, outcome.found_by?))
 }
 
 /// The best plan of a `latency` problem, for planners of `batch` that begin with all inputs in one batch.
