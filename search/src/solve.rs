@@ -31,6 +31,8 @@ pub struct Solved {
 
 /// With more devices than this none is left out.
 const MOST_LEFT_OUT: usize = 8;
+/// With a budget of nodes, which no clock ends, none is left out of longer networks: each takes as long as all before.
+const MOST_OPS_WITH_NODES: usize = 100;
 
 /// Until which share of the budget planners go on, and then the last bounds; one turn after the other.
 struct TimePlan(&'static [Turn]);
@@ -146,9 +148,7 @@ fn run_all(
             Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);
         let stop = session.plan_and_prove(planners, &last_bounds);
-        if stop == StopReason::Finished {
-            session.leave_out_devices();
-        }
+        session.leave_out_devices();
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
     let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
@@ -254,11 +254,12 @@ impl Session<'_> {
         run.is_solved()
     }
 
-    /// Where planners have ended without a proof, and time is left: the best plans that leave out one of few devices, each in an
+    /// Where planners have ended without a proof, or are out of nodes, and time is left: the best plans that leave out one of few devices, each in an
     /// equal part of the time. What holds them up may be a device that only seems to help.
     fn leave_out_devices(&mut self) {
         let devices = self.problem.hardware.device_count();
-        if !self.keeps_plans || !(2..=MOST_LEFT_OUT).contains(&devices) {
+        let is_long = self.budget.nodes.is_some() && self.problem.graph.op_count() > MOST_OPS_WITH_NODES;
+        if !self.keeps_plans || is_long || !(2..=MOST_LEFT_OUT).contains(&devices) {
             return;
         }
         for (number, device) in self.problem.hardware.devices().enumerate() {

@@ -18,8 +18,13 @@ use divvy_testing::stretched::stretch;
 
 /// How much better a plan may be, as a part of its value: one in so many.
 const TOLERANCE: u64 = 200;
-fn planned(case: &Case) -> Outcome {
-    let nodes = std::env::var("NODES").map_or(200, |text| text.parse().unwrap());
+/// A node is a conflict, a state, a move, or a whole descent.
+fn planned(kind: ProblemKind, case: &Case) -> Outcome {
+    let nodes = match kind {
+        ProblemKind::Pipeline => 100,
+        ProblemKind::ColdStart => 200,
+        _ => 3000,
+    };
     let budget = Budget { nodes: Some(nodes), ..Budget::new(Duration::from_secs(60)) };
     solve(&case.problem, &Request::default(), &budget, &mut |_| {}).expect("a plain request").outcome
 }
@@ -95,7 +100,7 @@ fn poorer_is_no_better(kind: ProblemKind, wanted: usize) {
         wanted,
         |rng| draw(kind, rng),
         |case| {
-            let outcome = planned(case);
+            let outcome = planned(kind, case);
             let mut rng = Rng::new(case.seed);
             let poorer = [
                 ("without a device", without_device(&case.draw, &mut rng)),
@@ -105,7 +110,7 @@ fn poorer_is_no_better(kind: ProblemKind, wanted: usize) {
             for (how, draw) in poorer {
                 // Ops that no device is left for make an input error.
                 let Some(other) = Case::from_draw(case.seed, draw) else { continue };
-                let Some(value) = planned(&other).value() else { continue };
+                let Some(value) = planned(kind, &other).value() else { continue };
                 compared += 1;
                 let before = outcome.value().unwrap_or(Time(u64::MAX));
                 better += u32::from(value < before);
@@ -146,10 +151,10 @@ macro_rules! kinds {
 }
 
 kinds! {
-    latency: Latency, 90;
+    latency: Latency, 100;
     latency_with_links_in_turn: LatencyInTurn, 60;
-    batch: Batch, 90;
-    pipeline: Pipeline, 90;
-    stream: Stream, 90;
-    cold_start: ColdStart, 90;
+    batch: Batch, 60;
+    pipeline: Pipeline, 100;
+    stream: Stream, 100;
+    cold_start: ColdStart, 80;
 }
