@@ -307,8 +307,8 @@ fn fraction(part: u128, all: u128) -> u64 {
 fn merge(labels: &mut Vec<Label>, slot: u64, groups: usize) {
     let key = |label: &Label| {
         let mut slots = [0; MOST_GROUPS];
-        for g in 1..groups {
-            slots[g] = label.loads[g] / slot;
+        for (number, load) in slots.iter_mut().zip(label.loads).take(groups).skip(1) {
+            *number = load / slot;
         }
         (label.places, slots)
     };
@@ -320,8 +320,8 @@ fn merge(labels: &mut Vec<Label>, slot: u64, groups: usize) {
         let mut to = from;
         let mut least = labels[from].loads;
         while to < labels.len() && key(&labels[to]) == same {
-            for g in 1..groups {
-                least[g] = least[g].min(labels[to].loads[g]);
+            for (least, load) in least.iter_mut().zip(labels[to].loads).take(groups).skip(1) {
+                *least = load.min(*least);
             }
             to += 1;
         }

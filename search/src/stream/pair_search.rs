@@ -69,11 +69,11 @@ impl PairSearch {
         }
         let mut climb = Climb::new(tables, [STARTS, CLIMBS], most, is_over);
         let mut value = u64::MAX;
-        if let Some(best) = best {
-            if let Some(known) = climb.value(best) {
-                value = known;
-                self.keep(known, best.to_vec());
-            }
+        if let Some(best) = best
+            && let Some(known) = climb.value(best)
+        {
+            value = known;
+            self.keep(known, best.to_vec());
         }
         let mut report = |value: &mut u64, placement: &(u64, Vec<u8>)| {
             if placement.0 < *value {
