@@ -150,15 +150,14 @@ fn a_report_lies_beside_its_plan_and_overwrites_nothing() {
     assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "one JSON object, as without a report");
     assert!(of_plan.exists());
     let packed = scratch("report.html.gz");
-    let refusals: [(&[&str], &str); 5] = [
+    let both = scratch("both");
+    let refusals: [(&[&str], &str); 6] = [
         (&["report", text(&plan), "-o", text(&plan)], "it would overwrite the plan"),
         (&["report", text(&plan), "-o", text(&packed)], "browsers do not open packed reports"),
         (&["report", "-"], "has no place beside it"),
         (&["plan", "diamond.json", "--report", "diamond.json"], "it would overwrite `diamond.json`"),
-        (
-            &["plan", "diamond.json", "-o", text(&of_plan), "--report", text(&of_plan)],
-            "would be the same file",
-        ),
+        (&["plan", "diamond.json", "-o", text(&both), "--report", text(&both)], "would be the same file"),
+        (&["plan", "diamond.json", "-o", text(&of_plan)], "is no divvy plan"),
     ];
     for (arguments, reason) in refusals {
         let output = divvy(arguments);
@@ -197,7 +196,11 @@ fn caches_of_a_decoding_step_are_parameters_where_the_user_says_so() {
         serde_json::from_slice(&std::fs::read(&path).expect("it was written")).expect("it is JSON");
     assert_eq!(file["reading"]["parameters"], serde_json::json!(["past_key_values.*"]));
     let check = ["check", text(&path), "--against", "decoding-step.onnx", "--on", "dgx-v100"];
-    let checked = divvy(&check);
+    let unnamed = divvy(&check);
+    assert_eq!(unnamed.status.code(), Some(1), "the plan is for more than the files say");
+    let why = String::from_utf8_lossy(&unnamed.stdout);
+    assert!(why.contains("--parameter 'past_key_values.*'"), "{why}");
+    let checked = divvy(&[&check[..], &["--dim", "past=4096", "--parameter", "past_key_values.*"]].concat());
     assert_eq!(checked.status.code(), Some(0), "{}", said(&checked));
     let refused = said_to("past_keys.*");
     assert_eq!(refused.status.code(), Some(1));

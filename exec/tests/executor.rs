@@ -308,7 +308,7 @@ fn stages_that_cannot_be_loaded_or_give_too_little_are_named() {
     let found = failure(chain("1", "unloadable"));
     assert_eq!(found.to_string(), "stage `stage-y` on `two` failed at `conv7` while loading: no such kernel");
     let found = failure(chain("short", "1"));
-    assert!(found.cause.contains("0 outputs came, 1 were expected"), "{found}");
+    assert!(found.cause.contains("outputs: 0 came, 1 expected"), "{found}");
     let mut spec = chain("666", "1");
     spec.links = vec![LinkSpec { name: "wire".into(), from: 0, to: 1 }];
     let found = failure(spec);

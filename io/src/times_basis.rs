@@ -5,6 +5,7 @@
 //! their words from here. All times of the problem count, also those of placements that a plan does not take: a proof rests on
 //! them as much.
 
+use divvy_core::coarsen::Granularity;
 use divvy_core::costs::{CalibratedShare, ErrorBand, Origin, error_band};
 use divvy_core::hardware::DeviceKind;
 use divvy_core::plan::Plan;
@@ -177,12 +178,16 @@ pub fn next_commands(
     let Some(model) = path("model").filter(|&model| model != "-" && !basis.is_measured()) else {
         return Vec::new();
     };
+    let is_onnx = model.ends_with(".onnx") || model.ends_with(".onnx.gz");
+    let default = if is_onnx { Granularity::Fused } else { Granularity::Op };
+    let granularity = reading.granularity.filter(|&own| own != default);
+    let reading = ReadOptions { granularity, ..reading.clone() };
     let read: String = reading.as_options().iter().map(|option| format!(" {option}")).collect();
     let model_word = shell_word(model);
     let on = path("hardware").map_or(String::new(), |on| format!(" --on {}", shell_word(on)));
     let plan = format!("divvy plan {model_word}{on}{read}{} --profile times.json", question(problem));
     // Only ONNX models can be run; of others somebody has to bring the times.
-    if !(model.ends_with(".onnx") || model.ends_with(".onnx.gz")) || on.is_empty() {
+    if !is_onnx || on.is_empty() {
         return vec![plan];
     }
     let from = elsewhere(problem);

@@ -45,7 +45,7 @@ fn slow_gpus_of_the_mixed_server_carry_weights_rather_than_kernels() {
         layers: Some(6),
         hidden: Some(3200),
         heads: Some(32),
-        sequence: 2048,
+        sequence: 512,
         ..TransformerOptions::default()
     };
     let spec = llama(&size).expect("a network");

@@ -171,9 +171,9 @@ fn add_cpu(
         (Some(_), Some((per_cycle, by)), Some(clock)) => {
             let ghz = hertz.unwrap_or(0.0) / usable / 1e9;
             format!(
-                "{model}. Peak: an estimate, {} cores x {ghz:.2} GHz ({clock}) x {per_cycle} FLOP per cycle ({by}); \
+                "{model}. Peak: an estimate, {} x {ghz:.2} GHz ({clock}) x {per_cycle} FLOP per cycle ({by}); \
                  not measured. Launch: assumed as measured for cpu16.",
-                round_tenth(usable)
+                if usable == 1.0 { "1 core".to_owned() } else { format!("{} cores", round_tenth(usable)) }
             )
         }
         _ => format!("{model}. Launch: assumed as measured for cpu16."),
@@ -185,7 +185,7 @@ fn add_cpu(
         kind: DeviceKind::Cpu,
         family: processor.vector.filter(|(_, by)| !by.starts_with("NEON")).map(|_| Family::X86),
         peak: peak.filter(|rate| *rate > 0).map(|rate| ("fp32".to_owned(), rate)).into_iter().collect(),
-        memory_bandwidth: allowed.copy_rate.map(|rate| round_rate(rate * usable)),
+        memory_bandwidth: allowed.copy_rate.map(|rate| round_rate(rate * usable)).filter(|rate| *rate > 0),
         launch: LAUNCH,
         source,
         ..ClassSpec::default()
