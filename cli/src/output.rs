@@ -22,9 +22,12 @@ pub(crate) fn tell(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", painted.join("\n"));
 }
 
+/// How a word is painted.
+type Paint = fn(&Screen, &str) -> String;
+
 /// A line of talk, with the word that says what it is set off.
 fn remark(line: &str, screen: &Screen) -> String {
-    let kinds: [(&str, fn(&Screen, &str) -> String); 3] =
+    let kinds: [(&str, Paint); 3] =
         [("error:", Screen::bad), ("warning:", Screen::strong), ("hint:", Screen::bold)];
     let start = line.len() - line.trim_start().len();
     let word = &line[start..];

@@ -147,7 +147,7 @@ fn model(bytes: &[u8]) -> Option<Model> {
         Error::Input { errors, .. } => assert_well_told(&errors),
         other => panic!("not the input's fault: {other}"),
     };
-    let whole = load::decode("fuzz.onnx", bytes.to_vec().into()).map_err(told).ok()?.model;
+    let whole = load::decode("fuzz.onnx", &bytes.to_vec().into()).map_err(told).ok()?.model;
     let written = whole.encode_to_vec();
     let again = Model::decode(written.as_slice()).expect("what was written is read");
     assert_eq!(again.encode_to_vec(), written, "a model changes when it is written");
@@ -300,7 +300,7 @@ fn assert_pieces(whole: &Model, cut_pieces: &[CutPiece], dims: &BTreeMap<String,
     for piece in cut_pieces {
         let bytes = piece.model.encode_to_vec();
         assert!(load::looks_like_onnx(&bytes) || !is_told, "{}", piece.name);
-        let read = match load::decode("piece.onnx", bytes.into()) {
+        let read = match load::decode("piece.onnx", &bytes.into()) {
             Ok(read) => inline::inline(read.model).expect("a piece has no functions that unfold"),
             Err(error) => panic!("{} is not read: {error}", piece.name),
         };

@@ -304,7 +304,7 @@ fn check_objective(objective: Objective, hardware: &Hardware, errors: &mut Input
             let message = format!(
                 "{}, but the hardware has {}",
                 counted(stages as usize, "stage"),
-                counted(devices as usize, "device")
+                counted(devices, "device")
             );
             errors.add(Code::Range, "--stages", message, "each stage needs a device of its own");
         }

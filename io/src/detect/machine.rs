@@ -326,8 +326,7 @@ fn describe(processor: &Processor, nodes: &[NumaNode<'_>], share: f64, gpus: &[G
     let all: Vec<&Thread> = processor.threads.iter().collect();
     let cores = Processor::cores(&all).len();
     let model = processor.model.as_deref().unwrap_or("Processor of unknown model");
-    let mut text =
-        format!("{model}, {}, {}", counted(cores as usize, "core"), counted(threads as usize, "thread"));
+    let mut text = format!("{model}, {}, {}", counted(cores, "core"), counted(threads, "thread"));
     if share < 1.0 {
         let usable = round_tenth(threads as f64 * share);
         text.push_str(&format!(

@@ -140,7 +140,7 @@ pub fn import_as(loaded: &Loaded, options: &ReadOptions) -> Result<Imported, Err
 
 /// The ONNX model that a file holds, with its local functions inlined.
 pub fn onnx_model(loaded: &Loaded) -> Result<onnx::proto::Model, Error> {
-    let model = onnx::load::decode(&loaded.path, loaded.bytes.clone())?.model;
+    let model = onnx::load::decode(&loaded.path, &loaded.bytes)?.model;
     onnx::inline::inline(model).map_err(|message| {
         let fix = "export the model without local functions";
         let error = InputError::new(Code::Range, "functions", message, fix);

@@ -39,12 +39,12 @@ pub fn looks_like_onnx(start: &[u8]) -> bool {
 }
 
 /// Decodes a model from the bytes of the file at `path`.
-pub fn decode(path: &str, bytes: Bytes) -> Result<LoadedModel, Error> {
+pub fn decode(path: &str, bytes: &Bytes) -> Result<LoadedModel, Error> {
     let fault = |code, message: String, fix: &str| Error::Input {
         path: path.to_owned(),
         errors: InputError::new(code, "file", message, fix).into(),
     };
-    let structure = footprint(MessageKind::Model, &bytes, MOST_STRUCTURE).map_err(|why| match why {
+    let structure = footprint(MessageKind::Model, bytes, MOST_STRUCTURE).map_err(|why| match why {
         Unsound::Broken => {
             fault(Code::Syntax, "it stops short, or is not ONNX".into(), "export or copy it again")
         }
@@ -69,8 +69,8 @@ pub fn decode(path: &str, bytes: Bytes) -> Result<LoadedModel, Error> {
 }
 
 /// As prost decodes it, node by node, each with lists as long as what is in them: a list of one name is made for four.
-fn decode_lean(bytes: Bytes) -> Result<Model, prost::DecodeError> {
-    let (graphs, others) = parts(&bytes, GRAPH)?;
+fn decode_lean(bytes: &Bytes) -> Result<Model, prost::DecodeError> {
+    let (graphs, others) = parts(bytes, GRAPH)?;
     let mut model = Model::default();
     others.into_iter().try_for_each(|part| model.merge(bytes.slice(part)))?;
     for content in graphs {
@@ -144,7 +144,7 @@ mod tests {
         let bytes = model(100_000);
         assert!(footprint(MessageKind::Model, &bytes, usize::MAX).unwrap() < 2000);
         assert!(looks_like_onnx(&bytes));
-        assert!(decode("m.onnx", bytes.into()).is_ok());
+        assert!(decode("m.onnx", &bytes.into()).is_ok());
     }
 
     #[test]
@@ -164,21 +164,21 @@ mod tests {
         for bytes in [one.clone(), [one.clone(), other.clone()].concat(), [other, one].concat()] {
             let bytes = Bytes::from(bytes);
             let plain = Model::decode(bytes.clone()).unwrap();
-            assert_eq!(decode_lean(bytes).unwrap(), plain);
+            assert_eq!(decode_lean(&bytes).unwrap(), plain);
         }
         let cut = Bytes::from(model(graph(["a", "b"], "first"))).slice(..20);
-        assert!(decode_lean(cut).is_err());
+        assert!(decode_lean(&cut).is_err());
     }
 
     #[test]
     fn short_and_senseless_files_are_refused() {
         let bytes = model(1000);
         for end in [1, 3, 10, bytes.len() - 1] {
-            assert!(decode("m.onnx", Bytes::copy_from_slice(&bytes[..end])).is_err(), "{end}");
+            assert!(decode("m.onnx", &Bytes::copy_from_slice(&bytes[..end])).is_err(), "{end}");
         }
-        assert!(decode("m.onnx", Bytes::from_static(b"\x08\x09")).is_err(), "no graph");
-        assert!(decode("m.onnx", Bytes::from_static(&[0xff; 64])).is_err());
+        assert!(decode("m.onnx", &Bytes::from_static(b"\x08\x09")).is_err(), "no graph");
+        assert!(decode("m.onnx", &Bytes::from_static(&[0xff; 64])).is_err());
         let many = [vec![0x3a, 0x80, 0x80, 0x80, 0x40], [0x0a, 0x00].repeat(64 << 20)].concat();
-        assert!(decode("m.onnx", many.into()).is_err(), "a hundred million empty nodes");
+        assert!(decode("m.onnx", &many.into()).is_err(), "a hundred million empty nodes");
     }
 }

@@ -1,7 +1,7 @@
 //! Dimensions that a model leaves open: those of its inputs that are not numbers, each with a size that makes sense.
 //!
 //! Only inputs are asked for. Everything behind them is worked out, and dimensions named by a formula of others
-//! ([`dim_expression`](super::dim_expression)) follow from those. A suggestion begins with what an axis is for, told by
+//! (`dim_expression`) follow from those. A suggestion begins with what an axis is for, told by
 //! names, element types and ranks: one input at a time, an image of 224 × 224, 128 tokens, a second of sound at 16 kHz.
 //! The model itself decides: sizes are tried in the order of a list for each kind of axis, and the first wins with which
 //! the fewest shapes contradict each other, which reshapes and anchors for one size of image tell from others.

@@ -295,7 +295,7 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
     bandwidths.dedup();
     let bandwidth = if let [bandwidth] = bandwidths[..] { Some(bandwidth) } else { None };
     let mut verdict = Verdict { speedup: 1.0, cannot_at: None, helps_at: None, slowest: None, bandwidth };
-    let now = decide(problem.clone(), limit)?;
+    let now = decide(problem, limit)?;
     verdict.speedup = now.0;
     let mut step: i32 = match now.1 {
         Some(true) => -1,
@@ -321,7 +321,7 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
                 slowest
             }
         };
-        note(factor, decide(changed, limit)?.1, &mut verdict);
+        note(factor, decide(&changed, limit)?.1, &mut verdict);
         if verdict.slowest.is_some() {
             break;
         }
@@ -331,7 +331,7 @@ pub fn verdict(problem: &Problem, limit: Duration) -> Result<Verdict, String> {
         let Some((low, high)) = verdict.cannot_at.zip(verdict.helps_at) else { break };
         let middle = (low * high).sqrt();
         let Some(changed) = with_links(problem, middle)? else { break };
-        let helps = decide(changed, limit)?.1;
+        let helps = decide(&changed, limit)?.1;
         if helps.is_none() {
             break;
         }
@@ -376,8 +376,8 @@ fn with_links(problem: &Problem, factor: f64) -> Result<Option<Problem>, String>
 }
 
 /// The speed-up, and whether splitting helps, if that is known.
-fn decide(problem: Problem, limit: Duration) -> Result<(f64, Option<bool>), String> {
-    let solved = solve(&problem, &Request::default(), &Budget::new(limit), &mut |_| {})
+fn decide(problem: &Problem, limit: Duration) -> Result<(f64, Option<bool>), String> {
+    let solved = solve(problem, &Request::default(), &Budget::new(limit), &mut |_| {})
         .map_err(|refused| refused.message)?;
     let Baseline::Device { value: alone, .. } = solved.baseline else {
         return Err("no single device can run the network within its limits: splitting is needed".to_owned());
