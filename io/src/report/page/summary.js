@@ -87,8 +87,9 @@ function verifiedBadge(isShort = false) {
 function basisInWords() {
   const { kind, what, how_far: howFar, to_measure: commands } = data.basis;
   if (kind === "measured") return [make("span", { class: "badge verified" }, "measured"), " Every op time was measured on its class of devices."];
-  const then = commands.length ? [" To have them measured:", commandLines(commands)] : [" Bring measured times with --profile."];
-  return [make("span", { class: "badge warn" }, kind), ` ${capital(what)}${howFar ? `; ${howFar}` : ""}. The proof is about these times, not about the machine.`, ...then];
+  const then = commands.length ? [" To have them measured:", make("div", { class: "advice" }, commandLines(commands))] : [" Bring measured times with --profile."];
+  const basis = ` ${capital(what)}${howFar ? `; ${howFar}` : ""}. The proof is about these times, not about the machine.`;
+  return [make("span", { class: "badge warn" }, kind), withCode(basis), ...then];
 }
 
 function proofInWords() {
