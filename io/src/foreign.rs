@@ -8,7 +8,7 @@ use divvy_core::input_error::{Code, InputError};
 const EXPORT: &str = "export the model to ONNX: in Python, torch.onnx.export(model, example_inputs, \"model.onnx\", dynamo=True)";
 
 /// How a folder of Hugging Face, or a file made from one, becomes something that divvy reads.
-const OPTIMUM: &str = "export the model to ONNX: pip install optimum[onnx], then optimum-cli export onnx --model NAME-OR-FOLDER out";
+const OPTIMUM: &str = "export the model to ONNX: pip install optimum[onnx], then optimum-cli export onnx --model NAME-OR-FOLDER --task TASK out";
 
 /// The fault of a file that is known to be something else; none if it is not known.
 pub(crate) fn recognise(path: &str, bytes: &[u8]) -> Option<InputError> {
@@ -58,12 +58,12 @@ fn of_bytes(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let header = bytes.get(..8).map(|length| u64::from_le_bytes(length.try_into().expect("eight bytes")));
     if at(0, b"GGUF") {
         let fix = "a GGUF file holds weights for llama.cpp, not operators; find the model it was made from, and \
-                   export that to ONNX: pip install optimum[onnx], then optimum-cli export onnx --model NAME out";
+                   export that to ONNX: pip install optimum[onnx], then optimum-cli export onnx --model NAME --task TASK out";
         return Some(("a GGUF file", fix));
     }
     if header.is_some_and(|length| length > 1 && length <= bytes.len() as u64) && at(8, b"{") {
         let fix = "safetensors hold weights, not operators; export the model that they belong to: pip install \
-                   optimum[onnx], then optimum-cli export onnx --model NAME-OR-FOLDER out";
+                   optimum[onnx], then optimum-cli export onnx --model NAME-OR-FOLDER --task TASK out";
         return Some(("a safetensors file", fix));
     }
     if at(0, b"PK\x03\x04") {
