@@ -162,16 +162,15 @@ fn a_run_says_how_sure_it_is_and_what_the_runtime_reaches_alone() {
     let figure = |name: &str| many[name].as_f64().expect("it is a number");
     let ratio = figure("onnxruntime_us") / figure("measured_us");
     assert!((figure("onnxruntime_ratio") - ratio).abs() < 1e-9 && figure("onnxruntime_runs") > 1.0, "{many}");
+    // A prediction that is off is explained, and no other. No op time of the example was measured here.
+    for run in [&few, &many] {
+        let reasons = run["reasons"].to_string();
+        let far = (run["ratio"].as_f64().expect("it was predicted") - 1.0).abs() > 0.1;
+        assert_eq!(reasons.contains("op times are not measured"), far, "{run}");
+        assert_eq!(run["reasons"].as_array().map(Vec::is_empty), Some(!far), "{run}");
+    }
     let text = succeeds(&folder, &["run", "plan.json", "--repeat", "2"]);
-    for said in [
-        "  predicted ",
-        "  measured ",
-        "  ratio ",
-        "too few items",
-        "undisturbed ",
-        "without divvy",
-        "op times are not measured",
-    ] {
+    for said in ["  predicted ", "  measured ", "  ratio ", "too few items", "undisturbed ", "without divvy"] {
         assert!(text.contains(said), "{said}: {text}");
     }
     let alone = succeeds(&folder, &["run", "plan.json", "--at-most", "1s", "--no-compare"]);

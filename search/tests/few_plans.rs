@@ -166,8 +166,8 @@ macro_rules! kinds {
 kinds! {
     latency: Latency, 400;
     latency_with_links_in_turn: LatencyInTurn, 400;
-    batch: Batch, 400;
-    pipeline: Pipeline, 400;
+    batch: Batch, 200;
+    pipeline: Pipeline, 60;
     stream: Stream, 400;
     cold_start: ColdStart, 400;
 }

@@ -159,10 +159,10 @@ macro_rules! kinds {
 }
 
 kinds! {
-    latency: Latency, 100;
-    latency_with_links_in_turn: LatencyInTurn, 60;
-    batch: Batch, 60;
-    pipeline: Pipeline, 100;
-    stream: Stream, 100;
-    cold_start: ColdStart, 80;
+    latency: Latency, 30;
+    latency_with_links_in_turn: LatencyInTurn, 20;
+    batch: Batch, 20;
+    pipeline: Pipeline, 10;
+    stream: Stream, 30;
+    cold_start: ColdStart, 15;
 }

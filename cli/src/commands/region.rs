@@ -20,6 +20,9 @@ use crate::failure::Failure;
 use crate::progress::{Progress, cancel_on_interrupt_saying};
 use crate::show;
 
+/// The least speed-up that is called one: less reads as 1.00.
+const NOTICED: f64 = 1.005;
+
 pub(crate) fn run(args: &RegionArgs) -> Result<String, Failure> {
     read_once([Some(args.file.as_str()), args.on.as_deref()].into_iter().flatten())?;
     let model = read_model(&args.file, &args.reading.options()?)?;
@@ -96,7 +99,8 @@ fn sentence(verdict: &Verdict) -> String {
         Some(bandwidth) => format!("you have {}", show_rate(bandwidth as f64)),
         None => "you have 1".to_owned(),
     };
-    let now = verdict.speedup > 1.0;
+    // What rounds to 1.00 is nothing that anyone notices.
+    let now = verdict.speedup >= NOTICED;
     match (now, verdict.cannot_at, verdict.helps_at) {
         (true, Some(cannot), _) => format!(
             "splitting helps: {} times the best single device; it could not below {}, and {have}",

@@ -1,7 +1,7 @@
 //! When each device and link of a schedule is busy, as lines of text.
 //!
 //! Every column is an equal part of the time from beginning to end; the height of its mark is how much of that part the
-//! device or link is busy. On a terminal with colours the critical path is set off. Below stands how much of the time the
+//! device or link is busy. On a terminal with colours the critical path has one of its own. Below stands how much of the time the
 //! path spends where.
 
 use divvy::core::problem::Problem;

@@ -11,12 +11,13 @@ use crate::units::Time;
 use crate::violation::{Violation, Violations};
 
 /// A transfer that a placement makes necessary.
-pub(crate) struct NeededTransfer<'a> {
-    pub(crate) what: Transfer,
+pub struct NeededTransfer<'a> {
+    /// The tensor, and where it must go.
+    pub what: Transfer,
     /// The route it takes.
-    pub(crate) route: &'a Route,
+    pub route: &'a Route,
     /// Its time alone.
-    pub(crate) time: Time,
+    pub time: Time,
 }
 
 /// The device where a tensor is made, or where it is as an input; none if it is everywhere.
@@ -28,7 +29,10 @@ pub(crate) fn source(problem: &Problem, tensor: TensorId, device_of: &[DeviceId]
 }
 
 /// Every transfer that a placement makes necessary; rule `route`.
-pub(crate) fn needed<'a>(
+///
+/// # Errors
+/// What is needed where no route leads.
+pub fn needed<'a>(
     problem: &'a Problem,
     device_of: &[DeviceId],
 ) -> Result<Vec<NeededTransfer<'a>>, Vec<Violation>> {

@@ -110,12 +110,14 @@ impl ProfiledModel {
         let owners = Owners::new(&self.problem, &graph);
         let times = KernelTimes::new(&runs, &owners, self.problem.graph.op_count());
         let sum: f64 = times.ops.iter().sum();
-        let factor = if sum > 0.0 { wholes.undisturbed() / sum } else { 0.0 };
+        // What a run will see, too, is its median.
+        let whole = wholes.median();
+        let factor = if sum > 0.0 { whole / sum } else { 0.0 };
         Ok(ClassTimes {
             class: class.to_owned(),
             batch,
             ops: times.ops.iter().map(|time| time * factor).collect(),
-            whole: wholes.undisturbed(),
+            whole,
             spread: wholes.spread(),
             fused: times.fused,
         })

@@ -84,7 +84,7 @@ impl MachineSpeed {
                 let began = Instant::now();
                 let mut source = |item: u64| (item < 2 || began.elapsed() < time).then(|| fed[0].clone());
                 let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
-                Ok(report.stages[0].mean() / *profiled)
+                Ok(report.stages[0].median() / *profiled)
             })?);
         }
         let share = shares.iter().sum::<f64>() / shares.len().max(1) as f64;

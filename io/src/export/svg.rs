@@ -33,7 +33,7 @@ pub fn svg(problem: &Problem, plan: &Plan, score: &Score) -> String {
     let (legend, (body, height)) = if problem.objective.is_period() {
         ("load of every resource in one period; the bottleneck is set off", loads(problem, plan, score))
     } else {
-        ("what runs when; the critical path is set off", timeline(problem, score))
+        ("what runs when; the critical path in orange", timeline(problem, score))
     };
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" \

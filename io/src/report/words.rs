@@ -121,7 +121,7 @@ pub(super) fn argument(evidence: &Evidence) -> String {
             "By the time when so much is still to do, the weights for it have come over the buses.".to_owned()
         }
         Evidence::SegmentPrices { .. } => {
-            "Buses and kernels at prices: between ops that everything passes, nothing costs less.".to_owned()
+            "The time of each bus and device is given a price; between ops that every path passes, no schedule costs less.".to_owned()
         }
         Evidence::FrontierSearch { .. } => {
             "A search of all partial schedules, followed again step by step.".to_owned()
@@ -141,20 +141,20 @@ pub(super) fn argument(evidence: &Evidence) -> String {
             "However devices share the inputs, each batch waits for the slowest part of what it puts together.".to_owned()
         }
         Evidence::SetCover { .. } => {
-            "Prices of ops: stages that fit cannot pay for the whole network.".to_owned()
+            "Each op is given a price; so many stages within the bound cannot pay for all ops.".to_owned()
         }
         Evidence::TwoWayCut { .. } => {
             "Every way to cut the network between first and last stages is too dear.".to_owned()
         }
         Evidence::DownSets { .. } => {
-            "All beginnings of the network: stages within the bound do not reach its end.".to_owned()
+            "Of all sets of ops that can run first, none that stages within the bound can reach is the whole network.".to_owned()
         }
         Evidence::Colocation { .. } => {
             "Ops that no links can keep apart within the bound are together too much for the devices."
                 .to_owned()
         }
         Evidence::DeviceGroups { groups, .. } => format!(
-            "no division of the ops among {} groups of devices is within what the groups can do and the links can carry",
+            "No division of the ops among {} groups of devices is within what the groups can do and the links can carry.",
             groups.len()
         ),
         Evidence::LinkPrices { .. } => {

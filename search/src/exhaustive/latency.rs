@@ -1,13 +1,13 @@
 //! All plans for `latency`: every placement, and for each the best order of ops and, where links take turns, of transfers.
 
 use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::objectives::transfers::{self, NeededTransfer};
 use divvy_core::plan::{LatencyPlan, Plan, Transfer};
 use divvy_core::problem::{LinkUse, Problem};
 
 use super::job_shop::{self, Job};
 use super::rules::{self, Rules};
 use super::steps::Steps;
-use super::transfers::{self, Moving};
 
 /// Goes through them.
 pub(super) fn search(problem: &Problem, links: LinkUse, steps: &mut Steps<'_, '_>) {
@@ -83,7 +83,7 @@ impl Search<'_> {
     /// Offers the best schedule of a placement, if it is the best so far.
     fn schedule(&self, steps: &mut Steps<'_, '_>) {
         let problem = self.problem;
-        let Some(moving) = transfers::moving(problem, &self.device_of) else { return };
+        let Ok(moving) = transfers::needed(problem, &self.device_of) else { return };
         let mut machines = problem.hardware.device_count();
         let mut jobs: Vec<Job> = problem.graph.ops().map(|op| self.job(op)).collect();
         // Inputs of the network that are outputs elsewhere.
@@ -122,16 +122,16 @@ impl Search<'_> {
     }
 
     /// Transfers as jobs that hold all links of their routes.
-    fn add_transfers(&self, moving: &[Moving<'_>], jobs: &mut Vec<Job>) {
+    fn add_transfers(&self, moving: &[NeededTransfer<'_>], jobs: &mut Vec<Job>) {
         let devices = self.problem.hardware.device_count();
-        for Moving { what, route } in moving {
+        for NeededTransfer { what, route, time } in moving {
             let transfer = jobs.len();
             let producer = self.problem.graph.producer(what.tensor);
             for reader in self.readers(*what) {
                 jobs[reader.index()].needs.push((transfer, 0));
             }
             jobs.push(Job {
-                duration: route.time(self.problem.graph.tensor_bytes(what.tensor)).0,
+                duration: time.0,
                 needs: producer.map(|op| (op.index(), 0)).into_iter().collect(),
                 machines: route.media().map(|link| devices + link.index()).collect(),
                 ..Job::default()
@@ -140,10 +140,10 @@ impl Search<'_> {
     }
 
     /// Transfers as delays; how long those take that no op waits for.
-    fn add_delays(&self, moving: &[Moving<'_>], jobs: &mut [Job]) -> u64 {
+    fn add_delays(&self, moving: &[NeededTransfer<'_>], jobs: &mut [Job]) -> u64 {
         let mut floor = 0;
-        for Moving { what, route } in moving {
-            let time = route.time(self.problem.graph.tensor_bytes(what.tensor)).0;
+        for NeededTransfer { what, time, .. } in moving {
+            let time = time.0;
             let producer = self.problem.graph.producer(what.tensor);
             for reader in self.readers(*what) {
                 match producer {

@@ -13,7 +13,6 @@ pub(crate) mod plan_count;
 mod rules;
 pub(crate) mod steps;
 mod stream;
-mod transfers;
 
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::show_count;

@@ -6,9 +6,9 @@
 //! `cold-start`, replicas under `pipeline`, and orders that mean nothing.
 
 use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::objectives::transfers;
 use divvy_core::problem::{LinkUse, Objective, Problem};
 
-use super::transfers;
 
 /// The most plans that are few.
 pub(crate) const FEW: u64 = 1_000_000;
@@ -121,7 +121,7 @@ impl Count<'_> {
         let problem = self.problem;
         match problem.objective {
             Objective::Latency { links: LinkUse::InTurn } => {
-                let moving = transfers::moving(problem, &self.device_of);
+                let moving = transfers::needed(problem, &self.device_of);
                 factorial(moving.map_or(0, |list| list.len() as u64))
             }
             Objective::ColdStart { .. } => {
