@@ -39,26 +39,7 @@ OTHERS = [
 ]
 RUNS = 5
 PATIENCE = 600
-HARDWARE = """
-name = "pair"
-description = "Two cores of one machine."
-sources = ["figures are placeholders"]
-[class.core]
-kind = "cpu"
-memory = "8 GB"
-peak = { fp32 = "20 GFLOP/s" }
-memory_bandwidth = "10 GB/s"
-launch = "1 us"
-[[node]]
-name = "here"
-memory = "16 GB"
-[[device]]
-name = "core"
-class = "core"
-node = "here"
-count = 2
-on_host = true
-"""
+HARDWARE = (ROOT / "testing/src/pair.toml").read_text()
 
 
 class Absent(Exception):

@@ -132,6 +132,7 @@ def page(rows):
     loads = [row["load"] for row in rows.values()]
     undisturbed = [abs(row["run"]["undisturbed_us"] / row["run"]["predicted_us"] - 1) for row, _ in chosen]
     gains = [row["run"]["onnxruntime_ratio"] for row, _ in chosen]
+    slow = [row["run"]["slowness"] for row, _ in chosen]
     rounds = max(len(found) for _, found in chosen)
     lines = [
         "# Predictions against the wall clock",
@@ -145,6 +146,9 @@ def page(rows):
         " of two threads and two sessions of a core each; *gain* is its time over the plan's, above 1 where the plan is quicker.",
         "",
         f"The median of |ratio − 1| is {100 * statistics.median(off):.1f} % by the wall clock (target {100 * MEDIAN:.0f} %), {100 * statistics.median(undisturbed):.1f} % undisturbed. The median gain is {statistics.median(gains):.2f}.",
+        "",
+        f"How quiet the machine was: the whole network on plain ONNX Runtime, in turns with the plan, took {min(slow):.2f} to {max(slow):.2f} times as long as minutes before, when it was profiled. A prediction by that"
+        " profile cannot be nearer to the wall clock than that.",
         "",
         "| network | plan | pieces | predicted | measured | ratio | of all rounds | undisturbed | ONNX Runtime | gain |",
         "|---|---|---|---|---|---|---|---|---|---|",

@@ -32,26 +32,7 @@ PROFILE_SECONDS = 2
 PLAN_SECONDS = 2
 # How many turns of everything that is compared there are in a round.
 TURNS = 3
-HARDWARE = """
-name = "pair"
-description = "Two cores of one machine."
-sources = ["times are measured; the figures here are placeholders"]
-[class.core]
-kind = "cpu"
-memory = "8 GB"
-peak = { fp32 = "20 GFLOP/s" }
-memory_bandwidth = "10 GB/s"
-launch = "1 us"
-[[node]]
-name = "here"
-memory = "16 GB"
-[[device]]
-name = "core"
-class = "core"
-node = "here"
-count = 2
-on_host = true
-"""
+HARDWARE = (pathlib.Path(__file__).resolve().parent.parent / "testing/src/pair.toml").read_text()
 
 
 class Bench:

@@ -170,7 +170,8 @@ fn a_run_says_how_sure_it_is_and_what_the_runtime_reaches_alone() {
         assert_eq!(run["reasons"].as_array().map(Vec::is_empty), Some(!far), "{run}");
     }
     let text = succeeds(&folder, &["run", "plan.json", "--repeat", "2"]);
-    for said in ["  predicted ", "  measured ", "  ratio ", "too few items", "undisturbed ", "without divvy"] {
+    for said in ["  predicted ", "  measured ", "  ratio ", "too few items", "undisturbed ", "without divvy"]
+    {
         assert!(text.contains(said), "{said}: {text}");
     }
     let alone = succeeds(&folder, &["run", "plan.json", "--at-most", "1s", "--no-compare"]);

@@ -115,7 +115,8 @@ pub struct Graph {
     readers: Vec<Vec<OpId>>,
     order: Vec<OpId>,
     position: Vec<u32>,
-    by_name: HashMap<String, OpId>,
+    /// Sorted by name.
+    by_name: Vec<OpId>,
 }
 
 /// Bytes of a graph are summed in `u64` everywhere; this keeps all sums in range.
@@ -164,7 +165,8 @@ impl Graph {
         let outputs: Vec<_> = (spec.tensors.iter().enumerate())
             .filter_map(|(t, tensor)| Some((tensor.producer? as usize, TensorId::new(t))))
             .collect();
-        let by_name = spec.ops.iter().enumerate().map(|(i, op)| (op.name.clone(), OpId::new(i))).collect();
+        let mut by_name: Vec<OpId> = OpId::all(ops).collect();
+        by_name.sort_unstable_by_key(|op| spec.ops[op.index()].name.as_str());
         let mut graph = Graph {
             op_inputs: Adjacency::group(ops, &inputs),
             op_outputs: Adjacency::group(ops, &outputs),
@@ -301,7 +303,8 @@ impl Graph {
 
     /// The op of that name.
     pub fn op_named(&self, name: &str) -> Option<OpId> {
-        self.by_name.get(name).copied()
+        let found = self.by_name.binary_search_by_key(&name, |&op| self.op_name(op)).ok()?;
+        Some(self.by_name[found])
     }
 
     /// The name of a tensor.

@@ -21,7 +21,13 @@ enum Value {
 }
 
 /// Folds the ops marked `free`; the profile loses the same ops.
-pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec, Profile) {
+pub fn fold_free(graph: Graph, profile: Profile, free: &[bool]) -> (GraphSpec, Profile) {
+    let folding = fold(&graph, free);
+    rebuild(graph, profile, folding)
+}
+
+/// Decides what becomes of every op and tensor.
+fn fold(graph: &Graph, free: &[bool]) -> Folding {
     let dead = dead_ops(graph, free);
     let mut values: Vec<Value> = graph.tensors().map(|t| Value::Tensor(t, None)).collect();
     let mut host: Vec<Option<OpId>> = vec![None; graph.op_count()];
@@ -44,7 +50,7 @@ pub fn fold_free(graph: &Graph, profile: &Profile, free: &[bool]) -> (GraphSpec,
             };
         }
     }
-    rebuild(graph, profile, &Folding { values, host, stays })
+    Folding { values, host, stays }
 }
 
 /// The decisions of a folding: what tensors become, the op that contains each folded op, the ops that stay.
@@ -108,56 +114,64 @@ fn folded(graph: &Graph, tensor: TensorId, owner: Owner, sources: &BTreeSet<Valu
     }
 }
 
-/// The folded graph and profile.
-fn rebuild(graph: &Graph, profile: &Profile, folding: &Folding) -> (GraphSpec, Profile) {
-    let old = graph.spec();
+/// The folded graph and profile. What stays moves there.
+fn rebuild(graph: Graph, mut profile: Profile, folding: Folding) -> (GraphSpec, Profile) {
+    let Folding { values, host, stays } = folding;
     let mut new_id = vec![0u32; graph.op_count()];
-    let mut ops = Vec::new();
-    for op in graph.ops().filter(|op| folding.stays[op.index()]) {
-        new_id[op.index()] = ops.len() as u32;
-        ops.push(graph.op(op).clone());
-    }
-    for op in graph.ops() {
-        if let Some(host) = folding.host[op.index()] {
-            let name = graph.op_name(op).to_owned();
-            ops[new_id[host.index()] as usize].members.push(name);
-        }
+    let mut count = 0;
+    for op in graph.ops().filter(|op| stays[op.index()]) {
+        new_id[op.index()] = count;
+        count += 1;
     }
     let mut consumers: Vec<Vec<u32>> = vec![Vec::new(); graph.tensor_count()];
     let mut readers: Vec<Vec<u32>> = vec![Vec::new(); graph.param_count()];
-    for op in graph.ops().filter(|op| folding.stays[op.index()]) {
-        for value in sources(graph, op, &folding.values) {
+    for op in graph.ops().filter(|op| stays[op.index()]) {
+        for value in sources(&graph, op, &values) {
             match value {
                 Value::Tensor(tensor, _) => consumers[tensor.index()].push(new_id[op.index()]),
                 Value::Param(param) => readers[param.index()].push(new_id[op.index()]),
             }
         }
     }
-    let mut tensors = Vec::new();
-    for tensor in graph.tensors() {
-        let Value::Tensor(itself, producer) = folding.values[tensor.index()] else { continue };
-        let consumers = std::mem::take(&mut consumers[tensor.index()]);
-        // A tensor that only folded ops read vanishes; one that nobody ever read stays.
-        let gone = consumers.is_empty() && !graph.is_output(tensor) && !graph.consumers(tensor).is_empty();
-        let made_by_dead =
-            graph.producer(tensor).is_some_and(|op| !folding.stays[op.index()]) && consumers.is_empty();
-        if itself != tensor || gone || (made_by_dead && !graph.is_output(tensor)) {
-            continue;
+    // A tensor that only folded ops read vanishes; one that nobody ever read stays.
+    let is_kept = |tensor: TensorId| {
+        let unread = consumers[tensor.index()].is_empty();
+        let gone = unread && !graph.is_output(tensor) && !graph.consumers(tensor).is_empty();
+        let made_by_dead = unread && graph.producer(tensor).is_some_and(|op| !stays[op.index()]);
+        let itself = matches!(values[tensor.index()], Value::Tensor(itself, _) if itself == tensor);
+        itself && !gone && (!made_by_dead || graph.is_output(tensor))
+    };
+    let kept: Vec<bool> = graph.tensors().map(is_kept).collect();
+    let GraphSpec { name, precision, ops: old, tensors: old_tensors, params: mut old_params } = graph.into_spec();
+    let mut ops = Vec::with_capacity(count as usize);
+    let mut folded: Vec<(u32, String)> = Vec::new();
+    for (position, op) in old.into_iter().enumerate() {
+        if stays[position] {
+            ops.push(op);
+        } else if let Some(host) = host[position] {
+            folded.push((new_id[host.index()], op.name));
         }
-        let spec = &old.tensors[tensor.index()];
-        let producer = producer.map(|op| new_id[op.index()]);
-        tensors.push(TensorSpec { producer, consumers, ..spec.clone() });
     }
-    let params = (old.params.iter().zip(readers))
-        .map(|(param, readers)| crate::graph::ParamSpec { readers, ..param.clone() })
-        .collect();
-    let mut profile = profile.clone();
+    for (host, name) in folded {
+        ops[host as usize].members.push(name);
+    }
+    let mut tensors = Vec::new();
+    for (position, (spec, consumers)) in old_tensors.into_iter().zip(consumers).enumerate() {
+        if let Value::Tensor(_, producer) = values[position]
+            && kept[position]
+        {
+            let producer = producer.map(|op| new_id[op.index()]);
+            tensors.push(TensorSpec { producer, consumers, ..spec });
+        }
+    }
+    for (param, readers) in old_params.iter_mut().zip(readers) {
+        param.readers = readers;
+    }
     for list in profile.classes.iter_mut().flat_map(|class| &mut class.costs) {
-        let mut stays = folding.stays.iter();
+        let mut stays = stays.iter();
         list.retain(|_| *stays.next().unwrap_or(&true));
     }
-    let spec = GraphSpec { name: old.name.clone(), precision: old.precision.clone(), ops, tensors, params };
-    (spec, profile)
+    (GraphSpec { name, precision, ops, tensors, params: old_params }, profile)
 }
 
 #[cfg(test)]
@@ -202,7 +216,7 @@ mod tests {
         ];
         let graph = graph(&["qkv", "view", "split", "q", "k", "attend"], tensors, &[("w", &[0])]);
         let free = [false, true, true, true, true, false];
-        let (spec, _) = fold_free(&graph, &Profile::default(), &free);
+        let (spec, _) = fold_free(graph.clone(), Profile::default(), &free);
         let names: Vec<&str> = spec.tensors.iter().map(|t| t.name.as_str()).collect();
         assert_eq!(names, ["x", "q", "k", "out"]);
         assert_eq!(spec.ops[0].members, ["view", "split", "q", "k"]);
@@ -219,7 +233,7 @@ mod tests {
             ("y", 4, Some(3), &[]),
         ];
         let graph = graph(&["assert", "flatten", "transpose", "matmul"], tensors, &[("w", &[2])]);
-        let (spec, _) = fold_free(&graph, &Profile::default(), &[true, true, true, false]);
+        let (spec, _) = fold_free(graph.clone(), Profile::default(), &[true, true, true, false]);
         assert_eq!(spec.ops.len(), 1);
         assert_eq!(spec.params[0].readers, [0]);
         assert_eq!(spec.tensors.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
@@ -234,10 +248,10 @@ mod tests {
             ("c", 1, Some(2), &[3]),
         ];
         let graph = graph(&["left", "right", "tuple", "assert"], tensors, &[]);
-        let (spec, _) = fold_free(&graph, &Profile::default(), &[false, false, true, true]);
+        let (spec, _) = fold_free(graph.clone(), Profile::default(), &[false, false, true, true]);
         assert_eq!(spec.ops.len(), 2);
         assert!(spec.ops.iter().all(|op| op.members.is_empty()), "neither source waits for the other");
-        let (spec, _) = fold_free(&graph, &Profile::default(), &[true; 4]);
+        let (spec, _) = fold_free(graph.clone(), Profile::default(), &[true; 4]);
         assert!(spec.ops.is_empty());
     }
 
@@ -246,7 +260,7 @@ mod tests {
         let tensors: &[(&str, u64, Option<u32>, &[u32])] =
             &[("a", 1, Some(0), &[2]), ("b", 1, Some(1), &[2]), ("pair", 2, Some(2), &[])];
         let graph = graph(&["left", "right", "tuple"], tensors, &[]);
-        let (spec, _) = fold_free(&graph, &Profile::default(), &[false, false, true]);
+        let (spec, _) = fold_free(graph.clone(), Profile::default(), &[false, false, true]);
         assert_eq!(spec.ops.len(), 3);
     }
 }

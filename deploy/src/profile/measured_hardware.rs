@@ -46,7 +46,7 @@ pub(super) fn measured_hardware(
             device.on_host = false;
         }
     }
-    for Contention { class, alone, in_pieces } in contention {
+    for Contention { class, alone, in_pieces, .. } in contention {
         if let Some(class) = spec.classes.iter_mut().find(|known| known.name == *class) {
             class.alone = Some((1000.0 * alone / in_pieces).round() / 1000.0);
         }

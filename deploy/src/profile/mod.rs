@@ -1,11 +1,12 @@
 //! Times of a model on this machine, measured before there is a plan: of every op, of cuts, and of transfers.
 //!
 //! The whole model runs on the cores of all devices of a class at once, as they do when a plan keeps them busy, at each batch
-//! size, in turns plainly and with every kernel timed. Both are of the quickest quarter of the runs
-//! ([`Timings::undisturbed`](divvy_exec::measure::Timings::undisturbed)). Kernels are mapped back to ops; ops that the
-//! runtime unites stay together in plans made with the profile, since they would take longer apart. Timing kernels costs
-//! time of its own, so the ops' times are scaled to add up to the plain run's, piece by piece to what pieces of the model
-//! take, and to what they take where each device has one. A profile that ONNX Runtime wrote elsewhere can be read instead.
+//! size, in turns plainly and with every kernel timed. The whole model counts by its median, as a run of a plan does; kernels
+//! by the quickest quarter of the runs ([`Timings::undisturbed`](divvy_exec::measure::Timings::undisturbed)). Kernels are
+//! mapped back to ops; ops that the runtime unites stay together in plans made with the profile, since they would take
+//! longer apart. Timing kernels costs time of its own, so the ops' times are scaled to add up to the plain run's, piece by
+//! piece to what pieces of the model take, and to what each takes on a device of its own. A profile that ONNX Runtime wrote
+//! elsewhere can be read instead.
 //!
 //! What is done is kept in a file until all is, so that a run that was stopped goes on.
 //!

@@ -79,11 +79,16 @@ impl Profiler {
         if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        done.retain(|times| options.batch_sizes.contains(&times.batch));
-        for Contention { class, in_pieces, .. } in &contention {
-            let of_class = done.iter_mut().filter(|times| times.class == *class);
-            of_class.flat_map(|times| &mut times.ops).for_each(|time| *time *= in_pieces);
+        for contention in &contention {
+            let measured = |times: &&ClassTimes| times.batch == 1 && times.class == contention.class;
+            let Some(factors) = done.iter().find(measured).map(|times| contention.factors(times)) else {
+                continue;
+            };
+            for times in done.iter_mut().filter(|times| times.class == contention.class) {
+                times.ops.iter_mut().zip(&factors).for_each(|(time, factor)| *time *= factor);
+            }
         }
+        done.retain(|times| options.batch_sizes.contains(&times.batch));
         let profile = ModelProfile::of_ops(self.model.problem, done);
         Ok(Some(profile.with(cuts, transfers, contention, self.checkpoint)))
     }

@@ -67,7 +67,7 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
         return ProblemSpec { graph, profile, ..ProblemSpec::default() };
     };
     let free: Vec<bool> = whole.ops().map(|op| is_free(&profile, op.index())).collect();
-    let (graph, profile) = fold_free(&whole, &profile, &free);
+    let (graph, profile) = fold_free(whole, profile, &free);
     ProblemSpec { graph, profile, ..ProblemSpec::default() }
 }
 

@@ -57,13 +57,16 @@ pub(crate) fn nodes_as_ops(
     dims: &BTreeMap<String, u64>,
     trips: &Trips,
 ) -> Result<Unfolded, InputErrors> {
-    let facts = infer(model, dims);
     let empty = proto::Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
+    // Before anything else takes memory, of which it takes much itself.
+    let mut wiring = InputErrors::default();
+    check_wiring(graph, &mut wiring);
+    let facts = infer(model, dims);
     let mut errors = InputErrors::default();
     dim_faults(model, &facts, dims, &mut errors);
     trip_faults(graph, &facts, trips, &mut errors);
-    check_wiring(graph, &mut errors);
+    errors.keep(wiring.into_result(()));
     check_attributes(graph, &mut errors);
     errors.into_result(())?;
     let fixed = FixedShapes::new(graph, dims, &facts);
@@ -95,7 +98,7 @@ impl Unfolded {
         let Unfolded { spec, free, warnings } = self;
         let whole = Graph::new(spec)?;
         let (graph, profile) = if free.contains(&true) {
-            fold_free(&whole, &Profile::default(), &free)
+            fold_free(whole, Profile::default(), &free)
         } else {
             (whole.into_spec(), Profile::default())
         };

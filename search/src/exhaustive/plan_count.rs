@@ -9,7 +9,6 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::objectives::transfers;
 use divvy_core::problem::{LinkUse, Objective, Problem};
 
-
 /// The most plans that are few.
 pub(crate) const FEW: u64 = 1_000_000;
 /// The most ops: searches go as deep.
