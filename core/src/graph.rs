@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use crate::ids::{OpId, ParamId, TensorId};
 use crate::input_error::{Code, InputErrors};
+use crate::maps::{FastMap, map_for};
 
 /// A graph as a file or a generator describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -422,7 +423,7 @@ pub fn check_printable(place: &str, text: &str, errors: &mut InputErrors) {
 
 /// Reports names that are empty or used twice.
 pub(crate) fn check_names<'a>(place: &str, names: impl Iterator<Item = &'a str>, errors: &mut InputErrors) {
-    let mut seen: HashMap<&str, usize> = HashMap::new();
+    let mut seen: FastMap<&str, usize> = map_for(names.size_hint().0);
     for (i, name) in names.enumerate() {
         if name.contains(char::is_control) {
             check_printable(&format!("{place}[{i}]"), name, errors);

@@ -29,6 +29,7 @@
 //! | [`ids`], [`units`], [`rng`] | newtypes for ids; picoseconds and bandwidths; the seeded generator |
 //! | [`input_error`], [`did_you_mean`] | faults of an input, and names near a misspelt one |
 //! | [`printable`] | texts as they are shown |
+//! | [`maps`] | maps for the names of large networks |
 
 pub mod check;
 pub mod coarsen;
@@ -43,6 +44,7 @@ pub mod hardware;
 pub mod history;
 pub mod ids;
 pub mod input_error;
+pub mod maps;
 pub mod objectives;
 pub mod plan;
 pub mod printable;

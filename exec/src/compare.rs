@@ -2,6 +2,10 @@
 
 use crate::tensor::{Data, HostTensor};
 
+/// Results whose values are all smaller are compared on this scale: such are probabilities of what is not there, and what
+/// cancels, with rounding as large as themselves. A thousandth of it is what PyTorch calls close in single precision.
+const LEAST_SCALE: f64 = 1e-2;
+
 /// How far `found` is from `expected`: the largest difference, over the largest magnitude that is expected. Elements that
 /// cancel to nearly nothing have no relative precision of their own, hence the common scale. Whole numbers count too.
 ///
@@ -15,7 +19,8 @@ pub fn difference(expected: &HostTensor, found: &HostTensor) -> Result<f64, Stri
         return Err(format!("its elements are {found:?}, {expected:?} was expected"));
     }
     let (expected, found) = (numbers(&expected.data), numbers(&found.data));
-    let scale = expected.iter().filter(|value| value.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
+    let finite = expected.iter().filter(|value| value.is_finite());
+    let scale = finite.fold(LEAST_SCALE, |most: f64, value| most.max(value.abs()));
     let mut worst: f64 = 0.0;
     for (i, (&a, &b)) in expected.iter().zip(&found).enumerate() {
         if a.is_finite() && b.is_finite() {
@@ -24,7 +29,7 @@ pub fn difference(expected: &HostTensor, found: &HostTensor) -> Result<f64, Stri
             return Err(format!("element {i} is {b}, {a} was expected"));
         }
     }
-    Ok(if worst == 0.0 { 0.0 } else { worst / scale })
+    Ok(worst / scale)
 }
 
 fn numbers(data: &Data) -> Vec<f64> {
@@ -58,6 +63,9 @@ mod tests {
         assert!(difference(&row(&[1.0]), &row(&[f32::NAN])).is_err());
         assert!(difference(&row(&[f32::INFINITY]), &row(&[f32::NEG_INFINITY])).is_err());
         assert!(difference(&row(&[1.0]), &row(&[1.0, 1.0])).is_err());
+        // A probability of next to nothing.
+        assert!(difference(&row(&[1e-5, 0.0]), &row(&[1.1e-5, 1e-7])).unwrap() < 1e-3);
+        assert!(difference(&row(&[1e-5, 0.0]), &row(&[1e-3, 0.0])).unwrap() > 1e-3);
         let nothing_expected = difference(&row(&[0.0]), &row(&[1.0])).unwrap();
         assert!(nothing_expected > 1.0, "something where nothing was expected");
     }

@@ -142,7 +142,8 @@ fn rebuild(graph: Graph, mut profile: Profile, folding: Folding) -> (GraphSpec, 
         itself && !gone && (!made_by_dead || graph.is_output(tensor))
     };
     let kept: Vec<bool> = graph.tensors().map(is_kept).collect();
-    let GraphSpec { name, precision, ops: old, tensors: old_tensors, params: mut old_params } = graph.into_spec();
+    let GraphSpec { name, precision, ops: old, tensors: old_tensors, params: mut old_params } =
+        graph.into_spec();
     let mut ops = Vec::with_capacity(count as usize);
     let mut folded: Vec<(u32, String)> = Vec::new();
     for (position, op) in old.into_iter().enumerate() {

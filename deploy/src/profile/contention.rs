@@ -48,6 +48,9 @@ struct Piece {
     share: f64,
 }
 
+/// For each turn, what each piece of a trial takes over the whole model.
+type ShareTurns = Vec<Vec<f64>>;
+
 /// The model in a piece for each device.
 struct Trial {
     running: Running,
@@ -160,7 +163,7 @@ impl ProfiledModel {
         whole: f64,
         fed: &[Vec<Tensor>],
         cancelled: &AtomicBool,
-    ) -> Result<(Vec<f64>, Vec<Vec<Vec<f64>>>), DeployError> {
+    ) -> Result<(Vec<f64>, Vec<ShareTurns>), DeployError> {
         let (mut alone, mut in_pieces) = (Vec::new(), vec![Vec::new(); trials.len()]);
         let count = self.options.repeat.div_ceil(SHORT_TURNS);
         for _ in 0..SHORT_TURNS {

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use divvy_core::maps::FastMap;
+
 /// Element types by their ONNX number.
 pub mod element {
     /// 32-bit float.
@@ -102,7 +104,7 @@ impl Fact {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// By the name of the value.
-    pub values: HashMap<String, Fact>,
+    pub values: FastMap<String, Fact>,
     /// Those that are sequences of tensors, by name.
     pub sequences: HashMap<String, Sequence>,
     /// Dimensions of inputs that were not set, by the name that sets them.

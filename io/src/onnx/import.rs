@@ -12,6 +12,7 @@ use divvy_core::coarsen::fold_free;
 use divvy_core::costs::Profile;
 use divvy_core::graph::{Graph, GraphSpec, OpSpec, ParamSpec, TensorSpec};
 use divvy_core::input_error::{Code, InputError, InputErrors};
+use divvy_core::maps::{FastMap, FastSet, map_for, set_for};
 use divvy_core::problem::ProblemSpec;
 
 use super::assumptions::{Doubts, open_loops, sized, trip_faults};
@@ -207,11 +208,11 @@ fn precision(spec: &GraphSpec, graph: &proto::Graph) -> &'static str {
 /// The names that the nodes of a graph get as ops: their own where they are unique, else made up from the operator and
 /// the position. The same for every reader of the model, so that plans map back to nodes.
 pub fn op_names(graph: &proto::Graph) -> Vec<String> {
-    let mut count: HashMap<&str, usize> = HashMap::new();
+    let mut count: FastMap<&str, usize> = map_for(graph.node.len());
     for node in &graph.node {
         *count.entry(node.name()).or_default() += 1;
     }
-    let mut taken: HashSet<Cow<'_, str>> = HashSet::with_capacity(graph.node.len());
+    let mut taken: FastSet<Cow<'_, str>> = set_for(graph.node.len());
     let mut names = Vec::with_capacity(graph.node.len());
     for (i, node) in graph.node.iter().enumerate() {
         let own = !node.name().is_empty() && count[node.name()] == 1;
@@ -240,7 +241,7 @@ struct Builder<'a> {
     spec: GraphSpec,
     free: Vec<bool>,
     doubts: Doubts,
-    roles: HashMap<&'a str, ValueRole>,
+    roles: FastMap<&'a str, ValueRole>,
     op_nodes: Vec<&'a Node>,
     /// For each node, whether what it makes is known beforehand.
     is_constant_node: Vec<bool>,
@@ -252,10 +253,10 @@ impl<'a> Builder<'a> {
             graph,
             facts,
             spec: GraphSpec::default(),
-            free: Vec::new(),
+            free: Vec::with_capacity(graph.node.len()),
             doubts: Doubts::default(),
-            roles: HashMap::new(),
-            op_nodes: Vec::new(),
+            roles: map_for(graph.node.len() + graph.initializer.len()),
+            op_nodes: Vec::with_capacity(graph.node.len()),
             is_constant_node: vec![false; graph.node.len()],
         }
     }
@@ -333,6 +334,8 @@ impl<'a> Builder<'a> {
 
     fn nodes(&mut self) {
         let names = op_names(self.graph);
+        self.spec.ops.reserve_exact(names.len());
+        self.spec.tensors.reserve(names.len());
         for (position, (node, name)) in self.graph.node.iter().zip(names).enumerate() {
             if self.is_constant(node) {
                 self.is_constant_node[position] = true;
@@ -405,6 +408,10 @@ impl<'a> Builder<'a> {
     /// the tensor that they are of. Ops that read such values, and would not wait for the tensor anyway, are made to.
     /// Shapes that are fixed can be written down instead, so nobody waits for them.
     fn order_derived(&mut self, fixed: &FixedShapes) {
+        let derived = |node: usize| self.is_constant_node[node] && !fixed.contains(node);
+        if !(0..self.graph.node.len()).any(derived) {
+            return;
+        }
         let origins = self.origins(fixed);
         let mut waiting: BTreeMap<(&'a str, usize), Vec<u32>> = BTreeMap::new();
         for (op, node) in self.op_nodes.iter().enumerate() {

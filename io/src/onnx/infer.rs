@@ -52,6 +52,8 @@ mod tensor;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
+use divvy_core::maps::{FastMap, map_for};
+
 use self::call::{Assumed, Call, Shapes, Value};
 use self::declared::Declared;
 use super::facts::{Facts, Sequence};
@@ -116,7 +118,7 @@ fn walk(model: &Model, dims: &BTreeMap<String, u64>, assumed: Option<Assumed>) -
         limits: &limits,
         assumed,
         declared: Declared::new(graph, dims, assumed.is_some_and(|assumed| assumed.trips.is_some())),
-        values: HashMap::new(),
+        values: map_for(graph.node.len()),
         sequences: HashMap::new(),
         facts: Facts::default(),
         around: None,
@@ -149,7 +151,7 @@ struct WalkBudget {
 /// Values that a body sees around it.
 #[derive(Clone, Copy)]
 struct OuterScope<'w, 'a> {
-    values: &'w HashMap<&'a str, Value>,
+    values: &'w FastMap<&'a str, Value>,
     around: Option<&'w OuterScope<'w, 'a>>,
     depth: usize,
 }
@@ -161,7 +163,7 @@ struct Walk<'w, 'a> {
     limits: &'w WalkBudget,
     assumed: Option<Assumed<'w>>,
     declared: Declared<'a>,
-    values: HashMap<&'a str, Value>,
+    values: FastMap<&'a str, Value>,
     sequences: HashMap<&'a str, Sequence>,
     facts: Facts,
     around: Option<&'w OuterScope<'w, 'a>>,

@@ -8,6 +8,7 @@
 //! | `tables.rs` | the problem as dense tables |
 //! | `annealing.rs` | simulated annealing and steepest descent; **the cost of one moved op** |
 //! | `dominance_sweep.rs`, `partial_placement.rs`, `water_filling.rs` | beam search with dominance, its states and its bound |
+//! | `first_fit.rs` | a first plan where memory is short |
 //! | `colocation.rs` | ops that must share a device within a threshold |
 //! | `conflict_search/` | conflict-driven search for a placement within a threshold |
 //! | `load_packing/` | the problem without links: branch and bound, local search, a relaxation by device classes |
@@ -24,6 +25,7 @@ pub(crate) mod colocation;
 pub(crate) mod conflict_search;
 pub(crate) mod device_prices;
 pub(crate) mod dominance_sweep;
+pub(crate) mod first_fit;
 pub(crate) mod group_solver;
 pub(crate) mod lagrangian;
 pub(crate) mod load_packing;

@@ -3,7 +3,7 @@
 //! Every name is made once: by a node, as an input, or as a weight (an input may be a weight too, its default). Names
 //! that a body of a node takes from around it are read by that node. Empty names stand for values left out.
 
-use std::collections::{HashMap, HashSet};
+use divvy_core::maps::{FastMap, FastSet, map_for};
 
 use super::{Fault, node_label, order};
 use crate::onnx::proto::Graph;
@@ -12,15 +12,15 @@ use crate::onnx::reads::{reads as read_by, sparse_name};
 /// The wiring of a graph without faults.
 pub(super) struct Wiring<'m> {
     /// The node that makes a value, and which of its outputs it is.
-    pub(super) maker: HashMap<&'m str, (usize, usize)>,
+    pub(super) maker: FastMap<&'m str, (usize, usize)>,
     /// For each node the values it reads, each once.
     pub(super) reads: Vec<Vec<&'m str>>,
     /// Positions of inputs.
-    pub(super) inputs: HashMap<&'m str, usize>,
+    pub(super) inputs: FastMap<&'m str, usize>,
     /// Positions of weights.
-    pub(super) initializers: HashMap<&'m str, usize>,
+    pub(super) initializers: FastMap<&'m str, usize>,
     /// Positions of sparse weights.
-    pub(super) sparse: HashMap<&'m str, usize>,
+    pub(super) sparse: FastMap<&'m str, usize>,
     /// Names of outputs, each once.
     pub(super) outputs: Vec<&'m str>,
     /// The place of each node in a running order.
@@ -40,7 +40,7 @@ impl<'m> Wiring<'m> {
         let given = |name: &str| {
             inputs.contains_key(name) || initializers.contains_key(name) || sparse.contains_key(name)
         };
-        let mut maker = HashMap::new();
+        let mut maker = map_for(graph.node.len());
         for (position, node) in graph.node.iter().enumerate() {
             for (output, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
                 if given(name) || maker.insert(name.as_str(), (position, output)).is_some() {
@@ -66,7 +66,7 @@ impl<'m> Wiring<'m> {
             reads.push(read);
         }
         let mut outputs = Vec::new();
-        let mut seen = HashSet::new();
+        let mut seen = FastSet::default();
         for name in graph.output.iter().map(|output| output.name()).filter(|name| seen.insert(*name)) {
             if !maker.contains_key(name) && !given(name) {
                 faults.push(Fault::NotMade { value: name.to_owned(), reader: "the list of outputs".into() });
@@ -114,8 +114,8 @@ impl<'m> Wiring<'m> {
     }
 }
 
-fn positions<'m>(names: impl Iterator<Item = &'m str>, faults: &mut Vec<Fault>) -> HashMap<&'m str, usize> {
-    let mut positions = HashMap::new();
+fn positions<'m>(names: impl Iterator<Item = &'m str>, faults: &mut Vec<Fault>) -> FastMap<&'m str, usize> {
+    let mut positions = FastMap::default();
     for (position, name) in names.enumerate().filter(|(_, name)| !name.is_empty()) {
         if positions.insert(name, position).is_some() {
             faults.push(Fault::MadeTwice { value: name.to_owned() });

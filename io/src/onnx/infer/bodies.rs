@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use divvy_core::maps::FastMap;
+
 use super::call::{Call, Content, Shape, Value, axis_within, size};
 use super::declared::Declared;
 use super::{NOTHING, OuterScope, Walk};
@@ -94,7 +96,7 @@ impl<'a> Walk<'_, 'a> {
             limits: self.limits,
             assumed: self.assumed,
             declared: Declared::new(body, self.dims, self.assumed.is_some_and(|a| a.trips.is_some())),
-            values: HashMap::new(),
+            values: FastMap::default(),
             sequences: HashMap::new(),
             facts: Facts::default(),
             around: Some(&around),

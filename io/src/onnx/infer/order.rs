@@ -1,14 +1,16 @@
 //! Topological order of nodes: the order of the file where it is one (Kahn's algorithm, lowest position first).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
+
+use divvy_core::maps::{FastMap, map_for};
 
 use crate::onnx::proto::Node;
 use crate::onnx::reads::reads;
 
 /// Positions in topological order, and those of nodes that are in a cycle or behind one.
 pub(in crate::onnx) fn order(nodes: &[Node]) -> (Vec<usize>, Vec<usize>) {
-    let mut makers: HashMap<&str, usize> = HashMap::new();
+    let mut makers: FastMap<&str, usize> = map_for(nodes.len());
     for (index, node) in nodes.iter().enumerate() {
         for output in node.output.iter().filter(|name| !name.is_empty()) {
             makers.entry(output).or_insert(index);

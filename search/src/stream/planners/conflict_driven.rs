@@ -1,7 +1,8 @@
 //! `conflict-driven`: annealing for an incumbent, then a conflict-driven search that improves it or proves it optimal. The best
 //! planner of `stream` without a limit of splits.
 //!
-//! First coarse programs for pairs of devices, so that there is a plan in any time. Then sweeps in the manner of `dominance`, wider and wider, which alone solve networks that are nearly chains, and programs
+//! First coarse programs for pairs of devices, or first fit where memory is too short for them, so that there is a plan in any
+//! time. Then sweeps in the manner of `dominance`, wider and wider, which alone solve networks that are nearly chains, and programs
 //! for every pair of devices ([`PairSearch`]). Then rounds of doubling effort, each of these steps:
 //! * local search by such programs, for a part of the round's time that grows where it helps, and programs over groups of
 //!   devices that refute thresholds ([`GroupSolver`]);
@@ -31,6 +32,7 @@ use crate::stream::colocation::ColocatedUnits;
 use crate::stream::conflict_search::solver::{ConflictResult, ConflictSearch};
 use crate::stream::device_prices::prices;
 use crate::stream::dominance_sweep::DominanceSweep;
+use crate::stream::first_fit::first_fit;
 use crate::stream::group_solver::GroupSolver;
 use crate::stream::lagrangian::LagrangianSolver;
 use crate::stream::load_packing::instance::LoadPacking;
@@ -115,6 +117,9 @@ impl Planner for ConflictDriven {
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let tables = StreamTables::new(run.problem);
         quick_plan(run, &tables);
+        if run.outcome().best.is_none() {
+            fill_devices(run, &tables);
+        }
         let weights = prices(&tables, run.budget);
         run.prove("area", Evidence::Area { weights: weights.clone() });
         let mut rng = Rng::new(run.budget.seed);
@@ -187,6 +192,15 @@ fn quick_plan(run: &mut Run<'_>, tables: &StreamTables) {
     let most = budget.left().mul_f64(QUICK_SHARE);
     let mut is_over = || budget.is_spent() || begun.elapsed() >= most;
     if let Some(device_of) = PairSearch::quick(tables, &mut is_over) {
+        let offered = run.offer(tables.plan(&device_of));
+        debug_assert!(offered.is_ok(), "it was placed by the rules: {offered:?}");
+    }
+}
+
+/// A plan where memory is too short for those before.
+fn fill_devices(run: &mut Run<'_>, tables: &StreamTables) {
+    let budget = run.budget;
+    if let Some(device_of) = first_fit(tables, &mut || budget.is_cancelled()) {
         let offered = run.offer(tables.plan(&device_of));
         debug_assert!(offered.is_ok(), "it was placed by the rules: {offered:?}");
     }
