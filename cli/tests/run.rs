@@ -229,7 +229,7 @@ fn divide(folder: &Path, divisions: &[Division<'_>]) {
     let loaded = divvy::io::file::load(&path.to_string_lossy()).expect("it is there");
     let mut file = PlanFile::read(&loaded).expect("it reads");
     let ops = file.problem.graph.order().to_vec();
-    let mut plan = BatchPlan { batches: Vec::new(), order: vec![Vec::new(); 2] };
+    let mut plan = BatchPlan { order: vec![Vec::new(); 2], ..BatchPlan::default() };
     for (i, &op) in ops.iter().enumerate() {
         for &(device, inputs) in divisions[i * divisions.len() / ops.len()] {
             plan.order[device as usize].push(plan.batches.len() as u32);

@@ -21,6 +21,8 @@
 //! | `stage-device` | every stage has devices of its own; those that share one are identical |
 //! | `stage-cycle` | the quotient graph of the stages is acyclic |
 //! | `splits` | device changes along the canonical order are within the limits |
+//! | `pieces` | each piece is a part of the order of its device; an op that reads in place is a piece of its own |
+//! | `piece-cycle` | pieces do not wait for each other |
 //! | `weights` | every parameter reaches every device that reads it, over one route and listed bus transfers |
 //! | `in-place` | ops that read in place can |
 //! | `duration`, `overlap`, `too-early` | the timeline itself obeys the definition |

@@ -32,7 +32,7 @@ pub fn plan_in_order(
                 LinkUse::Delay => Vec::new(),
                 LinkUse::InTurn => transfers(problem, device_of, sequence)?,
             };
-            Plan::Latency(LatencyPlan { order, transfers })
+            Plan::Latency(LatencyPlan { order, transfers, ..LatencyPlan::default() })
         }
         Objective::Batch { inputs } => Plan::Batch(whole_batches(problem, device_of, sequence, inputs)),
         Objective::Pipeline { .. } => {
@@ -74,8 +74,8 @@ fn transfers(
 
 /// One batch of all inputs for each op.
 fn whole_batches(problem: &Problem, device_of: &[DeviceId], sequence: &[OpId], inputs: u32) -> BatchPlan {
-    let mut plan =
-        BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
+    let order = vec![Vec::new(); problem.hardware.device_count()];
+    let mut plan = BatchPlan { order, ..BatchPlan::default() };
     for &op in sequence {
         let device = device_of[op.index()];
         plan.order[device.index()].push(plan.batches.len() as u32);
@@ -92,7 +92,7 @@ fn cold_start(
     sequence: &[OpId],
     order: Vec<Vec<OpId>>,
 ) -> ColdStartPlan {
-    let mut plan = ColdStartPlan { order, landings: Vec::new(), bus: Vec::new() };
+    let mut plan = ColdStartPlan { order, ..ColdStartPlan::default() };
     let mut landed: HashSet<(ParamId, DeviceId)> = HashSet::new();
     let mut loaded: HashSet<(ParamId, DeviceId)> = HashSet::new();
     let has_bus =

@@ -23,12 +23,29 @@ pub enum Plan {
     ColdStart(ColdStartPlan),
 }
 
+/// Ops that a device runs in one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Piece {
+    /// The device.
+    pub device: DeviceId,
+    /// The ops, in the order it runs them.
+    pub ops: Vec<OpId>,
+}
+
+/// Where the list of each device is cut into pieces: the positions, ascending, at which a new piece begins. The first begins
+/// at 0, which is not said.
+pub type Cuts = Vec<Vec<u32>>;
+
 /// What each device runs, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LatencyPlan {
     /// For each device, its ops in the order it runs them.
     pub order: Vec<Vec<OpId>>,
+    /// Where `order` is cut; none: wherever a value comes from elsewhere or goes elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
     /// Transfers in the order every link takes them; only where links are used in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transfers: Vec<Transfer>,
@@ -52,6 +69,9 @@ pub struct BatchPlan {
     pub batches: Vec<Batch>,
     /// For each device, positions in `batches` in the order it runs them.
     pub order: Vec<Vec<u32>>,
+    /// Where `order` is cut; none: wherever a value comes from elsewhere or goes elsewhere, or inputs are grouped otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
 }
 
 /// Some inputs of one op, run together.
@@ -142,6 +162,9 @@ pub struct StreamPlan {
 pub struct ColdStartPlan {
     /// For each device, its ops in the order it runs them.
     pub order: Vec<Vec<OpId>>,
+    /// Where `order` is cut; none: behind every op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
     /// The route of each parameter to each device that reads it from its own memory.
     pub landings: Vec<Landing>,
     /// What the buses carry, in the order each of them takes it; reads in place are listed here too.

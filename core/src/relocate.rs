@@ -1,7 +1,7 @@
 //! A plan with one op moved to another device, and nothing else decided anew: why is this op where it is?
 //!
-//! What the move costs follows from a check of the result. Orders are kept; the op takes the place in its new device's order
-//! that its present start gives it. Transfers and loads that are no longer needed are removed, those that become necessary are
+//! What the move costs follows from a check of the result. Orders and cuts are kept; the op takes the place in its new device's
+//! order that its present start gives it, as a piece of its own, and pieces that it leaves or lands in are cut there. Transfers and loads that are no longer needed are removed, those that become necessary are
 //! inserted where they are first needed. Of a `batch` plan all inputs of the op move; of a `pipeline` plan the op joins the
 //! stage of its new device, or forms one there.
 //!
@@ -13,8 +13,8 @@ use std::collections::{HashMap, HashSet};
 use crate::ids::{DeviceId, OpId, ParamId};
 use crate::objectives::transfers;
 use crate::plan::{
-    Batch, BatchPlan, BusItem, ColdStartPlan, Landing, LatencyPlan, PipelinePlan, Plan, Stage, StreamPlan,
-    Transfer,
+    Batch, BatchPlan, BusItem, ColdStartPlan, Cuts, Landing, LatencyPlan, PipelinePlan, Plan, Stage,
+    StreamPlan, Transfer,
 };
 use crate::problem::{LinkUse, Objective, Problem};
 use crate::score::Score;
@@ -47,22 +47,61 @@ pub fn relocate(
     })
 }
 
+/// Lists of devices with their cuts.
+type CutLists<T> = (Vec<Vec<T>>, Option<Cuts>);
+
 /// Each device's list with `op` moved; none if it is there already.
 fn reorder(
     order: &[Vec<OpId>],
+    cuts: Option<&Cuts>,
     key_of: &dyn Fn(OpId) -> PlaceInOrder,
     op: OpId,
     to: DeviceId,
-) -> Option<Vec<Vec<OpId>>> {
+) -> Option<CutLists<OpId>> {
     if order[to.index()].contains(&op) {
         return None;
     }
-    let mut order = order.to_vec();
-    order.iter_mut().for_each(|list| list.retain(|&other| other != op));
-    let list = &mut order[to.index()];
+    let (mut order, mut cuts) = (order.to_vec(), cuts.cloned());
+    remove(&mut order, cuts.as_mut(), op);
+    let list = &order[to.index()];
     let at = list.iter().position(|&other| key_of(other) > key_of(op)).unwrap_or(list.len());
-    list.insert(at, op);
-    Some(order)
+    insert(&mut order, cuts.as_mut(), to, at, op);
+    Some((order, cuts))
+}
+
+/// Takes an item out of the lists. The piece that it was in the middle of is cut there.
+fn remove<T: PartialEq>(lists: &mut [Vec<T>], cuts: Option<&mut Cuts>, item: T) {
+    let mut all = lists.iter().enumerate();
+    let Some((device, at)) =
+        all.find_map(|(d, list)| Some((d, list.iter().position(|other| *other == item)?)))
+    else {
+        return;
+    };
+    lists[device].remove(at);
+    if let Some(cuts) = cuts {
+        let at = at as u32;
+        let shifted = cuts[device].iter().map(|&cut| if cut > at { cut - 1 } else { cut }).chain([at]);
+        cuts[device] = tidy(shifted.collect(), lists[device].len());
+    }
+}
+
+/// Puts an item into a list, as a piece of its own.
+fn insert<T>(lists: &mut [Vec<T>], cuts: Option<&mut Cuts>, device: DeviceId, at: usize, item: T) {
+    lists[device.index()].insert(at, item);
+    if let Some(cuts) = cuts {
+        let at = at as u32;
+        let own = &mut cuts[device.index()];
+        let shifted = own.iter().map(|&cut| if cut >= at { cut + 1 } else { cut }).chain([at, at + 1]);
+        *own = tidy(shifted.collect(), lists[device.index()].len());
+    }
+}
+
+/// Ascending positions inside a list.
+fn tidy(mut cuts: Vec<u32>, length: usize) -> Vec<u32> {
+    cuts.retain(|&cut| (1..length).contains(&(cut as usize)));
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
 }
 
 /// The device of each op.
@@ -81,9 +120,11 @@ fn latency(
     op: OpId,
     to: DeviceId,
 ) -> Result<Option<LatencyPlan>, Vec<Violation>> {
-    let Some(order) = reorder(&plan.order, key_of, op, to) else { return Ok(None) };
+    let Some((order, cuts)) = reorder(&plan.order, plan.cuts.as_ref(), key_of, op, to) else {
+        return Ok(None);
+    };
     if !matches!(problem.objective, Objective::Latency { links: LinkUse::InTurn }) {
-        return Ok(Some(LatencyPlan { order, transfers: Vec::new() }));
+        return Ok(Some(LatencyPlan { order, cuts, transfers: Vec::new() }));
     }
     let needed = transfers::needed(problem, &placement(problem.graph.op_count(), &order))?;
     let needed: Vec<Transfer> = needed.into_iter().map(|m| m.what).collect();
@@ -97,7 +138,7 @@ fn latency(
         let later = transfers.iter().position(|other| leaves(other) > leaves(&transfer));
         transfers.insert(later.unwrap_or(transfers.len()), transfer);
     }
-    Ok(Some(LatencyPlan { order, transfers }))
+    Ok(Some(LatencyPlan { order, cuts, transfers }))
 }
 
 fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: DeviceId) -> Option<BatchPlan> {
@@ -114,13 +155,13 @@ fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: Devic
     batches[own[0]] = Batch { op, device: to, inputs };
     let mut kept = (0..batches.len()).map(|i| !own[1..].contains(&i)).collect::<Vec<_>>().into_iter();
     batches.retain(|_| kept.next().unwrap_or(false));
-    let others = |list: &Vec<u32>| list.iter().copied().filter(|&i| !own.contains(&(i as usize))).collect();
-    let mut order: Vec<Vec<u32>> = plan.order.iter().map(others).collect();
-    let list = &mut order[to.index()];
+    let (mut order, mut cuts) = (plan.order.clone(), plan.cuts.clone());
+    own.iter().for_each(|&i| remove(&mut order, cuts.as_mut(), i as u32));
+    let list = &order[to.index()];
     let at = list.iter().position(|&other| key_of(other) > first).unwrap_or(list.len());
-    list.insert(at, own[0] as u32);
+    insert(&mut order, cuts.as_mut(), to, at, own[0] as u32);
     order.iter_mut().flatten().for_each(|i| *i = renumber(*i));
-    Some(BatchPlan { batches, order })
+    Some(BatchPlan { batches, order, cuts })
 }
 
 fn pipeline(problem: &Problem, plan: &PipelinePlan, op: OpId, to: DeviceId) -> Option<PipelinePlan> {
@@ -154,7 +195,7 @@ fn cold_start(
     op: OpId,
     to: DeviceId,
 ) -> Option<ColdStartPlan> {
-    let order = reorder(&plan.order, key_of, op, to)?;
+    let (order, cuts) = reorder(&plan.order, plan.cuts.as_ref(), key_of, op, to)?;
     let device_of = placement(problem.graph.op_count(), &order);
     let route_to = |device: DeviceId| problem.hardware.host_route(device);
     let in_host_memory = |device: DeviceId| route_to(device).is_some_and(|route| route.bandwidth.is_none());
@@ -207,5 +248,5 @@ fn cold_start(
             bus.insert(at, load);
         }
     }
-    Some(ColdStartPlan { order, landings, bus })
+    Some(ColdStartPlan { order, cuts, landings, bus })
 }

@@ -1,6 +1,7 @@
 //! Scores: what a plan costs by the definition of its objective, and the timeline that shows it.
 
 use crate::ids::{DeviceId, LinkId, OpId, ParamId, TensorId};
+use crate::plan::Piece;
 use crate::problem::Problem;
 use crate::units::Time;
 
@@ -24,6 +25,8 @@ pub struct Score {
     pub starts: Vec<Time>,
     /// What each stage of a `pipeline` plan costs, as the plan lists them; else empty.
     pub stages: Vec<StageCost>,
+    /// What each device runs in one call: pieces of one device in its order.
+    pub pieces: Vec<Piece>,
     /// What happens when.
     pub trace: Trace,
 }
@@ -33,6 +36,8 @@ pub struct Score {
 pub struct StageCost {
     /// Tensors that come in.
     pub incoming: Time,
+    /// The call of its piece.
+    pub call: Time,
     /// Its ops.
     pub work: Time,
     /// What its fast memory cannot hold, streamed from host memory.
@@ -44,7 +49,7 @@ pub struct StageCost {
 impl StageCost {
     /// All of it.
     pub fn whole(&self) -> Time {
-        self.incoming + self.work + self.overflow + self.outgoing
+        self.incoming + self.call + self.work + self.overflow + self.outgoing
     }
 }
 
@@ -80,6 +85,8 @@ pub enum Lane {
 /// What a span is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
+    /// The call of a piece, before its ops: a position in [`Score::pieces`].
+    Call(u32),
     /// An op, for some number of inputs.
     Op(OpId, u32),
     /// The transfer of a tensor to a device.

@@ -24,6 +24,8 @@ pub enum Rule {
     StageDevice,
     StageCycle,
     Splits,
+    Pieces,
+    PieceCycle,
     Weights,
     InPlace,
     Duration,
@@ -39,7 +41,7 @@ pub enum Rule {
 
 impl Rule {
     /// Every rule, in the order of the enum.
-    pub const ALL: [Rule; 25] = [
+    pub const ALL: [Rule; 27] = [
         Rule::PlanKind,
         Rule::Ids,
         Rule::OpOnce,
@@ -54,6 +56,8 @@ impl Rule {
         Rule::StageDevice,
         Rule::StageCycle,
         Rule::Splits,
+        Rule::Pieces,
+        Rule::PieceCycle,
         Rule::Weights,
         Rule::InPlace,
         Rule::Duration,
@@ -84,6 +88,8 @@ impl Rule {
             Rule::StageDevice => "stage-device",
             Rule::StageCycle => "stage-cycle",
             Rule::Splits => "splits",
+            Rule::Pieces => "pieces",
+            Rule::PieceCycle => "piece-cycle",
             Rule::Weights => "weights",
             Rule::InPlace => "in-place",
             Rule::Duration => "duration",

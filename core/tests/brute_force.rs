@@ -3,7 +3,7 @@
 //! called infeasible, and no device or link is busy for longer than the value. `DIVVY_CASES=10` runs ten times as many problems.
 
 use divvy_core::hardware::Route;
-use divvy_core::plan::Plan;
+use divvy_core::plan::{Cuts, Plan};
 use divvy_core::problem::LinkUse;
 use divvy_core::rng::Rng;
 use divvy_core::score::Score;
@@ -29,8 +29,19 @@ struct PlanTally {
 
 /// Compares check and oracle on every plan.
 fn compare(kind: ProblemKind, wanted: usize, most_plans: usize) {
+    compare_all(kind, wanted, most_plans, random::draw);
+    // Half as many whose pieces cost something, with all ways to cut.
+    compare_all(kind, wanted / 2, most_plans, random::draw_with_pieces);
+}
+
+fn compare_all(
+    kind: ProblemKind,
+    wanted: usize,
+    most_plans: usize,
+    draw: fn(ProblemKind, &mut Rng) -> random::Draw,
+) {
     let mut tally = PlanTally::default();
-    cases::for_cases(kind, wanted, |case| compare_case(case, most_plans, &mut tally));
+    cases::for_draws(wanted, |rng| draw(kind, rng), |case| compare_case(case, most_plans, &mut tally));
     let PlanTally { problems, solvable, unexplained, complete, plans, valid } = tally;
     eprintln!(
         "{kind:?}: {problems} problems, {complete} with all their plans, {solvable} solvable, \
@@ -87,11 +98,51 @@ fn check_plan(case: &Case, plan: &Plan) -> Option<u64> {
         let expected = oracle::stream::latency(&case.model, stream);
         assert_eq!(Some(score.latency.0), expected, "a request\n{plan:?}\n{}", describe(case));
     }
+    let cut_by_default = found.as_ref().ok().and_then(|score| Some((score, without_cuts(plan)?)));
+    if let Some((score, by_default)) = cut_by_default {
+        check_default_cuts(case, &by_default, score);
+    }
     if value != expected {
         let found = found.map(|score| score.value);
         panic!("the check says {found:?}, the definition {expected:?}\n{plan:?}\n{}", describe(case));
     }
     expected
+}
+
+/// A plan of a makespan objective as the default cuts it.
+fn without_cuts(plan: &Plan) -> Option<Plan> {
+    let mut plan = plan.clone();
+    match &mut plan {
+        Plan::Latency(plan) => plan.cuts = None,
+        Plan::Batch(plan) => plan.cuts = None,
+        Plan::ColdStart(plan) => plan.cuts = None,
+        Plan::Pipeline(_) | Plan::Stream(_) => return None,
+    }
+    Some(plan)
+}
+
+/// A plan that is valid with some cuts is with the default ones. Where pieces cost nothing, no cuts are better than those, and
+/// cuts behind everything are as good.
+fn check_default_cuts(case: &Case, plan: &Plan, score: &Score) {
+    let by_default = check::check(&case.problem, plan);
+    let by_default = by_default.unwrap_or_else(|found| panic!("{found:?}\n{plan:?}\n{}", describe(case)));
+    assert_eq!(oracle::score(&case.model, plan), Some(by_default.value.0), "{plan:?}\n{}", describe(case));
+    if case.problem.has_piece_costs() {
+        return;
+    }
+    assert!(by_default.value <= score.value, "{plan:?}\n{}", describe(case));
+    fn behind_each<T>(order: &[Vec<T>]) -> Option<Cuts> {
+        Some(order.iter().map(|list| (1..list.len() as u32).collect()).collect())
+    }
+    let mut each = plan.clone();
+    match &mut each {
+        Plan::Latency(plan) => plan.cuts = behind_each(&plan.order),
+        Plan::Batch(plan) => plan.cuts = behind_each(&plan.order),
+        Plan::ColdStart(plan) => plan.cuts = behind_each(&plan.order),
+        Plan::Pipeline(_) | Plan::Stream(_) => {}
+    }
+    let each = check::check(&case.problem, &each).expect("only cuts differ");
+    assert_eq!((each.value, &each.starts), (by_default.value, &by_default.starts), "{}", describe(case));
 }
 
 /// Nothing that does one thing at a time is busy for longer than the plan takes, and a period is the largest load.

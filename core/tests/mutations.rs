@@ -149,6 +149,7 @@ fn batch_plan(devices: usize, batches: &[(u32, u32, &[u32])]) -> Plan {
     Plan::Batch(BatchPlan {
         batches: batches.iter().map(batch).collect(),
         order: lists.map(Iterator::collect).collect(),
+        cuts: None,
     })
 }
 
@@ -185,7 +186,7 @@ fn large_tensors_are_refused_as_input_or_scored() {
         let whole =
             |op, device| Batch { op: OpId(op), device: DeviceId(device), inputs: vec![[0, inputs - 1]] };
         let order = vec![vec![0], vec![1], Vec::new()];
-        let plan = Plan::Batch(BatchPlan { batches: vec![whole(0, 0), whole(1, 1)], order });
+        let plan = Plan::Batch(BatchPlan { batches: vec![whole(0, 0), whole(1, 1)], order, cuts: None });
         let score = check::check(&problem, &plan).expect("a valid plan");
         let bytes = u128::from(inputs) << exponent;
         let travel = (bytes * 1_000_000_000_000).div_ceil(u128::from(u64::MAX));

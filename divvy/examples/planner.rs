@@ -35,7 +35,7 @@ impl Planner for OneCut {
                 order[first.index()].extend_from_slice(&ops[..cut]);
                 order[second.index()].extend_from_slice(&ops[cut..]);
                 // Plans that break a rule are refused, and the run keeps the best of the others.
-                let _ = run.offer(Plan::Latency(LatencyPlan { order, transfers: Vec::new() }));
+                let _ = run.offer(Plan::Latency(LatencyPlan { order, ..LatencyPlan::default() }));
             }
         }
         StopReason::Finished

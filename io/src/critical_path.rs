@@ -1,6 +1,6 @@
 //! What decides the value of a plan: the critical path of a schedule, or everything on the busiest resource.
 //!
-//! A critical path is a chain of ops and transfers, each of which begins when the one before ends, from the last thing
+//! A critical path is a chain of calls, ops and transfers, each of which begins when the one before ends, from the last thing
 //! that happens back to the first. It is read off the timeline: whatever ended to the picosecond when something began, and
 //! had to end first (its data came from there, or it held the same device or bus), is why that did not begin earlier.
 //! Where several did, data come before devices, and long before short.
@@ -25,7 +25,7 @@ pub fn critical(problem: &Problem, score: &Score) -> Vec<bool> {
         return spans.iter().map(|span| busy(span.lane) == score.value).collect();
     }
     let mut marked = vec![false; spans.len()];
-    critical_path(problem, &score.trace).into_iter().flatten().for_each(|span| marked[span] = true);
+    critical_path(problem, score).into_iter().flatten().for_each(|span| marked[span] = true);
     marked
 }
 
@@ -42,8 +42,9 @@ struct Task {
 ///
 /// Things that take no time can lead nowhere: then the next best cause is followed. If none leads to the beginning (inputs
 /// that are still on their way are on no lane), it is the chain that reaches back furthest.
-pub fn critical_path(problem: &Problem, trace: &Trace) -> Vec<Vec<usize>> {
-    let tasks = tasks(trace);
+pub fn critical_path(problem: &Problem, score: &Score) -> Vec<Vec<usize>> {
+    let tasks = tasks(&score.trace);
+    let waits = Waits::new(problem, score);
     let mut ending: HashMap<Time, Vec<usize>> = HashMap::new();
     for (i, task) in tasks.iter().enumerate() {
         ending.entry(task.end).or_default().push(i);
@@ -56,7 +57,7 @@ pub fn critical_path(problem: &Problem, trace: &Trace) -> Vec<Vec<usize>> {
         let candidates = ending.get(&tasks[now].start).into_iter().flatten().copied();
         let mut causes: Vec<_> = candidates
             .filter_map(|i| {
-                let strength = strength(problem, trace, &tasks[i], &tasks[now])?;
+                let strength = waits.strength(&tasks[i], &tasks[now])?;
                 let length = tasks[i].end - tasks[i].start;
                 Some((length > Time::ZERO, strength, length, Reverse(i)))
             })
@@ -102,6 +103,7 @@ fn tasks(trace: &Trace) -> Vec<Task> {
             }
             (Activity::Tensor(tensor, to), _) => (1, tensor.0, to),
             (Activity::Param(param, to), _) => (2, param.0, to),
+            (Activity::Call(piece), _) => (3, piece, DeviceId(0)),
         };
         let next = tasks.len();
         let at = *known.entry((kind, id, device, span.start, span.end)).or_insert(next);
@@ -114,37 +116,82 @@ fn tasks(trace: &Trace) -> Vec<Task> {
     tasks
 }
 
-/// Whether `later` had to wait for `earlier`: 2 for its data, 1 for what both hold; none if it had not to.
-fn strength(problem: &Problem, trace: &Trace, earlier: &Task, later: &Task) -> Option<u8> {
-    let graph = &problem.graph;
-    let on_device = |task: &Task| {
-        task.spans.iter().find_map(|&i| match trace.spans[i].lane {
+/// Why things begin when they do: a piece waits for the data of all its ops, and its values leave when its last op ends.
+struct Waits<'a> {
+    problem: &'a Problem,
+    score: &'a Score,
+    piece_of: HashMap<(OpId, DeviceId), usize>,
+}
+
+impl<'a> Waits<'a> {
+    fn new(problem: &'a Problem, score: &'a Score) -> Waits<'a> {
+        let pieces = score.pieces.iter().enumerate();
+        let piece_of = pieces.flat_map(|(i, piece)| piece.ops.iter().map(move |&op| ((op, piece.device), i)));
+        Waits { problem, score, piece_of: piece_of.collect() }
+    }
+
+    fn device(&self, task: &Task) -> Option<DeviceId> {
+        task.spans.iter().find_map(|&i| match self.score.trace.spans[i].lane {
             Lane::Device(device) => Some(device),
             Lane::Link(_) => None,
         })
-    };
-    let data = match (later.what, earlier.what) {
-        (Activity::Op(op, _), Activity::Op(before, _)) => graph.predecessors(op).any(|p| p == before),
-        (Activity::Op(op, _), Activity::Tensor(tensor, to)) => {
-            on_device(later) == Some(to) && graph.inputs(op).contains(&tensor)
-        }
-        (Activity::Op(op, _), Activity::Param(param, _)) => graph.params_of(op).contains(&param),
-        (Activity::Tensor(tensor, _), Activity::Op(op, _)) => graph.producer(tensor) == Some(op),
-        _ => false,
-    };
-    if data {
-        return Some(2);
     }
-    let links_wait = matches!(
-        problem.objective,
-        Objective::Latency { links: LinkUse::InTurn } | Objective::ColdStart { .. }
-    );
-    let held = |span: &Span| links_wait || matches!(span.lane, Lane::Device(_));
-    let lanes = |task: &Task| -> Vec<Lane> {
-        task.spans.iter().map(|&i| trace.spans[i]).filter(held).map(|span| span.lane).collect()
-    };
-    let shared = lanes(earlier).iter().any(|lane| lanes(later).contains(lane));
-    shared.then_some(1)
+
+    fn piece(&self, op: OpId, task: &Task) -> Option<usize> {
+        self.piece_of.get(&(op, self.device(task)?)).copied()
+    }
+
+    /// Whether a piece cannot begin before something ends: it reads what that brings, or what the piece that it is part of makes.
+    fn needs(&self, piece: usize, earlier: &Task) -> bool {
+        let graph = &self.problem.graph;
+        let mut ops = self.score.pieces[piece].ops.iter().copied();
+        match earlier.what {
+            Activity::Op(before, _) => {
+                let Some(made) = self.piece(before, earlier) else { return false };
+                let made = &self.score.pieces[made];
+                piece != self.piece_of[&(before, made.device)]
+                    && ops.any(|op| graph.predecessors(op).any(|producer| made.ops.contains(&producer)))
+            }
+            Activity::Tensor(tensor, to) => {
+                self.score.pieces[piece].device == to && ops.any(|op| graph.inputs(op).contains(&tensor))
+            }
+            Activity::Param(param, _) => ops.any(|op| graph.params_of(op).contains(&param)),
+            Activity::Call(_) => false,
+        }
+    }
+
+    /// Whether `later` had to wait for `earlier`: 2 for its data, 1 for what both hold; none if it had not to.
+    fn strength(&self, earlier: &Task, later: &Task) -> Option<u8> {
+        let graph = &self.problem.graph;
+        let data = match (later.what, earlier.what) {
+            (Activity::Call(piece), _) => self.needs(piece as usize, earlier),
+            (Activity::Op(op, _), before) => match self.piece(op, later) {
+                Some(piece) if self.score.pieces[piece].ops[0] == op => {
+                    before == Activity::Call(piece as u32) || self.needs(piece, earlier)
+                }
+                _ => false,
+            },
+            (Activity::Tensor(tensor, _), Activity::Op(op, _)) => {
+                let made = self.piece(op, earlier).zip(graph.producer(tensor));
+                made.is_some_and(|(piece, producer)| self.score.pieces[piece].ops.contains(&producer))
+            }
+            _ => false,
+        };
+        if data {
+            return Some(2);
+        }
+        let links_wait = matches!(
+            self.problem.objective,
+            Objective::Latency { links: LinkUse::InTurn } | Objective::ColdStart { .. }
+        );
+        let held = |span: &Span| links_wait || matches!(span.lane, Lane::Device(_));
+        let lanes = |task: &Task| -> Vec<Lane> {
+            let spans = task.spans.iter().map(|&i| self.score.trace.spans[i]);
+            spans.filter(held).map(|span| span.lane).collect()
+        };
+        let shared = lanes(earlier).iter().any(|lane| lanes(later).contains(lane));
+        shared.then_some(1)
+    }
 }
 
 #[cfg(test)]

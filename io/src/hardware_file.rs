@@ -72,6 +72,7 @@ fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
         "transfer_bandwidth",
         "alone",
         "launch",
+        "piece",
         "batch_sizes",
         "power",
         "source",
@@ -106,6 +107,7 @@ fn class(name: &str, item: &Item<'_, '_>) -> ClassSpec {
         transfer_bandwidth: item.optional("transfer_bandwidth").and_then(|i| quantity::bandwidth(&i)),
         alone: item.optional("alone").and_then(|i| i.number()),
         launch: item.optional("launch").and_then(|i| quantity::time(&i)).unwrap_or(Time::ZERO),
+        piece: item.optional("piece").and_then(|i| quantity::time(&i)).unwrap_or(Time::ZERO),
         batch_sizes,
         power_mw: item.optional("power").and_then(|i| quantity::milliwatts(&i)),
         source: item.optional("source").and_then(|i| i.text()).unwrap_or_default().to_owned(),
@@ -238,12 +240,13 @@ fn nodes(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
 }
 
 fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
-    let fields = ["name", "class", "node", "on_host", "relay", "peer_copies", "count"];
+    let fields = ["name", "class", "node", "on_host", "relay", "peer_copies", "piece", "count"];
     let mut groups: Vec<Vec<DeviceSpec>> = Vec::new();
     each(item, "device", &fields, |device| {
         let stem = name_of(device);
         let node = device.optional("node").and_then(|i| i.text());
         let flag = |key: &str| device.optional(key).and_then(|i| i.flag()).unwrap_or(false);
+        let piece = device.optional("piece").and_then(|i| quantity::time(&i));
         let count = copies_of(device);
         let names = if count == 0 { vec![stem] } else { (1..=count).map(|i| format!("{stem}{i}")).collect() };
         let total = names.len() * made.copies_in(node);
@@ -261,6 +264,7 @@ fn devices(item: &Item<'_, '_>, spec: &mut HardwareSpec, made: &mut Made) {
                 on_host: flag("on_host"),
                 relay: flag("relay"),
                 peer_copies: flag("peer_copies"),
+                piece,
             });
             groups.push(copies.collect());
         }
@@ -396,7 +400,7 @@ pub(crate) fn write(spec: &HardwareSpec) -> Value {
         sparse(json!({
             "name": d.name, "class": d.class, "node": d.node,
             "on_host": d.on_host.then_some(true), "relay": d.relay.then_some(true),
-            "peer_copies": d.peer_copies.then_some(true),
+            "peer_copies": d.peer_copies.then_some(true), "piece": d.piece.map(Time::as_us),
         }))
     });
     let duplex = |half: bool| half.then_some("half");
@@ -431,7 +435,7 @@ fn write_class(class: &ClassSpec) -> Value {
         "family": class.family.map(Family::name),
         "memory": class.memory, "fast_memory": class.fast_memory, "peak": class.peak,
         "memory_bandwidth": class.memory_bandwidth, "transfer_bandwidth": class.transfer_bandwidth,
-        "alone": class.alone, "launch": write_time(class.launch),
+        "alone": class.alone, "launch": write_time(class.launch), "piece": write_time(class.piece),
         "batch_sizes": (!class.batch_sizes.is_empty()).then_some(&class.batch_sizes),
         "power": class.power_mw.map(|mw| format!("{mw} mW")),
         "source": (!class.source.is_empty()).then_some(&class.source),

@@ -3,7 +3,8 @@
 use divvy_core::Objective;
 use divvy_core::ids::{DeviceId, OpId, ParamId};
 use divvy_core::plan::{
-    Batch, BatchPlan, BusItem, ColdStartPlan, Landing, LatencyPlan, PipelinePlan, Plan, Stage, StreamPlan,
+    Batch, BatchPlan, BusItem, ColdStartPlan, Cuts, Landing, LatencyPlan, PipelinePlan, Plan, Stage,
+    StreamPlan,
 };
 use divvy_core::problem::LinkUse;
 
@@ -36,7 +37,25 @@ fn in_sequence(model: &Model, choices: &mut Choices) -> LatencyPlan {
         let devices: Vec<usize> = (0..model.devices).filter(|&d| model.allowed(op, d)).collect();
         order[*choices.pick(&devices)].push(OpId::new(op));
     }
-    LatencyPlan { order, transfers: Vec::new() }
+    let cuts = cuts(model, &order, |_| true, choices);
+    LatencyPlan { order, cuts, transfers: Vec::new() }
+}
+
+/// Some cuts, where pieces cost anything; else the default ones.
+fn cuts<T>(
+    model: &Model,
+    order: &[Vec<T>],
+    may_join: impl Fn(&[T]) -> bool,
+    choices: &mut Choices,
+) -> Option<Cuts> {
+    let mut cut = |list: &Vec<T>| {
+        let behind = |position: &u32| {
+            let pair = &list[*position as usize - 1..=*position as usize];
+            !may_join(pair) || choices.choose(2) == 1
+        };
+        (1..list.len() as u32).filter(behind).collect()
+    };
+    model.has_piece_costs().then(|| order.iter().map(&mut cut).collect())
 }
 
 fn build(model: &Model, choices: &mut Choices) -> Plan {
@@ -79,7 +98,8 @@ fn latency(model: &Model, links: LinkUse, choices: &mut Choices) -> LatencyPlan 
         transfers.extend(moving.map(|(tensor, _, to)| latency::transfer(tensor, to)));
         choices.permute(&mut transfers);
     }
-    LatencyPlan { order, transfers }
+    let cuts = cuts(model, &order, |_| true, choices);
+    LatencyPlan { order, cuts, transfers }
 }
 
 fn batch(model: &Model, inputs: u32, choices: &mut Choices) -> BatchPlan {
@@ -98,7 +118,8 @@ fn batch(model: &Model, inputs: u32, choices: &mut Choices) -> BatchPlan {
         }
     }
     order.iter_mut().for_each(|list| choices.permute(list));
-    BatchPlan { batches, order }
+    let cuts = cuts(model, &order, |_| true, choices);
+    BatchPlan { batches, order, cuts }
 }
 
 /// Ascending inputs as the fewest ranges.
@@ -160,5 +181,7 @@ fn cold_start(model: &Model, choices: &mut Choices) -> ColdStartPlan {
         }
     }
     choices.permute(&mut plan.bus);
+    let in_place = |op: &OpId| plan.bus.contains(&BusItem::Read { op: *op });
+    plan.cuts = cuts(model, &plan.order, |pair| !pair.iter().any(in_place), choices);
     plan
 }

@@ -21,6 +21,16 @@ pub fn draw(rng: &mut Rng, kind: ProblemKind) -> HardwareSpec {
     spec
 }
 
+/// What pieces cost: something for some classes, and something else for some devices.
+pub fn add_piece_costs(rng: &mut Rng, spec: &mut HardwareSpec) {
+    for class in &mut spec.classes {
+        class.piece = Time(if rng.chance(0.3) { 0 } else { rng.between(1, 9) });
+    }
+    for device in &mut spec.devices {
+        device.piece = rng.chance(0.2).then(|| Time(rng.below(6) as u64));
+    }
+}
+
 /// Many devices around one host memory.
 pub fn star(rng: &mut Rng, kind: ProblemKind, devices: usize) -> HardwareSpec {
     let mut spec = HardwareSpec { name: "star".into(), ..HardwareSpec::default() };
@@ -65,6 +75,7 @@ fn device(rng: &mut Rng, i: usize, spec: &HardwareSpec) -> DeviceSpec {
         node,
         relay: rng.chance(0.2),
         peer_copies: rng.chance(0.15),
+        piece: None,
     }
 }
 

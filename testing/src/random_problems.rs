@@ -27,6 +27,13 @@ pub fn draw(kind: ProblemKind, rng: &mut Rng) -> Draw {
     draw_on(kind, rng, ops, hardware)
 }
 
+/// As [`draw`], with pieces that cost something.
+pub fn draw_with_pieces(kind: ProblemKind, rng: &mut Rng) -> Draw {
+    let mut draw = draw(kind, rng);
+    random_hardware::add_piece_costs(rng, &mut draw.hardware);
+    draw
+}
+
 /// A problem of that many ops on given hardware.
 pub fn draw_on(kind: ProblemKind, rng: &mut Rng, ops: usize, hardware: HardwareSpec) -> Draw {
     let graph = graph(rng, ops, kind);

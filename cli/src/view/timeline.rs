@@ -119,7 +119,7 @@ fn height(share: f64) -> char {
 /// How much of the time the critical path spends where; a transfer over several links counts for the first.
 fn path_line(problem: &Problem, score: &Score, name: impl Fn(Lane) -> String) -> Option<String> {
     let mut time: Vec<(Lane, u64)> = Vec::new();
-    let steps = critical_path(problem, &score.trace);
+    let steps = critical_path(problem, score);
     for span in steps.iter().filter_map(|step| score.trace.spans.get(*step.first()?)) {
         let length = span.end.0 - span.start.0;
         match time.iter_mut().find(|(lane, _)| *lane == span.lane) {

@@ -103,7 +103,7 @@ impl CoarsenedProblem {
         }
         let order = plan.order.iter();
         let order = order.map(|ops| ops.iter().flat_map(|op| parts[op.index()].clone()).collect()).collect();
-        Plan::Latency(LatencyPlan { order, transfers: Vec::new() })
+        Plan::Latency(LatencyPlan { order, ..LatencyPlan::default() })
     }
 }
 

@@ -88,6 +88,8 @@ pub struct ClassSpec {
     pub alone: Option<f64>,
     /// Time of an op that does nothing.
     pub launch: Time,
+    /// What a piece costs besides its ops: the call, values at its borders, synchronisation.
+    pub piece: Time,
     /// Batch sizes it supports; empty: whatever was measured.
     pub batch_sizes: Vec<u32>,
     /// Power while busy, in milliwatts.
@@ -120,6 +122,8 @@ pub struct DeviceSpec {
     pub relay: bool,
     /// Whether the other end of a transfer does the copying, so that a pipeline stage here pays for none.
     pub peer_copies: bool,
+    /// What a piece costs on this device, where that is known better than for its class.
+    pub piece: Option<Time>,
 }
 
 /// A medium shared by several links.

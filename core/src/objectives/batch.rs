@@ -1,7 +1,8 @@
 //! `batch`: the finish of a group of inputs (DiviML, section IV).
 //!
 //! For each op the inputs are divided over devices, at most one batch per op and device, its size one that the device
-//! supports. A batch starts when its device is free and the data of all its inputs have arrived. Between two batches on
+//! supports. A device runs its batches in the plan's order and in its pieces ([`pieces`]); a piece starts when the data of all
+//! inputs of its batches have arrived. Between two batches on
 //! different devices the delay is latency + (inputs the two share) · bytes / bandwidth; links are delays, not resources. The
 //! value is the finish of the last batch, or the last arrival at `output_at`. Memory is DiviML's (6): activations of every
 //! input, weights once per device that reads them. Colocated ops have the same inputs on the same devices.
@@ -9,12 +10,13 @@
 //! Second implementation: `testing/src/oracle/batch.rs`.
 
 use crate::costs::show_sizes;
-use crate::ids::{DeviceId, TensorId};
+use crate::ids::{DeviceId, OpId, TensorId};
 use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
+use crate::objectives::pieces::{self, Cutting, check_cuts};
 use crate::objectives::shared_rules::{check_allowed, ids_exist, no_route};
-use crate::plan::BatchPlan;
+use crate::plan::{Batch, BatchPlan};
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::{Time, counted};
@@ -29,9 +31,23 @@ pub(crate) fn check(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<
     let memory = memory::resident(problem, placements);
     check_memory(problem, &memory, &mut violations);
     check_colocation(problem, plan, &by_op, &mut violations);
+    if let Some(cuts) = &plan.cuts {
+        check_cuts(problem, &plan.order, cuts, &mut violations);
+    }
     violations.stop()?;
-    let mut score = run(problem, plan, &by_op)?;
-    check_timeline(problem, plan, &by_op, &score, &mut violations);
+    let cutting = match &plan.cuts {
+        Some(cuts) => Cutting::new(&plan.order, cuts),
+        None => Cutting::new(&plan.order, &pieces::of_batch(problem, plan, &by_op)),
+    };
+    let mut score = match run(problem, plan, &by_op, &cutting)? {
+        Ok(score) => score,
+        Err(stuck) => {
+            let each = Cutting::new(&plan.order, &pieces::behind_each(&plan.order));
+            let is_order = run(problem, plan, &by_op, &each)?.is_err();
+            return Err(vec![deadlock(problem, is_order, &stuck)]);
+        }
+    };
+    check_timeline(problem, plan, &by_op, &cutting, &score, &mut violations);
     violations.stop()?;
     score.memory = memory;
     Ok(score)
@@ -186,14 +202,13 @@ fn task_graph(
     problem: &Problem,
     plan: &BatchPlan,
     by_op: &[Vec<u32>],
+    cutting: &Cutting,
     transfers: &mut Vec<BatchTransfer>,
 ) -> Result<TaskGraph, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
-    let mut schedule = TaskGraph::default();
+    let mut releases = Vec::with_capacity(plan.batches.len());
     for batch in &plan.batches {
-        let cost =
-            problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported");
         let mut release = Time::ZERO;
         for &tensor in graph.inputs(batch.op).iter().filter(|&&t| graph.producer(t).is_none()) {
             let Some(from) = problem.constraints.input_at else { continue };
@@ -205,8 +220,10 @@ fn task_graph(
                 None => no_route(problem, graph.tensor_name(tensor), from, batch.device, &mut violations),
             }
         }
-        schedule.task(cost.time, release);
+        releases.push(release);
     }
+    let duration: Vec<Time> = plan.batches.iter().map(|batch| time(problem, batch)).collect();
+    let mut schedule = cutting.schedule(problem, &duration, |batch| releases[batch as usize]);
     for (j, later) in plan.batches.iter().enumerate() {
         for &tensor in graph.inputs(later.op) {
             let Some(producer) = graph.producer(tensor) else { continue };
@@ -220,49 +237,74 @@ fn task_graph(
                 match delay(problem, tensor, from, to, shared) {
                     None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
                     Some(time) => {
-                        schedule.after(i, j as u32, time);
+                        cutting.after(&mut schedule, i, j as u32, time);
                         transfers.push(BatchTransfer { tensor, of: Some(i), from, to, time });
                     }
                 }
             }
         }
     }
-    for list in &plan.order {
-        schedule.in_turn(list);
-    }
     violations.stop()?;
     Ok(schedule)
 }
 
-/// The score without memory; rules `order` and `route`.
-fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score, Vec<Violation>> {
+/// The time of a batch.
+fn time(problem: &Problem, batch: &Batch) -> Time {
+    problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported").time
+}
+
+/// The violation of orders, or else of pieces, that contradict the data; `stuck` never start.
+fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
+    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+    let (place, names) = (names[0].to_owned(), names.join(", "));
+    if is_order {
+        let message = format!("the planned order contradicts the data: {names} wait for each other");
+        return Violation { rule: Rule::Order, place, message };
+    }
+    pieces::cycle(place, &names)
+}
+
+/// The score without memory, or ops that wait for each other; rule `route`.
+fn run(
+    problem: &Problem,
+    plan: &BatchPlan,
+    by_op: &[Vec<u32>],
+    cutting: &Cutting,
+) -> Result<Result<Score, Vec<OpId>>, Vec<Violation>> {
     let graph = &problem.graph;
     let mut transfers = Vec::new();
-    let schedule = task_graph(problem, plan, by_op, &mut transfers)?;
-    let starts = schedule.earliest_starts().map_err(|stuck| {
-        let name = |&i: &u32| graph.op_name(plan.batches[i as usize].op);
-        let names: Vec<&str> = stuck.iter().take(4).map(name).collect();
-        let message =
-            format!("the planned order contradicts the data: {} wait for each other", names.join(", "));
-        vec![Violation { rule: Rule::Order, place: names[0].to_owned(), message }]
-    })?;
+    let schedule = task_graph(problem, plan, by_op, cutting, &mut transfers)?;
+    let piece_starts = match schedule.earliest_starts() {
+        Ok(starts) => starts,
+        Err(stuck) => return Ok(Err(cutting.jobs_of(&stuck).map(|i| plan.batches[i as usize].op).collect())),
+    };
+    let duration: Vec<Time> = plan.batches.iter().map(|batch| time(problem, batch)).collect();
+    let starts = cutting.starts(problem, &piece_starts, &duration);
+    let piece_end = |i: u32| {
+        let piece = cutting.piece_of[i as usize];
+        piece_starts[piece as usize] + schedule.duration(piece)
+    };
     let mut violations = Violations::default();
     let mut score = Score {
         device_busy: vec![Time::ZERO; problem.hardware.device_count()],
         link_busy: vec![Time::ZERO; problem.hardware.links().len()],
+        pieces: cutting.of_ops(|i| plan.batches[i as usize].op),
         ..Score::default()
     };
+    score.trace.spans.extend(cutting.calls(problem, &piece_starts));
+    for (piece, task) in cutting.pieces.iter().zip(0..) {
+        score.value = score.value.max(piece_starts[task as usize] + schedule.duration(task));
+        score.device_busy[piece.device.index()] += schedule.duration(task);
+    }
     for (i, batch) in plan.batches.iter().enumerate() {
-        let (start, end) = (starts[i], starts[i] + schedule.duration(i as u32));
-        score.value = score.value.max(end);
-        score.device_busy[batch.device.index()] += end - start;
+        let (start, end) = (starts[i], starts[i] + duration[i]);
         let what = Activity::Op(batch.op, batch.size());
         score.trace.spans.push(Span { lane: Lane::Device(batch.device), what, start, end });
         for &tensor in graph.outputs(batch.op).iter().filter(|&&t| graph.is_output(t)) {
             let Some(to) = problem.constraints.output_at else { continue };
             match delay(problem, tensor, batch.device, to, batch.size()) {
                 Some(time) => {
-                    score.value = score.value.max(end + time);
+                    score.value = score.value.max(piece_end(i as u32) + time);
                     transfers.push(BatchTransfer {
                         tensor,
                         of: Some(i as u32),
@@ -291,7 +333,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
     for BatchTransfer { tensor, of, from, to, time } in transfers.into_iter().filter(|t| t.time > Time::ZERO)
     {
         let route = problem.hardware.route(from, to).expect("its time was computed");
-        let start = of.map_or(Time::ZERO, |i| starts[i as usize] + schedule.duration(i));
+        let start = of.map_or(Time::ZERO, piece_end);
         for link in route.media() {
             score.link_busy[link.index()] += time;
             let what = Activity::Tensor(tensor, to);
@@ -301,7 +343,7 @@ fn run(problem: &Problem, plan: &BatchPlan, by_op: &[Vec<u32>]) -> Result<Score,
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
     score.starts = starts;
-    Ok(score)
+    Ok(Ok(score))
 }
 
 /// The definition once more, applied to the timeline alone: rules `duration`, `overlap`, `too-early`.
@@ -309,6 +351,7 @@ fn check_timeline(
     problem: &Problem,
     plan: &BatchPlan,
     by_op: &[Vec<u32>],
+    cutting: &Cutting,
     score: &Score,
     violations: &mut Violations,
 ) {
@@ -318,6 +361,7 @@ fn check_timeline(
         problem.cost(batch.op, batch.device, batch.size()).map(|cost| score.starts[i] + cost.time)
     };
     for (j, later) in plan.batches.iter().enumerate() {
+        let called = score.starts[cutting.ends_of(j as u32).0 as usize] - problem.piece_cost(later.device);
         for (&tensor, producer) in
             graph.inputs(later.op).iter().filter_map(|t| Some((t, graph.producer(*t)?)))
         {
@@ -325,8 +369,11 @@ fn check_timeline(
                 let earlier = &plan.batches[i as usize];
                 let shared = earlier.shared(later);
                 let delay = delay(problem, tensor, earlier.device, later.device, shared);
-                let there = Option::zip(end(i as usize), delay).map(|(end, delay)| end + delay);
-                if shared > 0 && there.is_none_or(|there| score.starts[j] < there) {
+                let inside = cutting.follows_inside(i, j as u32);
+                let (last, begins) =
+                    if inside { (i, score.starts[j]) } else { (cutting.ends_of(i).1, called) };
+                let there = Option::zip(end(last as usize), delay).map(|(end, delay)| end + delay);
+                if shared > 0 && there.is_none_or(|there| begins < there) {
                     let message = format!("it starts before `{}` arrives", graph.tensor_name(tensor));
                     violations.add(Rule::TooEarly, graph.op_name(later.op), message);
                 }

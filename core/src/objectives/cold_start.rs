@@ -3,8 +3,8 @@
 //! A parameter reaches a device that reads it over that device's own bus, or over a peer's and is then forwarded; or the op
 //! reads it in place. The choice is per reader. Everything on a bus goes one at a time in the plan's order: a load holds every
 //! link on its route for its time, and an op that reads in place holds them, and its device, for the whole of its own. A device
-//! runs its ops in the plan's order; an op starts when its device is free, the parameters it reads have landed and its inputs
-//! are made. Copies of inputs and of forwarded parameters from peers are part of the time of the first op on the device that
+//! runs its ops in the plan's order and in its pieces ([`pieces`]); a piece starts when its device is free, the parameters that
+//! its ops read have landed and their inputs are made; for one that reads in place, when its bus is free too. Copies of inputs and of forwarded parameters from peers are part of the time of the first op on the device that
 //! needs them, and load no link (the paper's choice). A device in host memory has the weights there. The value is the finish of
 //! the last op, or the last arrival at `output_at`.
 //!
@@ -22,9 +22,10 @@ use std::collections::{HashMap, HashSet};
 use crate::ids::{DeviceId, OpId, ParamId, TensorId};
 use crate::objectives::longest_path::{TaskGraph, check_lanes};
 use crate::objectives::memory::check_memory;
+use crate::objectives::pieces::{self, Cutting, check_cuts};
 use crate::objectives::shared_rules::{no_route, placement_of};
 use crate::objectives::transfers::source;
-use crate::plan::{BusItem, ColdStartPlan};
+use crate::plan::{BusItem, ColdStartPlan, Cuts};
 use crate::problem::{Contention, MemoryRule, Objective, Problem};
 use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::Time;
@@ -43,12 +44,54 @@ pub(crate) fn check(problem: &Problem, plan: &ColdStartPlan) -> Result<Score, Ve
     let mut violations = Violations::default();
     let memory = memory(problem, &decisions);
     check_memory(problem, &memory, &mut violations);
+    if let Some(cuts) = &plan.cuts {
+        check_cuts(problem, &plan.order, cuts, &mut violations);
+    }
     violations.stop()?;
-    let mut score = run(problem, plan, &decisions)?;
-    check_timeline(problem, &decisions, &score, &mut violations);
+    let each = pieces::behind_each(&plan.order);
+    let cutting = cut(&plan.order, plan.cuts.as_ref().unwrap_or(&each));
+    check_reads(problem, &decisions, &cutting, &mut violations);
+    violations.stop()?;
+    let duration = durations(problem, plan, &decisions)?;
+    let mut score = match run(problem, plan, &decisions, &duration, &cutting)? {
+        Ok(score) => score,
+        Err(stuck) => {
+            let is_order = run(problem, plan, &decisions, &duration, &cut(&plan.order, &each))?.is_err();
+            return Err(vec![deadlock(problem, is_order, &stuck)]);
+        }
+    };
+    check_timeline(problem, &decisions, &cutting, &score, &mut violations);
     violations.stop()?;
     score.memory = memory;
     Ok(score)
+}
+
+/// The pieces of an order; jobs are ops.
+fn cut(order: &[Vec<OpId>], cuts: &Cuts) -> Cutting {
+    let lists: Vec<Vec<u32>> = order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
+    Cutting::new(&lists, cuts)
+}
+
+/// Rule `pieces`: an op that reads in place is a piece of its own.
+fn check_reads(problem: &Problem, decisions: &Decisions, cutting: &Cutting, violations: &mut Violations) {
+    for piece in cutting.pieces.iter().filter(|piece| piece.jobs.len() > 1) {
+        if let Some(&job) = piece.jobs.iter().find(|&&job| decisions.in_place[job as usize]) {
+            let message = "it reads in place, so it is a piece of its own";
+            violations.add(Rule::Pieces, problem.graph.op_name(OpId(job)), message);
+        }
+    }
+}
+
+/// The violation of orders, or else of pieces, that contradict the data; `stuck` never start.
+fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
+    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+    let place = names.first().copied().unwrap_or("bus").to_owned();
+    let names = names.join(", ");
+    if is_order {
+        let message = format!("orders of devices and buses contradict the data: {names} never start");
+        return Violation { rule: Rule::Order, place, message };
+    }
+    pieces::cycle(place, &names)
 }
 
 /// Whether the parameters an op reads must land on its device.
@@ -231,13 +274,16 @@ fn reads_pass_freely(problem: &Problem) -> bool {
     matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. })
 }
 
-/// The score without memory; rule `order`.
-fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result<Score, Vec<Violation>> {
+/// The score without memory, or the ops that never start.
+fn run(
+    problem: &Problem,
+    plan: &ColdStartPlan,
+    decisions: &Decisions,
+    duration: &[Time],
+    cutting: &Cutting,
+) -> Result<Result<Score, Vec<OpId>>, Vec<Violation>> {
     let graph = &problem.graph;
-    let mut schedule = TaskGraph::default();
-    for time in durations(problem, plan, decisions)? {
-        schedule.task(time, Time::ZERO);
-    }
+    let mut schedule = cutting.schedule(problem, duration, |_| Time::ZERO);
     let mut load_task = HashMap::new();
     let mut queues: Vec<Vec<u32>> = vec![Vec::new(); problem.hardware.links().len()];
     for item in &plan.bus {
@@ -251,7 +297,10 @@ fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result
             BusItem::Read { .. } if reads_pass_freely(problem) => continue,
             BusItem::Read { op } => {
                 let device = decisions.device_of[op.index()];
-                (op.0, problem.hardware.host_route(device).expect("checked: it has a bus"))
+                (
+                    cutting.piece_of[op.index()],
+                    problem.hardware.host_route(device).expect("checked: it has a bus"),
+                )
             }
         };
         for link in route.media() {
@@ -260,33 +309,33 @@ fn run(problem: &Problem, plan: &ColdStartPlan, decisions: &Decisions) -> Result
     }
     for op in graph.ops() {
         for producer in graph.predecessors(op) {
-            schedule.after(producer.0, op.0, Time::ZERO);
+            cutting.after(&mut schedule, producer.0, op.0, Time::ZERO);
         }
         if must_land(problem, decisions, op) {
             for &param in graph.params_of(op) {
                 let via = decisions.via[&(param, decisions.device_of[op.index()])];
-                schedule.after(load_task[&(param, via)], op.0, Time::ZERO);
+                schedule.after(load_task[&(param, via)], cutting.piece_of[op.index()], Time::ZERO);
             }
         }
-    }
-    for ops in &plan.order {
-        schedule.in_turn(&ops.iter().map(|op| op.0).collect::<Vec<_>>());
     }
     for queue in &queues {
         schedule.in_turn(queue);
     }
-    let starts = schedule.earliest_starts().map_err(|stuck| {
-        let ops = stuck.iter().filter(|&&task| (task as usize) < graph.op_count());
-        let names: Vec<&str> = ops.take(4).map(|&task| graph.op_name(OpId(task))).collect();
-        let message =
-            format!("orders of devices and buses contradict the data: {} never start", names.join(", "));
-        vec![Violation {
-            rule: Rule::Order,
-            place: names.first().copied().unwrap_or("bus").to_owned(),
-            message,
-        }]
-    })?;
-    collect(problem, plan, decisions, &schedule, &starts, &load_task)
+    match schedule.earliest_starts() {
+        Ok(starts) => {
+            let run = Finished { duration, cutting, schedule: &schedule, starts: &starts };
+            Ok(Ok(collect(problem, plan, decisions, &run, &load_task)?))
+        }
+        Err(stuck) => Ok(Err(cutting.jobs_of(&stuck).map(OpId).collect())),
+    }
+}
+
+/// A schedule with its starts.
+struct Finished<'a> {
+    duration: &'a [Time],
+    cutting: &'a Cutting,
+    schedule: &'a TaskGraph,
+    starts: &'a [Time],
 }
 
 /// The score of a schedule; rule `route` for outputs.
@@ -294,28 +343,36 @@ fn collect(
     problem: &Problem,
     plan: &ColdStartPlan,
     decisions: &Decisions,
-    schedule: &TaskGraph,
-    starts: &[Time],
+    run: &Finished<'_>,
     load_task: &HashMap<(ParamId, DeviceId), u32>,
 ) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
+    let &Finished { duration, cutting, schedule, starts } = run;
+    let op_starts = cutting.starts(problem, starts, duration);
     let mut violations = Violations::default();
     let mut score = Score {
         device_busy: vec![Time::ZERO; problem.hardware.device_count()],
         link_busy: vec![Time::ZERO; problem.hardware.links().len()],
+        pieces: cutting.of_ops(OpId),
         ..Score::default()
     };
+    score.trace.spans.extend(cutting.calls(problem, starts));
+    let piece_end = |task: u32| starts[task as usize] + schedule.duration(task);
+    for (piece, task) in cutting.pieces.iter().zip(0..) {
+        score.value = score.value.max(piece_end(task));
+        score.device_busy[piece.device.index()] += schedule.duration(task);
+    }
     for op in graph.ops() {
         let device = decisions.device_of[op.index()];
-        let (start, end) = (starts[op.index()], starts[op.index()] + schedule.duration(op.0));
-        score.value = score.value.max(end);
-        score.device_busy[device.index()] += end - start;
+        let (start, end) = (op_starts[op.index()], op_starts[op.index()] + duration[op.index()]);
         let what = Activity::Op(op, 1);
         score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
         for &tensor in graph.outputs(op).iter().filter(|&&t| graph.is_output(t)) {
             let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { continue };
             match problem.peer_copy_time(graph.tensor_bytes(tensor), device, to) {
-                Some(copy) => score.value = score.value.max(end + copy),
+                Some(copy) => {
+                    score.value = score.value.max(piece_end(cutting.piece_of[op.index()]) + copy);
+                }
                 None => no_route(problem, graph.tensor_name(tensor), device, to, &mut violations),
             }
         }
@@ -330,13 +387,18 @@ fn collect(
     }
     violations.stop()?;
     for item in &plan.bus {
-        let (task, what, device) = match *item {
-            BusItem::Load { param, to } => (load_task[&(param, to)], Activity::Param(param, to), to),
+        let (start, took, what, device) = match *item {
+            BusItem::Load { param, to } => {
+                let task = load_task[&(param, to)];
+                (starts[task as usize], schedule.duration(task), Activity::Param(param, to), to)
+            }
             BusItem::Read { .. } if reads_pass_freely(problem) => continue,
-            BusItem::Read { op } => (op.0, Activity::Op(op, 1), decisions.device_of[op.index()]),
+            BusItem::Read { op } => {
+                let device = decisions.device_of[op.index()];
+                (op_starts[op.index()], duration[op.index()], Activity::Op(op, 1), device)
+            }
         };
-        let start = starts[task as usize];
-        let end = start + schedule.duration(task);
+        let end = start + took;
         let route = problem.hardware.host_route(device).expect("checked: it has a bus");
         for link in route.media() {
             score.link_busy[link.index()] += end - start;
@@ -345,12 +407,18 @@ fn collect(
     }
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
-    score.starts = starts[..graph.op_count()].to_vec();
+    score.starts = op_starts;
     Ok(score)
 }
 
 /// The definition once more, applied to the timeline alone: rules `duration`, `overlap`, `too-early`.
-fn check_timeline(problem: &Problem, decisions: &Decisions, score: &Score, violations: &mut Violations) {
+fn check_timeline(
+    problem: &Problem,
+    decisions: &Decisions,
+    cutting: &Cutting,
+    score: &Score,
+    violations: &mut Violations,
+) {
     let graph = &problem.graph;
     check_lanes(problem, &score.trace, true, violations);
     let mut end = vec![Time::ZERO; graph.op_count()];
@@ -375,12 +443,21 @@ fn check_timeline(problem: &Problem, decisions: &Decisions, score: &Score, viola
                 "it is shorter than its own time, or ends too late",
             );
         }
-        if graph.predecessors(op).any(|producer| end[producer.index()] > start) {
+        let (first, _) = cutting.ends_of(op.0);
+        let called = score.starts[first as usize] - problem.piece_cost(here);
+        let is_late = |producer: OpId| {
+            if cutting.follows_inside(producer.0, op.0) {
+                end[producer.index()] > start
+            } else {
+                end[cutting.ends_of(producer.0).1 as usize] > called
+            }
+        };
+        if graph.predecessors(op).any(is_late) {
             violations.add(Rule::TooEarly, graph.op_name(op), "it starts before its inputs are made");
         }
         for &param in graph.params_of(op).iter().filter(|_| must_land(problem, decisions, op)) {
             let via = decisions.via[&(param, here)];
-            if landed.get(&(param, via)).is_none_or(|&at| at > start) {
+            if landed.get(&(param, via)).is_none_or(|&at| at > called) {
                 let message = format!("it starts before `{}` has landed", graph.param_name(param));
                 violations.add(Rule::TooEarly, graph.op_name(op), message);
             }

@@ -1,7 +1,7 @@
 //! `latency`: the finish of one request (DiviML, section III, and IV with one input).
 //!
-//! Each op runs on one device, without preemption, one op at a time per device, in the plan's order. A consumer on another
-//! device waits for the transfer of each tensor it reads; a tensor goes once to a device however many consumers it has there.
+//! Each op runs on one device, without preemption, one op at a time per device, in the plan's order and in its pieces
+//! ([`pieces`]). A piece waits for the transfer of each tensor that it reads from another device; a tensor goes once to a device however many consumers it has there.
 //! Links are delays; or, as an option, every link and bus on a transfer's route is held by it for its whole time, and takes its
 //! transfers in the plan's order. Inputs of the network are everywhere unless `input_at` names their device; outputs must have
 //! arrived at `output_at` if that is set. The value is the finish of the last op or of the last such arrival. Memory is
@@ -13,12 +13,13 @@ use std::collections::HashMap;
 
 use crate::hardware::Route;
 use crate::ids::{DeviceId, OpId};
-use crate::objectives::longest_path::{TaskGraph, check_lanes};
+use crate::objectives::longest_path::check_lanes;
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
+use crate::objectives::pieces::{self, Cutting, check_cuts};
 use crate::objectives::shared_rules::placement_of;
 use crate::objectives::transfers::{NeededTransfer, needed, source};
-use crate::plan::{LatencyPlan, Transfer};
+use crate::plan::{Cuts, LatencyPlan, Transfer};
 use crate::problem::{LinkUse, Problem};
 use crate::score::{Activity, Lane, Score, Span, Trace, energy};
 use crate::units::Time;
@@ -32,9 +33,22 @@ pub(crate) fn check(problem: &Problem, links: LinkUse, plan: &LatencyPlan) -> Re
     let memory = memory::resident(problem, problem.graph.ops().map(|op| (op, device_of[op.index()], 1)));
     check_memory(problem, &memory, &mut violations);
     check_transfers(problem, links, plan, &transfers, &mut violations);
+    if let Some(cuts) = &plan.cuts {
+        check_cuts(problem, &plan.order, cuts, &mut violations);
+    }
     violations.stop()?;
-    let score = run(problem, links, plan, &device_of, &transfers, memory)?;
-    check_timeline(problem, links, &device_of, &score, &mut violations);
+    let cutting = match &plan.cuts {
+        Some(cuts) => cut(&plan.order, cuts),
+        None => cut(&plan.order, &pieces::of_latency(problem, &plan.order, &device_of)),
+    };
+    let score = run(problem, links, plan, &device_of, &transfers, &cutting);
+    let mut score = score.map_err(|stuck| {
+        let each = cut(&plan.order, &pieces::behind_each(&plan.order));
+        let is_order = run(problem, links, plan, &device_of, &transfers, &each).is_err();
+        vec![deadlock(problem, is_order, &stuck)]
+    })?;
+    score.memory = memory;
+    check_timeline(problem, links, &device_of, &cutting, &score, &mut violations);
     violations.stop()?;
     Ok(score)
 }
@@ -75,62 +89,69 @@ fn check_transfers(
     }
 }
 
-/// The score; rule `order`.
+/// The pieces of an order; jobs are ops.
+fn cut(order: &[Vec<OpId>], cuts: &Cuts) -> Cutting {
+    let lists: Vec<Vec<u32>> = order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
+    Cutting::new(&lists, cuts)
+}
+
+/// The score without memory; or the ops that wait for each other.
 fn run(
     problem: &Problem,
     links: LinkUse,
     plan: &LatencyPlan,
     device_of: &[DeviceId],
     needed: &[NeededTransfer<'_>],
-    memory: Vec<u64>,
-) -> Result<Score, Vec<Violation>> {
+    cutting: &Cutting,
+) -> Result<Score, Vec<OpId>> {
     let graph = &problem.graph;
-    let mut schedule = TaskGraph::default();
-    for op in graph.ops() {
-        let time = problem.time(op, device_of[op.index()]).expect("the device may run it");
-        schedule.task(time, Time::ZERO);
-    }
+    let time = |op: OpId| problem.time(op, device_of[op.index()]).expect("the device may run it");
+    let duration: Vec<Time> = graph.ops().map(time).collect();
+    let mut schedule = cutting.schedule(problem, &duration, |_| Time::ZERO);
     // Every transfer is a task too. As a delay it has no predecessor but its producer.
     let transfer_tasks: Vec<u32> = needed.iter().map(|m| schedule.task(m.time, Time::ZERO)).collect();
     let mut task_of: HashMap<Transfer, u32> = HashMap::with_capacity(needed.len());
     for (m, &task) in needed.iter().zip(&transfer_tasks) {
         task_of.insert(m.what, task);
         if let Some(producer) = graph.producer(m.what.tensor) {
-            schedule.after(producer.0, task, Time::ZERO);
+            schedule.after(cutting.piece_of[producer.index()], task, Time::ZERO);
         }
     }
     for op in graph.ops() {
         for &tensor in graph.inputs(op) {
             match (task_of.get(&Transfer { tensor, to: device_of[op.index()] }), graph.producer(tensor)) {
-                (Some(&task), _) => schedule.after(task, op.0, Time::ZERO),
-                (None, Some(producer)) => schedule.after(producer.0, op.0, Time::ZERO),
+                (Some(&task), _) => schedule.after(task, cutting.piece_of[op.index()], Time::ZERO),
+                (None, Some(producer)) => cutting.after(&mut schedule, producer.0, op.0, Time::ZERO),
                 (None, None) => {}
             }
         }
-    }
-    for ops in &plan.order {
-        schedule.in_turn(&ops.iter().map(|op| op.0).collect::<Vec<_>>());
     }
     if links == LinkUse::InTurn {
         for queue in link_queues(problem, plan, needed, &task_of) {
             schedule.in_turn(&queue);
         }
     }
-    let starts = schedule.earliest_starts().map_err(|stuck| vec![deadlock(problem, &stuck)])?;
+    let starts =
+        schedule.earliest_starts().map_err(|stuck| cutting.jobs_of(&stuck).map(OpId).collect::<Vec<_>>())?;
+    let op_starts = cutting.starts(problem, &starts, &duration);
     let span = |task: u32| (starts[task as usize], starts[task as usize] + schedule.duration(task));
     let mut score = Score {
         device_busy: vec![Time::ZERO; problem.hardware.device_count()],
         link_busy: vec![Time::ZERO; problem.hardware.links().len()],
-        memory,
+        pieces: cutting.of_ops(OpId),
         ..Score::default()
     };
-    let mut trace = Trace::default();
-    for op in graph.ops() {
-        let device = device_of[op.index()];
-        let (start, end) = span(op.0);
+    let mut trace = Trace { spans: cutting.calls(problem, &starts).collect() };
+    for (piece, task) in cutting.pieces.iter().zip(0..) {
+        let (start, end) = span(task);
         score.value = score.value.max(end);
-        score.device_busy[device.index()] += end - start;
-        trace.spans.push(Span { lane: Lane::Device(device), what: Activity::Op(op, 1), start, end });
+        score.device_busy[piece.device.index()] += end - start;
+    }
+    for op in graph.ops() {
+        let lane = Lane::Device(device_of[op.index()]);
+        let start = op_starts[op.index()];
+        let end = start + duration[op.index()];
+        trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
     }
     for (m, &task) in needed.iter().zip(&transfer_tasks) {
         let (start, end) = span(task);
@@ -146,7 +167,7 @@ fn run(
             });
         }
     }
-    score.starts = starts[..graph.op_count()].to_vec();
+    score.starts = op_starts;
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
     score.trace = trace;
@@ -170,15 +191,16 @@ fn link_queues(
     queues
 }
 
-/// The violation of orders that contradict the data.
-fn deadlock(problem: &Problem, stuck: &[u32]) -> Violation {
-    let names = stuck.iter().filter(|&&task| (task as usize) < problem.graph.op_count());
-    let names: Vec<&str> = names.take(4).map(|&task| problem.graph.op_name(OpId(task))).collect();
-    Violation {
-        rule: Rule::Order,
-        place: names.first().copied().unwrap_or("transfers").to_owned(),
-        message: format!("the planned order contradicts the data: {} wait for each other", names.join(", ")),
+/// The violation of orders, or else of pieces, that contradict the data.
+fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
+    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+    let place = names.first().copied().unwrap_or("transfers").to_owned();
+    let names = names.join(", ");
+    if is_order {
+        let message = format!("the planned order contradicts the data: {names} wait for each other");
+        return Violation { rule: Rule::Order, place, message };
     }
+    pieces::cycle(place, &names)
 }
 
 /// The definition once more, applied to the timeline alone: rules `duration`, `overlap` and `too-early`.
@@ -186,6 +208,7 @@ fn check_timeline(
     problem: &Problem,
     links: LinkUse,
     device_of: &[DeviceId],
+    cutting: &Cutting,
     score: &Score,
     violations: &mut Violations,
 ) {
@@ -193,14 +216,19 @@ fn check_timeline(
     let end = |op: OpId| {
         score.starts[op.index()] + problem.time(op, device_of[op.index()]).expect("the device may run it")
     };
+    let piece_end = |op: OpId| end(OpId(cutting.ends_of(op.0).1));
     for op in graph.ops() {
         let here = device_of[op.index()];
+        let first = OpId(cutting.ends_of(op.0).0);
+        let called = score.starts[first.index()] - problem.piece_cost(here);
         for &tensor in graph.inputs(op) {
-            let made = graph.producer(tensor).map_or(Time::ZERO, end);
+            let inside = graph.producer(tensor).filter(|producer| cutting.follows_inside(producer.0, op.0));
+            let begins = if inside.is_some() { score.starts[op.index()] } else { called };
+            let made = inside.map(end).or(graph.producer(tensor).map(piece_end)).unwrap_or(Time::ZERO);
             let from = source(problem, tensor, device_of).unwrap_or(here);
             let time = problem.hardware.route(from, here).map(|route| route.time(graph.tensor_bytes(tensor)));
             let there = time.map(|time| made + if from == here { Time::ZERO } else { time });
-            if there.is_none_or(|there| score.starts[op.index()] < there) {
+            if there.is_none_or(|there| begins < there) {
                 let message = format!("it starts before `{}` arrives", graph.tensor_name(tensor));
                 violations.add(Rule::TooEarly, graph.op_name(op), message);
             }
@@ -208,7 +236,7 @@ fn check_timeline(
     }
     check_lanes(problem, &score.trace, links == LinkUse::InTurn, violations);
     for tensor in graph.tensors().filter(|&t| graph.is_output(t)) {
-        let made = graph.producer(tensor).map_or(Time::ZERO, end);
+        let made = graph.producer(tensor).map_or(Time::ZERO, piece_end);
         let ends = Option::zip(source(problem, tensor, device_of), problem.constraints.output_at);
         let time = ends.and_then(|(from, to)| problem.hardware.route(from, to)).map(|route| {
             if route.bandwidth.is_some() { route.time(graph.tensor_bytes(tensor)) } else { Time::ZERO }

@@ -21,6 +21,7 @@
 //! | [`shared_rules`] | each op once, on a device that may run it, colocated as required |
 //! | [`memory`] | resident bytes, and the memory rule |
 //! | [`transfers`] | the transfers that a placement makes necessary |
+//! | [`pieces`] | what a device runs in one call |
 //! | [`longest_path`] | earliest starts of tasks, and the rule that a device does one thing at a time |
 
 pub mod batch;
@@ -28,6 +29,7 @@ pub mod cold_start;
 pub mod latency;
 pub mod longest_path;
 pub mod memory;
+pub mod pieces;
 pub mod pipeline;
 pub mod shared_rules;
 pub mod stream;

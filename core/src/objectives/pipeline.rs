@@ -1,7 +1,7 @@
 //! `pipeline`: the largest of at most k stages (MTPP).
 //!
-//! Ops go into stages whose quotient graph is acyclic, each stage on a device of its own. A stage costs io in + work + overflow +
-//! io out. A tensor counts once in each stage it enters (over the route from its producer's device) and once in the stage it
+//! Ops go into stages whose quotient graph is acyclic, each stage on a device of its own and one piece there. A stage costs
+//! io in + the piece + work + overflow + io out. A tensor counts once in each stage it enters (over the route from its producer's device) and once in the stage it
 //! leaves (over the slowest of the routes it takes), also from `input_at` and to `output_at` (an input of the network that is
 //! an output enters no stage and does not count). A device with `peer_copies` pays for no transfer. Overflow is (weights + peak
 //! activations − fast memory)⁺ at the bandwidth from host memory; the peak is that of the plan's own order inside the stage:
@@ -18,7 +18,7 @@
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::objectives::memory::check_memory;
 use crate::objectives::shared_rules::{check_allowed, no_route, place_each_once};
-use crate::plan::{PipelinePlan, Stage};
+use crate::plan::{Piece, PipelinePlan, Stage};
 use crate::problem::{MemoryRule, Problem};
 use crate::score::{Activity, Lane, Score, Span, StageCost, energy};
 use crate::units::{Time, counted};
@@ -48,7 +48,9 @@ pub(crate) fn check(problem: &Problem, stages: u32, plan: &PipelinePlan) -> Resu
         let work: Time = stage.ops.iter().map(|&op| time(problem, op, stage.device)).sum();
         let held = weights(problem, stage) + peak(problem, stage, &placement, i as u32);
         let spill = overflow(problem, stage.device, held, &mut violations);
-        let cost = StageCost { incoming: io.0, work, overflow: spill, outgoing: io.1 };
+        let call = problem.piece_cost(stage.device);
+        let cost = StageCost { incoming: io.0, call, work, overflow: spill, outgoing: io.1 };
+        score.pieces.push(Piece { device: stage.device, ops: stage.ops.clone() });
         let share = Time(cost.whole().0.div_ceil(1 + stage.replicas.len() as u64));
         score.stages.push(cost);
         for device in stage.devices() {
@@ -346,7 +348,12 @@ fn follow_one_request(
         let start = before.map(end).max().unwrap_or(Time::ZERO);
         score.starts[index as usize] = start;
         score.latency = score.latency.max(start + score.stages[index as usize].whole());
-        let mut now = start + score.stages[index as usize].incoming;
+        let called = start + score.stages[index as usize].incoming;
+        let mut now = called + score.stages[index as usize].call;
+        if now > called {
+            let (lane, what) = (Lane::Device(stage.device), Activity::Call(index));
+            score.trace.spans.push(Span { lane, what, start: called, end: now });
+        }
         for &op in &stage.ops {
             let end = now + time(problem, op, stage.device);
             let what = Activity::Op(op, 1);

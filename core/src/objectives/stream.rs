@@ -1,7 +1,7 @@
 //! `stream`: the load of the busiest device or link of a stream over networked devices (the edge paper).
 //!
-//! Each op runs on one device; a device may hold several separate runs of ops. A device's load is the sum of its ops' times,
-//! and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A link's or
+//! Each op runs on one device, which runs its ops in pieces ([`crate::objectives::pieces`]). A device's load is the sum of its
+//! ops' times and the cost of its pieces, and where its class has a transfer bandwidth (the paper's ν), of the copies of all tensors it sends or receives. A link's or
 //! bus's load is the time of all bytes that cross it; latency does not enter. A tensor goes once to a device however many
 //! consumers it has there (the paper counts per edge). The period is the largest load. Split points are device changes along
 //! the canonical order; they may be limited. Memory: weights, plus inputs and outputs of the ops on the device. The latency
@@ -11,6 +11,7 @@
 
 use crate::ids::{DeviceId, OpId};
 use crate::objectives::memory::check_memory;
+use crate::objectives::pieces::{Cutting, StreamPieces, behind_each};
 use crate::objectives::shared_rules::place_each_once;
 use crate::objectives::transfers::NeededTransfer;
 use crate::objectives::{memory, transfers};
@@ -84,6 +85,10 @@ fn score(
         device_busy[device.index()] += problem.time(op, device).expect("the device may run it");
     }
     let mut bytes = vec![0u128; problem.hardware.links().len()];
+    let pieces = StreamPieces::new(problem, device_of);
+    for &device in &pieces.devices {
+        device_busy[device.index()] += problem.piece_cost(device);
+    }
     for m in needed {
         for (device, time) in copies(problem, device_of, m) {
             device_busy[device.index()] += time;
@@ -103,23 +108,36 @@ fn score(
         link_busy,
         memory,
         starts: vec![Time::ZERO; graph.op_count()],
+        pieces: pieces.with_ops(problem),
         ..Score::default()
     };
-    follow_one_request(problem, device_of, needed, &mut score);
+    follow_one_request(problem, device_of, &pieces, needed, &mut score);
     score
 }
 
-/// The latency and timeline of one request that has everything to itself.
+/// The latency and timeline of one request that has everything to itself; where pieces cost nothing, values leave as soon as they
+/// are made.
 fn follow_one_request(
     problem: &Problem,
     device_of: &[DeviceId],
+    pieces: &StreamPieces,
     needed: &[NeededTransfer<'_>],
     score: &mut Score,
 ) {
     let graph = &problem.graph;
-    let mut free = vec![Time::ZERO; problem.hardware.device_count()];
-    let mut ends = vec![Time::ZERO; graph.op_count()];
-    let made = |tensor, ends: &[Time]| graph.producer(tensor).map_or(Time::ZERO, |op: OpId| ends[op.index()]);
+    let mut lists: Vec<Vec<u32>> = vec![Vec::new(); problem.hardware.device_count()];
+    graph.order().iter().for_each(|op| lists[device_of[op.index()].index()].push(op.0));
+    let cutting = if problem.has_piece_costs() {
+        let is_cut = |pair: &[u32]| pieces.piece_of[pair[0] as usize] != pieces.piece_of[pair[1] as usize];
+        let cuts = |list: &Vec<u32>| {
+            list.windows(2).zip(1..).filter(|(pair, _)| is_cut(pair)).map(|(_, position)| position).collect()
+        };
+        Cutting::new(&lists, &lists.iter().map(cuts).collect())
+    } else {
+        Cutting::new(&lists, &behind_each(&lists))
+    };
+    let time = |op: OpId| problem.time(op, device_of[op.index()]).expect("the device may run it");
+    let duration: Vec<Time> = graph.ops().map(time).collect();
     // Transfers are sorted by tensor and device.
     let travel = |tensor, to| {
         let found = needed.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
@@ -128,24 +146,38 @@ fn follow_one_request(
             needed[i].time + copied.sum()
         })
     };
-    for &op in graph.order() {
-        let device = device_of[op.index()];
-        let arrivals = graph.inputs(op).iter().map(|&tensor| made(tensor, &ends) + travel(tensor, device));
-        let start = arrivals.max().unwrap_or(Time::ZERO).max(free[device.index()]);
-        let end = start + problem.time(op, device).expect("the device may run it");
-        (free[device.index()], ends[op.index()], score.starts[op.index()]) = (end, end, start);
+    let given = |op: u32| {
+        let inputs = graph.inputs(OpId(op)).iter().filter(|&&tensor| graph.producer(tensor).is_none());
+        inputs.map(|&tensor| travel(tensor, device_of[op as usize])).max().unwrap_or(Time::ZERO)
+    };
+    let mut schedule = cutting.schedule(problem, &duration, given);
+    for op in graph.ops() {
+        for &tensor in graph.inputs(op) {
+            if let Some(producer) = graph.producer(tensor) {
+                cutting.after(&mut schedule, producer.0, op.0, travel(tensor, device_of[op.index()]));
+            }
+        }
+    }
+    let starts = schedule.earliest_starts().expect("pieces of a stream do not wait for each other");
+    score.starts = cutting.starts(problem, &starts, &duration);
+    score.trace.spans.extend(cutting.calls(problem, &starts));
+    for op in graph.ops() {
+        let start = score.starts[op.index()];
+        let end = start + duration[op.index()];
         score.latency = score.latency.max(end);
-        let what = Activity::Op(op, 1);
-        score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
+        let lane = Lane::Device(device_of[op.index()]);
+        score.trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
     }
     for m in needed {
-        let start = made(m.what.tensor, &ends);
-        let end = start + m.time;
+        let made = graph.producer(m.what.tensor).map_or(Time::ZERO, |op| {
+            let piece = cutting.piece_of[op.index()];
+            starts[piece as usize] + schedule.duration(piece)
+        });
         // An output that leaves its device arrives once it is copied, like any other tensor.
-        score.latency = score.latency.max(start + travel(m.what.tensor, m.what.to));
+        score.latency = score.latency.max(made + travel(m.what.tensor, m.what.to));
         for link in m.route.media() {
             let what = Activity::Tensor(m.what.tensor, m.what.to);
-            score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });
+            score.trace.spans.push(Span { lane: Lane::Link(link), what, start: made, end: made + m.time });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The horizon: no sum of times or bytes in any plan may leave the range of its integer.
 //!
-//! The longest conceivable schedule runs every op on every device at its longest time, twice, and sends every tensor and
+//! The longest conceivable schedule runs every op on every device at its longest time, in a piece of its own, twice, and sends every tensor and
 //! parameter over the worst route once for each pair of devices. If that fits half the range of [`crate::units::Time`], checked
 //! additions never fail.
 
@@ -20,6 +20,8 @@ impl Problem {
         let work: u128 = (self.costs.iter().flat_map(|class| &class.costs).flatten().flatten())
             .map(|cost| u128::from(cost.time.0) * devices)
             .sum();
+        let calls: u128 = self.hardware.devices().map(|device| u128::from(self.piece_cost(device).0)).sum();
+        let work = work.saturating_add(calls.saturating_mul(graph.op_count() as u128));
         let worst = WorstRoute::of(&self.hardware);
         // Every consumer may wait for one transfer for each pair of devices, or for each input if there are fewer; together
         // they carry each input once. A tensor may also be sent to `output_at`, and count at both of its ends.

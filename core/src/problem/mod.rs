@@ -123,6 +123,16 @@ impl Problem {
         })
     }
 
+    /// What a piece costs a device besides its ops.
+    pub fn piece_cost(&self, device: DeviceId) -> Time {
+        self.hardware.device(device).piece.unwrap_or(self.hardware.class(device).piece)
+    }
+
+    /// Whether pieces cost anything on some device.
+    pub fn has_piece_costs(&self) -> bool {
+        self.hardware.devices().any(|device| self.piece_cost(device) > Time::ZERO)
+    }
+
     /// Batch sizes that a device supports, ascending.
     pub fn batch_sizes(&self, device: DeviceId) -> &[u32] {
         &self.costs[self.hardware.class_of(device).index()].batch_sizes

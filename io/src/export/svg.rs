@@ -124,6 +124,7 @@ fn what(problem: &Problem, span: &Span) -> String {
         Activity::Op(op, inputs) => format!("{} × {inputs}", problem.graph.op_name(op)),
         Activity::Tensor(tensor, _) => problem.graph.tensor_name(tensor).to_owned(),
         Activity::Param(param, _) => problem.graph.param_name(param).to_owned(),
+        Activity::Call(_) => "call".to_owned(),
     }
 }
 

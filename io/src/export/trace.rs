@@ -125,6 +125,7 @@ fn complete_event(problem: &Problem, span: &Span, mark: bool, (pid, tid): (u32, 
             let args = json!({"bytes": graph.param_bytes(param), "to": hardware.device_name(to)});
             (graph.param_name(param).to_owned(), "weights", args)
         }
+        Activity::Call(piece) => (format!("call of piece {piece}"), "call", json!({"piece": piece})),
     };
     let category = if mark { format!("{category},critical") } else { category.to_owned() };
     json!({

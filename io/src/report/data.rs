@@ -29,7 +29,7 @@ pub(super) fn of(report: &Report<'_>) -> Value {
     let is_period = problem.objective.is_period();
     let links = used_links(report);
     // The trace of a period objective follows one request; what limits it is a load, not a path.
-    let path = if is_period { Vec::new() } else { critical_path(problem, &report.score.trace) };
+    let path = if is_period { Vec::new() } else { critical_path(problem, report.score) };
     let important = important_ops(report, &path);
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -273,6 +273,7 @@ fn spans(report: &Report<'_>, trace: &Trace, links: &[LinkId]) -> Vec<Option<u64
             Activity::Op(op, size) => (0, op.0, size),
             Activity::Tensor(tensor, to) => (1, tensor.0, to.0),
             Activity::Param(param, to) => (2, param.0, to.0),
+            Activity::Call(piece) => (3, piece, 0),
         };
         let length = (span.end - span.start).0;
         let numbers =

@@ -280,8 +280,8 @@ impl BatchSchedule {
 
     /// The plan of this schedule.
     pub(crate) fn to_plan(&self, problem: &Problem, tables: &BatchTables) -> Plan {
-        let mut plan =
-            BatchPlan { batches: Vec::new(), order: vec![Vec::new(); problem.hardware.device_count()] };
+        let order = vec![Vec::new(); problem.hardware.device_count()];
+        let mut plan = BatchPlan { order, ..BatchPlan::default() };
         for &batch in &self.list {
             let part = self.part(tables, batch);
             let device = DeviceId(part.device);

@@ -172,7 +172,11 @@ impl Search<'_> {
             device: group.device,
             inputs: ranges(&self.device_of[op.index()], group.device),
         };
-        steps.offer(Plan::Batch(BatchPlan { batches: batches.iter().map(batch).collect(), order }));
+        steps.offer(Plan::Batch(BatchPlan {
+            batches: batches.iter().map(batch).collect(),
+            order,
+            cuts: None,
+        }));
     }
 
     /// A batch as a job; none if its results cannot get to where outputs go.

@@ -99,8 +99,8 @@ impl Search<'_> {
             return;
         }
         let Some((sequence, _)) = job_shop::earliest(&jobs, machines, limit, steps) else { return };
-        let mut plan =
-            LatencyPlan { order: vec![Vec::new(); problem.hardware.device_count()], transfers: Vec::new() };
+        let order = vec![Vec::new(); problem.hardware.device_count()];
+        let mut plan = LatencyPlan { order, ..LatencyPlan::default() };
         for job in sequence {
             match job.checked_sub(problem.graph.op_count()) {
                 None => plan.order[self.device_of[job].index()].push(OpId::new(job)),

@@ -3,7 +3,8 @@
 use divvy_core::plan::{Batch, BatchPlan};
 
 use crate::oracle::model::Model;
-use crate::oracle::simulate::{self, Job};
+use crate::oracle::pieces::{self, Pieces};
+use crate::oracle::simulate::Job;
 
 /// A batch with its inputs written out.
 struct Group {
@@ -54,7 +55,11 @@ pub fn score(model: &Model, inputs: u32, plan: &BatchPlan) -> Option<u64> {
         }
         jobs.push(job);
     }
-    let ends = simulate::ends(&jobs, &queues)?;
+    let pieces = match &plan.cuts {
+        Some(cuts) => pieces::cut(&queues, cuts)?,
+        None => default_pieces(model, &groups, &queues),
+    };
+    let ends = pieces::ends(model, &jobs, &pieces, &[])?;
     let mut last = ends.iter().copied().max()?;
     for tensor in model.tensors.iter().filter(|t| t.output) {
         let Some(to) = model.output_at else { continue };
@@ -67,6 +72,44 @@ pub fn score(model: &Model, inputs: u32, plan: &BatchPlan) -> Option<u64> {
         }
     }
     Some(last)
+}
+
+/// Cut before the first batch on a device that reads, for its inputs, what another device made; behind every batch of which
+/// another device reads something; and where inputs are others.
+fn default_pieces(model: &Model, groups: &[Group], queues: &[Vec<usize>]) -> Vec<Pieces> {
+    // What a batch reads from elsewhere: the tensor, who made it (none: an input of the network), and for which inputs.
+    let read = |job: usize| -> Vec<(usize, Option<usize>, &[u32])> {
+        let here = &groups[job];
+        let mut found = Vec::new();
+        for (t, tensor) in model.tensors.iter().enumerate().filter(|(_, t)| t.readers.contains(&here.op)) {
+            let sent = |g: usize| {
+                let from = &groups[g];
+                tensor.maker == Some(from.op) && from.device != here.device && from.shared(here) > 0
+            };
+            found.extend((0..groups.len()).filter(|&g| sent(g)).map(|g| (t, Some(g), &here.inputs[..])));
+            if tensor.maker.is_none() && model.input_at.is_some_and(|at| at != here.device) {
+                found.push((t, None, &here.inputs[..]));
+            }
+        }
+        found
+    };
+    let goes = |job: usize| {
+        let leaves = model.tensors.iter().any(|tensor| {
+            tensor.maker == Some(groups[job].op)
+                && tensor.output
+                && model.output_at.is_some_and(|to| to != groups[job].device)
+        });
+        leaves || (0..groups.len()).any(|other| read(other).iter().any(|(_, maker, _)| *maker == Some(job)))
+    };
+    pieces::cut_where(queues, |list, position| {
+        let Some(before) = position.checked_sub(1).map(|before| list[before]) else { return true };
+        let known = |value: &(usize, Option<usize>, &[u32])| {
+            list[..position].iter().any(|&job| read(job).contains(value))
+        };
+        groups[before].inputs != groups[list[position]].inputs
+            || goes(before)
+            || read(list[position]).iter().any(|value| !known(value))
+    })
 }
 
 /// Inputs are ascending disjoint ranges; the op is allowed there, in that size.

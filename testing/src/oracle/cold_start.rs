@@ -9,8 +9,9 @@ use divvy_core::plan::{BusItem, ColdStartPlan, Landing};
 use divvy_core::problem::Contention;
 
 use crate::oracle::model::Model;
+use crate::oracle::pieces;
 use crate::oracle::routes::Route;
-use crate::oracle::simulate::{self, Job};
+use crate::oracle::simulate::Job;
 
 /// A plan with its decisions looked up.
 struct Sorted<'a> {
@@ -54,10 +55,18 @@ pub fn score(model: &Model, plan: &ColdStartPlan) -> Option<u64> {
         };
         jobs.push(Job { duration, ..Job::default() });
     }
-    let mut queues: Vec<Vec<usize>> =
-        plan.order.iter().map(|l| l.iter().map(|op| op.index()).collect()).collect();
-    queues.extend((0..model.link_widths.len()).map(|link| bus_queue(model, plan, &sorted, link)));
-    let ends = simulate::ends(&jobs, &queues)?;
+    let lists: Vec<Vec<usize>> = plan.order.iter().map(|l| l.iter().map(|op| op.index()).collect()).collect();
+    let pieces = match &plan.cuts {
+        Some(cuts) => pieces::cut(&lists, cuts)?,
+        None => pieces::cut_where(&lists, |_, _| true),
+    };
+    let alone = |piece: &Vec<usize>| piece.len() == 1 || !piece.iter().any(|&op| sorted.in_place[op]);
+    if !pieces.iter().flatten().all(alone) {
+        return None;
+    }
+    let queues: Vec<Vec<usize>> =
+        (0..model.link_widths.len()).map(|link| bus_queue(model, plan, &sorted, link)).collect();
+    let ends = pieces::ends(model, &jobs, &pieces, &queues)?;
     let mut last = ends.iter().copied().max()?;
     for tensor in model.tensors.iter().filter(|t| t.output) {
         let made = tensor.maker.map_or(0, |op| ends[op]);

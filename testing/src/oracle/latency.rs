@@ -6,7 +6,8 @@ use divvy_core::plan::{LatencyPlan, Transfer};
 use divvy_core::problem::LinkUse;
 
 use crate::oracle::model::Model;
-use crate::oracle::simulate::{self, Job};
+use crate::oracle::pieces::{self, Pieces};
+use crate::oracle::simulate::Job;
 
 pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
     let device_of = model.placed_in_order(&plan.order)?;
@@ -39,8 +40,12 @@ pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
         let duration = model.travel(from, to, tensor.bytes)?;
         jobs.push(Job { duration, release: 0, needs: tensor.maker.map(|op| (op, 0)).into_iter().collect() });
     }
-    let mut queues: Vec<Vec<usize>> =
-        plan.order.iter().map(|l| l.iter().map(|op| op.index()).collect()).collect();
+    let lists: Vec<Vec<usize>> = plan.order.iter().map(|l| l.iter().map(|op| op.index()).collect()).collect();
+    let pieces = match &plan.cuts {
+        Some(cuts) => pieces::cut(&lists, cuts)?,
+        None => default_pieces(model, &device_of, &lists),
+    };
+    let mut queues: Vec<Vec<usize>> = Vec::new();
     for link in 0..model.link_widths.len() {
         let carried = plan.transfers.iter().filter_map(|planned| {
             let m = moving.iter().position(|&(t, _, to)| transfer(t, to) == *planned)?;
@@ -50,7 +55,24 @@ pub fn score(model: &Model, links: LinkUse, plan: &LatencyPlan) -> Option<u64> {
         });
         queues.push(carried.collect());
     }
-    simulate::ends(&jobs, &queues)?.into_iter().max()
+    pieces::ends(model, &jobs, &pieces, &queues)?.into_iter().max()
+}
+
+/// Cut before the first op on a device that reads a given value from elsewhere, and behind every op whose value goes elsewhere.
+fn default_pieces(model: &Model, device_of: &[usize], lists: &[Vec<usize>]) -> Vec<Pieces> {
+    let transfers = model.transfers(device_of);
+    pieces::cut_where(lists, |list, position| {
+        let (op, here) = (list[position], device_of[list[position]]);
+        let comes = transfers.iter().any(|&(t, _, to)| {
+            let readers = &model.tensors[t].readers;
+            to == here
+                && readers.contains(&op)
+                && !list[..position].iter().any(|other| readers.contains(other))
+        });
+        let before = position.checked_sub(1).map(|before| list[before]);
+        let goes = transfers.iter().any(|&(t, _, _)| before.is_some() && model.tensors[t].maker == before);
+        comes || goes
+    })
 }
 
 pub fn transfer(tensor: usize, to: usize) -> Transfer {

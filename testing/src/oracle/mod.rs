@@ -1,14 +1,15 @@
 //! What a plan is worth, straight from the definitions: a second implementation that shares nothing with the first but plain
 //! data.
 //!
-//! [`model`] reads a problem's specs by itself, [`routes`] finds routes by listing every simple path, and one module per
-//! objective scores a plan: `Some(picoseconds)`, or `None` if it breaks any rule. Finishes come from [`simulate`], which
+//! [`model`] reads a problem's specs by itself, [`routes`] finds routes by listing every simple path, [`pieces`] forms pieces,
+//! and one module per objective scores a plan: `Some(picoseconds)`, or `None` if it breaks any rule. Finishes come from [`simulate`], which
 //! starts one job after the other and knows no graph algorithm.
 
 pub mod batch;
 pub mod cold_start;
 pub mod latency;
 pub mod model;
+pub mod pieces;
 pub mod pipeline;
 pub mod routes;
 pub mod simulate;

@@ -44,6 +44,8 @@ pub struct Model {
     /// Bytes per second that each device copies to or from the network, where that costs it time.
     pub copy_widths: Vec<Option<u64>>,
     pub peer_copies: Vec<bool>,
+    /// What a piece costs on each device.
+    pub piece_costs: Vec<u64>,
     pub weights_only: bool,
     pub pins: Vec<(usize, usize)>,
     pub forbids: Vec<(usize, usize)>,
@@ -94,6 +96,7 @@ impl Model {
             fast_memory: all.clone().map(|d| class(d).fast_memory).collect(),
             copy_widths: all.clone().map(|d| class(d).transfer_bandwidth).collect(),
             peer_copies: hardware.devices.iter().map(|d| d.peer_copies).collect(),
+            piece_costs: all.clone().map(|d| hardware.devices[d].piece.unwrap_or(class(d).piece).0).collect(),
             weights_only: constraints.memory_rule == MemoryRule::Weights,
             pins: constraints.pin.iter().map(|(o, d)| (op(o), device(d))).collect(),
             forbids: forbids.flat_map(|(o, list)| list.iter().map(move |d| (op(o), device(d)))).collect(),
@@ -110,6 +113,11 @@ impl Model {
                 .collect(),
             alike: alike(hardware),
         }
+    }
+
+    /// Whether pieces cost anything anywhere.
+    pub fn has_piece_costs(&self) -> bool {
+        self.piece_costs.iter().any(|&cost| cost > 0)
     }
 
     /// How many batch sizes all classes have together.

@@ -89,7 +89,7 @@ fn flows_forward(model: &Model, stages: &[Stage]) -> bool {
     true
 }
 
-/// In + work + overflow + out; none if something cannot get there or does not fit.
+/// In + piece + work + overflow + out; none if something cannot get there or does not fit.
 fn cost(model: &Model, device_of: &[usize], stage: &Stage) -> Option<u64> {
     let here = stage.device;
     let (mut coming, mut going) = (0, 0);
@@ -121,7 +121,7 @@ fn cost(model: &Model, device_of: &[usize], stage: &Stage) -> Option<u64> {
     }
     let over = model.fast_memory[here].map_or(0, |fast| (weights + peak).saturating_sub(fast));
     let overflow = if over == 0 { 0 } else { model.host_routes[here].as_ref()?.time_without_latency(over) };
-    Some(coming + work + overflow + going)
+    Some(coming + model.piece_costs[here] + work + overflow + going)
 }
 
 /// The most bytes that live at once: each tensor lives over a range of steps.

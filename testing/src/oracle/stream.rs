@@ -4,7 +4,9 @@ use divvy_core::ids::OpId;
 use divvy_core::plan::StreamPlan;
 
 use crate::oracle::model::Model;
+use crate::oracle::pieces;
 use crate::oracle::routes::picoseconds;
+use crate::oracle::simulate::Job;
 
 pub fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
     let lists: Vec<_> =
@@ -30,8 +32,12 @@ pub fn score(model: &Model, plan: &StreamPlan) -> Option<u64> {
     }
     let busiest_link =
         crossing.iter().zip(&model.link_widths).map(|(&bytes, &width)| picoseconds(bytes, width)).max();
+    let pieces = pieces::of_stream(model, &device_of);
     let load = |d: usize| -> Option<u64> {
-        (0..model.ops).filter(|&op| device_of[op] == d).map(|op| model.time(op, d)).sum()
+        let calls = pieces.iter().filter(|(device, _)| *device == d).count() as u64 * model.piece_costs[d];
+        let work: Option<u64> =
+            (0..model.ops).filter(|&op| device_of[op] == d).map(|op| model.time(op, d)).sum();
+        Some(work? + calls)
     };
     let loads: Vec<u64> = (0..model.devices).map(load).collect::<Option<_>>()?;
     loads.into_iter().zip(copying).map(|(work, copies)| work + copies).chain(busiest_link).max()
@@ -48,22 +54,30 @@ pub fn latency(model: &Model, plan: &StreamPlan) -> Option<u64> {
         let copies: u64 = widths.map(|width| picoseconds(bytes, width)).sum();
         Some(route.time(bytes) + if route.links.is_empty() { 0 } else { copies })
     };
-    let mut made = vec![0; model.tensors.len()];
-    let mut free = vec![0; model.devices];
-    let mut latest = 0;
-    for &op in &model.order {
-        let device = device_of[op];
-        let mut start = free[device];
-        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].readers.contains(&op)) {
-            let travels = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, device));
-            start = start.max(made[t] + travels.map_or(Some(0), travel)?);
+    // Where pieces cost something a value is there when its piece ends, else when its op does.
+    let groups: Vec<(usize, Vec<usize>)> = if model.has_piece_costs() {
+        pieces::of_stream(model, &device_of)
+    } else {
+        model.order.iter().map(|&op| (device_of[op], vec![op])).collect()
+    };
+    let mut jobs: Vec<Job> = Vec::new();
+    for op in 0..model.ops {
+        let mut job = Job { duration: model.time(op, device_of[op])?, ..Job::default() };
+        for (t, tensor) in model.tensors.iter().enumerate().filter(|(_, t)| t.readers.contains(&op)) {
+            let carried = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, device_of[op]));
+            let delay = carried.map_or(Some(0), travel)?;
+            match tensor.maker {
+                Some(maker) => job.needs.push((maker, delay)),
+                None => job.release = job.release.max(delay),
+            }
         }
-        free[device] = start + model.time(op, device)?;
-        latest = latest.max(free[device]);
-        for t in (0..model.tensors.len()).filter(|&t| model.tensors[t].maker == Some(op)) {
-            made[t] = free[device];
-        }
+        jobs.push(job);
     }
-    let arrivals = transfers.iter().map(|transfer| Some(made[transfer.0] + travel(transfer)?));
-    arrivals.chain([Some(latest)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
+    let of =
+        |d: usize| groups.iter().filter(|(device, _)| *device == d).map(|(_, ops)| ops.clone()).collect();
+    let pieces: Vec<pieces::Pieces> = (0..model.devices).map(of).collect();
+    let ends = pieces::ends(model, &jobs, &pieces, &[])?;
+    let made = |t: usize| model.tensors[t].maker.map_or(0, |op| ends[op]);
+    let arrivals = transfers.iter().map(|transfer| Some(made(transfer.0) + travel(transfer)?));
+    arrivals.chain([ends.iter().copied().max()]).collect::<Option<Vec<u64>>>()?.into_iter().max()
 }

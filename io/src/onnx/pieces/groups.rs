@@ -309,7 +309,7 @@ mod tests {
 
     /// For each op in turn, some inputs on each device.
     fn divided(problem: &Problem, divisions: &[[&[[u32; 2]]; 2]]) -> BatchPlan {
-        let mut plan = BatchPlan { batches: Vec::new(), order: vec![Vec::new(); 2] };
+        let mut plan = BatchPlan { order: vec![Vec::new(); 2], ..BatchPlan::default() };
         for (&op, division) in problem.graph.order().iter().zip(divisions) {
             for (device, inputs) in division.iter().enumerate().filter(|(_, inputs)| !inputs.is_empty()) {
                 plan.order[device].push(plan.batches.len() as u32);
