@@ -238,7 +238,7 @@ fn divide(folder: &Path, divisions: &[Division<'_>]) {
     }
     file.plan = Plan::Batch(plan);
     let score = divvy::core::check::check(&file.problem, &file.plan).expect("it is valid");
-    file.claim = Claim { value_ps: score.value, starts_ps: score.starts };
+    file.claim = Claim::of(&score);
     file.certificates.clear();
     file.history.clear();
     std::fs::write(&path, file.write()).expect("it can be written");

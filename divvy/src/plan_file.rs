@@ -16,7 +16,7 @@ pub fn plan_file(assembled: &Assembled, solved: &Solved) -> Option<PlanFile> {
         found_by: solved.outcome.found_by.clone(),
         sources: assembled.sources.iter().map(absolute).collect(),
         reading: assembled.reading.clone(),
-        claim: Claim { value_ps: score.value, starts_ps: score.starts },
+        claim: Claim::of(&score),
         certificates: solved.outcome.certificates.clone(),
         history: solved.outcome.history.clone(),
     })

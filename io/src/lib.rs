@@ -15,6 +15,7 @@ pub mod import;
 mod json;
 pub mod onnx;
 pub mod plan_file;
+mod plan_pieces;
 pub mod presets;
 pub mod problem_file;
 mod quantity;

@@ -10,7 +10,7 @@ use divvy_core::check;
 use divvy_core::graph::check_printable;
 use divvy_core::history::HistoryPoint;
 use divvy_core::input_error::{Code, InputError};
-use divvy_core::plan::Plan;
+use divvy_core::plan::{Piece, Plan};
 use divvy_core::problem::{ConstraintsSpec, OwnHardware, Problem, ProblemSpec};
 use divvy_core::score::Score;
 use divvy_core::units::Time;
@@ -27,10 +27,12 @@ use crate::problem_file::{check_version_from, typed};
 use crate::read_options::ReadOptions;
 use crate::reader::Item;
 use crate::source::Source;
-use crate::{Error, problem_file};
+use crate::{Error, plan_pieces, problem_file};
 
-/// The version of plan files that is written and read. It counts up where an older file could be misread.
-pub const VERSION: u64 = 2;
+/// The version of plan files that is written. It counts up where an older file could be misread.
+pub const VERSION: u64 = 3;
+/// The oldest version that is read: plans that list no pieces.
+const OLDEST: u64 = 2;
 
 /// What a plan file says of its own plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +43,16 @@ pub struct Claim {
     /// When each op, batch or stage starts.
     #[serde(default)]
     pub starts_ps: Vec<Time>,
+    /// What each device runs in one call; empty: nothing is claimed. In the file they are part of the plan.
+    #[serde(skip)]
+    pub pieces: Vec<Piece>,
+}
+
+impl Claim {
+    /// What is true of a plan with that score.
+    pub fn of(score: &Score) -> Claim {
+        Claim { value_ps: score.value, starts_ps: score.starts.clone(), pieces: score.pieces.clone() }
+    }
 }
 
 /// A plan file.
@@ -134,7 +146,7 @@ impl PlanFile {
         let mut file = json!({
             "divvy": "plan", "version": VERSION, "planner": self.planner, "sources": self.sources,
             "reading": self.reading,
-            "claim": self.claim, "plan": self.plan, "certificates": self.certificates,
+            "claim": self.claim, "plan": plan_pieces::write(&self.plan, &self.claim.pieces), "certificates": self.certificates,
             "history": self.history.iter().map(point).collect::<Vec<_>>(),
             "problem": problem_file::write(&self.problem.to_spec()),
         });
@@ -167,6 +179,9 @@ impl PlanFile {
             add(Rule::Start, &format!("claim.starts_ps[{first}]"), message);
         }
         let (mut lower_bound, mut verified_lower_bound) = (None, None);
+        if !self.claim.pieces.is_empty() && !same_pieces(&self.claim.pieces, &score.pieces) {
+            add(Rule::Pieces, "plan.pieces", "they are not the pieces that follow from the plan".to_owned());
+        }
         for claimed in &self.certificates {
             let value = Some(claimed.value_ps);
             match verify::verify(&self.problem, claimed) {
@@ -281,17 +296,33 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     ]);
     check_version_from(
         top,
-        VERSION,
+        OLDEST,
         VERSION,
         "bounds and their evidence have other names now: make the plan anew",
     );
     let problem = top.required("problem").map(|item| problem_file::read(&item));
-    let plan = top.required("plan").filter(Item::is_table).and_then(|item| typed(&item));
-    let claim = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
+    let devices = match problem.as_ref().and_then(|problem| problem.hardware.as_ref()) {
+        Some(OwnHardware::Given(hardware)) => hardware.devices.len(),
+        _ => 0,
+    };
+    let plan = top.required("plan").filter(Item::is_table).and_then(|item| plan_pieces::read(&item, devices));
+    let claim: Option<Claim> = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
     let certificates = top.optional("certificates").map_or(Some(Vec::new()), |item| typed(&item));
     let sources = top.optional("sources").map_or(Some(Vec::new()), |item| typed(&item));
     let reading = top.optional("reading").map_or(Some(ReadOptions::default()), |item| typed(&item));
-    Some((problem?, plan?, claim?, certificates?, sources?, reading?))
+    let (plan, pieces) = plan?;
+    let claim = Claim { pieces, ..claim? };
+    Some((problem?, plan, claim, certificates?, sources?, reading?))
+}
+
+/// Whether two lists have the same pieces, those of each device in the same order.
+fn same_pieces(claimed: &[Piece], real: &[Piece]) -> bool {
+    let by_device = |pieces: &[Piece]| {
+        let mut sorted: Vec<Piece> = pieces.to_vec();
+        sorted.sort_by_key(|piece| piece.device);
+        sorted
+    };
+    by_device(claimed) == by_device(real)
 }
 
 fn read_point(item: &Item<'_, '_>) -> Option<HistoryPoint> {

@@ -57,6 +57,11 @@ impl<'v, 'p> Item<'v, 'p> {
         self.value
     }
 
+    /// Another value in the place of this one: faults in it are noted here.
+    pub(crate) fn standing_for<'c>(&self, value: &'c Value) -> Item<'c, 'p> {
+        Item { value, place: self.place, errors: self.errors }
+    }
+
     /// Notes a fault at this item.
     pub(crate) fn fault(&self, code: Code, message: impl Into<String>, fix: impl Into<String>) {
         let mut place = String::new();

@@ -123,7 +123,7 @@ fn plan_file(problem: &Problem) -> PlanFile {
             Source { role: "model".into(), path: "model.json".into(), sha256: Some("0f".repeat(32)) },
             Source { role: "hardware".into(), path: "h200-cpu".into(), sha256: None },
         ],
-        claim: Claim { value_ps: score.value, starts_ps: score.starts },
+        claim: Claim::of(&score),
         certificates: Vec::new(),
         history: vec![
             HistoryPoint { seconds: 0.25, value: None, lower_bound: Some(Time(3)), by: Some("area".into()) },

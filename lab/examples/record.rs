@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 plan,
                 planner: solved.planner,
                 found_by: outcome.found_by,
-                claim: Claim { value_ps: score.value, starts_ps: score.starts },
+                claim: Claim::of(&score),
                 certificates: outcome.certificates,
                 history: Vec::new(),
                 ..read

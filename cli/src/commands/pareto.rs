@@ -336,7 +336,7 @@ fn plan_file(assembled: &Assembled, found: &Front, point: &Point) -> PlanFile {
         found_by: Some("pareto".to_owned()),
         sources: assembled.sources.clone(),
         reading: assembled.reading.clone(),
-        claim: Claim { value_ps: point.score.value, starts_ps: point.score.starts.clone() },
+        claim: Claim::of(&point.score),
         certificates: found.fastest.outcome.certificates.clone(),
         history: Vec::new(),
     }

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &ReplanArgs) -> Result<String, Failure> {
         found_by: solved.outcome.found_by.clone(),
         sources: assembled.sources.clone(),
         reading: before.reading.clone(),
-        claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
+        claim: Claim::of(score),
         certificates: solved.outcome.certificates.clone(),
         history: solved.outcome.history.clone(),
     };

@@ -10,13 +10,13 @@
 //! Second implementation: `testing/src/oracle/batch.rs`.
 
 use crate::costs::show_sizes;
-use crate::ids::{DeviceId, OpId, TensorId};
-use crate::objectives::longest_path::{TaskGraph, check_lanes};
+use crate::ids::{DeviceId, TensorId};
+use crate::objectives::longest_path::check_lanes;
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
-use crate::objectives::pieces::{self, Cutting, check_cuts};
+use crate::objectives::pieces::{self, Cutting, JobGraph, PieceTimes, check_cuts};
 use crate::objectives::shared_rules::{check_allowed, ids_exist, no_route};
-use crate::plan::{Batch, BatchPlan};
+use crate::plan::{Batch, BatchPlan, Cuts};
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::{Time, counted};
@@ -35,18 +35,17 @@ pub(crate) fn check(problem: &Problem, inputs: u32, plan: &BatchPlan) -> Result<
         check_cuts(problem, &plan.order, cuts, &mut violations);
     }
     violations.stop()?;
+    let mut transfers = Vec::new();
+    let jobs = jobs(problem, plan, &by_op, &mut transfers)?;
     let cutting = match &plan.cuts {
-        Some(cuts) => Cutting::new(&plan.order, cuts),
-        None => Cutting::new(&plan.order, &pieces::of_batch(problem, plan, &by_op)),
+        Some(cuts) => Cutting::new(&jobs.lists, cuts),
+        None => Cutting::new(&jobs.lists, &pieces::of_batch(problem, plan, &by_op)),
     };
-    let mut score = match run(problem, plan, &by_op, &cutting)? {
-        Ok(score) => score,
-        Err(stuck) => {
-            let each = Cutting::new(&plan.order, &pieces::behind_each(&plan.order));
-            let is_order = run(problem, plan, &by_op, &each)?.is_err();
-            return Err(vec![deadlock(problem, is_order, &stuck)]);
-        }
-    };
+    let times = jobs.schedule(&cutting).map_err(|stuck| {
+        let each = Cutting::new(&jobs.lists, &pieces::behind_each(&jobs.lists));
+        vec![deadlock(problem, plan, jobs.schedule(&each).is_err(), &stuck)]
+    })?;
+    let mut score = score(problem, plan, &jobs, &cutting, &times, transfers)?;
     check_timeline(problem, plan, &by_op, &cutting, &score, &mut violations);
     violations.stop()?;
     score.memory = memory;
@@ -197,33 +196,29 @@ struct BatchTransfer {
     time: Time,
 }
 
-/// The batches as tasks, with their precedences; adds the transfers between them. Rule `route`.
-fn task_graph(
+/// The batches as jobs; adds the transfers between them, and to where outputs go. Rule `route`.
+fn jobs(
     problem: &Problem,
     plan: &BatchPlan,
     by_op: &[Vec<u32>],
-    cutting: &Cutting,
     transfers: &mut Vec<BatchTransfer>,
-) -> Result<TaskGraph, Vec<Violation>> {
+) -> Result<JobGraph, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
-    let mut releases = Vec::with_capacity(plan.batches.len());
-    for batch in &plan.batches {
-        let mut release = Time::ZERO;
+    let duration = plan.batches.iter().map(|batch| time(problem, batch)).collect();
+    let mut jobs = JobGraph::new(problem, plan.order.clone(), duration);
+    for (i, batch) in plan.batches.iter().enumerate() {
         for &tensor in graph.inputs(batch.op).iter().filter(|&&t| graph.producer(t).is_none()) {
             let Some(from) = problem.constraints.input_at else { continue };
             match delay(problem, tensor, from, batch.device, batch.size()) {
                 Some(time) => {
-                    release = release.max(time);
+                    jobs.release[i] = jobs.release[i].max(time);
                     transfers.push(BatchTransfer { tensor, of: None, from, to: batch.device, time });
                 }
                 None => no_route(problem, graph.tensor_name(tensor), from, batch.device, &mut violations),
             }
         }
-        releases.push(release);
     }
-    let duration: Vec<Time> = plan.batches.iter().map(|batch| time(problem, batch)).collect();
-    let mut schedule = cutting.schedule(problem, &duration, |batch| releases[batch as usize]);
     for (j, later) in plan.batches.iter().enumerate() {
         for &tensor in graph.inputs(later.op) {
             let Some(producer) = graph.producer(tensor) else { continue };
@@ -237,15 +232,27 @@ fn task_graph(
                 match delay(problem, tensor, from, to, shared) {
                     None => no_route(problem, graph.tensor_name(tensor), from, to, &mut violations),
                     Some(time) => {
-                        cutting.after(&mut schedule, i, j as u32, time);
+                        jobs.after(i, j as u32, time);
                         transfers.push(BatchTransfer { tensor, of: Some(i), from, to, time });
                     }
                 }
             }
         }
     }
+    for (i, batch) in plan.batches.iter().zip(0..).map(|(batch, i)| (i, batch)) {
+        for &tensor in graph.outputs(batch.op).iter().filter(|&&t| graph.is_output(t)) {
+            let Some(to) = problem.constraints.output_at else { continue };
+            match delay(problem, tensor, batch.device, to, batch.size()) {
+                Some(time) => {
+                    jobs.ways_out.push((i, time));
+                    transfers.push(BatchTransfer { tensor, of: Some(i), from: batch.device, to, time });
+                }
+                None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
+            }
+        }
+    }
     violations.stop()?;
-    Ok(schedule)
+    Ok(jobs)
 }
 
 /// The time of a batch.
@@ -253,9 +260,17 @@ fn time(problem: &Problem, batch: &Batch) -> Time {
     problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported").time
 }
 
+/// See [`pieces::jobs_of_plan`].
+pub(super) fn jobs_of_plan(problem: &Problem, plan: &BatchPlan) -> Option<(JobGraph, Cuts)> {
+    let by_op = check_batches(problem, problem.objective.inputs(), plan).ok()?;
+    let cuts = plan.cuts.clone().unwrap_or_else(|| pieces::of_batch(problem, plan, &by_op));
+    Some((jobs(problem, plan, &by_op, &mut Vec::new()).ok()?, cuts))
+}
+
 /// The violation of orders, or else of pieces, that contradict the data; `stuck` never start.
-fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
-    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+fn deadlock(problem: &Problem, plan: &BatchPlan, is_order: bool, stuck: &[u32]) -> Violation {
+    let name = |&i: &u32| problem.graph.op_name(plan.batches[i as usize].op);
+    let names: Vec<&str> = stuck.iter().take(4).map(name).collect();
     let (place, names) = (names[0].to_owned(), names.join(", "));
     if is_order {
         let message = format!("the planned order contradicts the data: {names} wait for each other");
@@ -264,58 +279,25 @@ fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
     pieces::cycle(place, &names)
 }
 
-/// The score without memory, or ops that wait for each other; rule `route`.
-fn run(
+/// The score without memory; rule `route`.
+fn score(
     problem: &Problem,
     plan: &BatchPlan,
-    by_op: &[Vec<u32>],
+    jobs: &JobGraph,
     cutting: &Cutting,
-) -> Result<Result<Score, Vec<OpId>>, Vec<Violation>> {
+    times: &PieceTimes,
+    mut transfers: Vec<BatchTransfer>,
+) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
-    let mut transfers = Vec::new();
-    let schedule = task_graph(problem, plan, by_op, cutting, &mut transfers)?;
-    let piece_starts = match schedule.earliest_starts() {
-        Ok(starts) => starts,
-        Err(stuck) => return Ok(Err(cutting.jobs_of(&stuck).map(|i| plan.batches[i as usize].op).collect())),
-    };
-    let duration: Vec<Time> = plan.batches.iter().map(|batch| time(problem, batch)).collect();
-    let starts = cutting.starts(problem, &piece_starts, &duration);
-    let piece_end = |i: u32| {
-        let piece = cutting.piece_of[i as usize];
-        piece_starts[piece as usize] + schedule.duration(piece)
-    };
     let mut violations = Violations::default();
-    let mut score = Score {
-        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
-        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
-        pieces: cutting.of_ops(|i| plan.batches[i as usize].op),
-        ..Score::default()
-    };
-    score.trace.spans.extend(cutting.calls(problem, &piece_starts));
-    for (piece, task) in cutting.pieces.iter().zip(0..) {
-        score.value = score.value.max(piece_starts[task as usize] + schedule.duration(task));
-        score.device_busy[piece.device.index()] += schedule.duration(task);
-    }
-    for (i, batch) in plan.batches.iter().enumerate() {
-        let (start, end) = (starts[i], starts[i] + duration[i]);
+    let mut score = Score { link_busy: vec![Time::ZERO; problem.hardware.links().len()], ..Score::default() };
+    times.fill(&mut score, problem, cutting, |i| plan.batches[i as usize].op);
+    for (batch, &(start, end)) in plan.batches.iter().zip(&times.jobs) {
         let what = Activity::Op(batch.op, batch.size());
         score.trace.spans.push(Span { lane: Lane::Device(batch.device), what, start, end });
-        for &tensor in graph.outputs(batch.op).iter().filter(|&&t| graph.is_output(t)) {
-            let Some(to) = problem.constraints.output_at else { continue };
-            match delay(problem, tensor, batch.device, to, batch.size()) {
-                Some(time) => {
-                    score.value = score.value.max(piece_end(i as u32) + time);
-                    transfers.push(BatchTransfer {
-                        tensor,
-                        of: Some(i as u32),
-                        from: batch.device,
-                        to,
-                        time,
-                    });
-                }
-                None => no_route(problem, graph.tensor_name(tensor), batch.device, to, &mut violations),
-            }
-        }
+    }
+    for &(i, time) in &jobs.ways_out {
+        score.value = score.value.max(times.there(cutting, i) + time);
     }
     // Inputs of the network that are outputs too.
     for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
@@ -333,7 +315,7 @@ fn run(
     for BatchTransfer { tensor, of, from, to, time } in transfers.into_iter().filter(|t| t.time > Time::ZERO)
     {
         let route = problem.hardware.route(from, to).expect("its time was computed");
-        let start = of.map_or(Time::ZERO, piece_end);
+        let start = of.map_or(Time::ZERO, |i| times.there(cutting, i));
         for link in route.media() {
             score.link_busy[link.index()] += time;
             let what = Activity::Tensor(tensor, to);
@@ -342,8 +324,8 @@ fn run(
     }
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
-    score.starts = starts;
-    Ok(Ok(score))
+    score.starts = times.starts();
+    Ok(score)
 }
 
 /// The definition once more, applied to the timeline alone: rules `duration`, `overlap`, `too-early`.

@@ -20,9 +20,9 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::ids::{DeviceId, OpId, ParamId, TensorId};
-use crate::objectives::longest_path::{TaskGraph, check_lanes};
+use crate::objectives::longest_path::check_lanes;
 use crate::objectives::memory::check_memory;
-use crate::objectives::pieces::{self, Cutting, check_cuts};
+use crate::objectives::pieces::{self, Cutting, JobGraph, PieceTimes, check_cuts};
 use crate::objectives::shared_rules::{no_route, placement_of};
 use crate::objectives::transfers::source;
 use crate::plan::{BusItem, ColdStartPlan, Cuts};
@@ -48,43 +48,33 @@ pub(crate) fn check(problem: &Problem, plan: &ColdStartPlan) -> Result<Score, Ve
         check_cuts(problem, &plan.order, cuts, &mut violations);
     }
     violations.stop()?;
-    let each = pieces::behind_each(&plan.order);
-    let cutting = cut(&plan.order, plan.cuts.as_ref().unwrap_or(&each));
-    check_reads(problem, &decisions, &cutting, &mut violations);
+    let (jobs, load_task) = jobs(problem, plan, &decisions)?;
+    let each = pieces::behind_each(&jobs.lists);
+    let cutting = Cutting::new(&jobs.lists, plan.cuts.as_ref().unwrap_or(&each));
+    check_reads(problem, &jobs, &cutting, &mut violations);
     violations.stop()?;
-    let duration = durations(problem, plan, &decisions)?;
-    let mut score = match run(problem, plan, &decisions, &duration, &cutting)? {
-        Ok(score) => score,
-        Err(stuck) => {
-            let is_order = run(problem, plan, &decisions, &duration, &cut(&plan.order, &each))?.is_err();
-            return Err(vec![deadlock(problem, is_order, &stuck)]);
-        }
-    };
+    let times = jobs.schedule(&cutting).map_err(|stuck| {
+        let is_order = jobs.schedule(&Cutting::new(&jobs.lists, &each)).is_err();
+        vec![deadlock(problem, is_order, &stuck)]
+    })?;
+    let mut score = collect(problem, plan, &decisions, &jobs, &cutting, &times, &load_task)?;
     check_timeline(problem, &decisions, &cutting, &score, &mut violations);
     violations.stop()?;
     score.memory = memory;
     Ok(score)
 }
 
-/// The pieces of an order; jobs are ops.
-fn cut(order: &[Vec<OpId>], cuts: &Cuts) -> Cutting {
-    let lists: Vec<Vec<u32>> = order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
-    Cutting::new(&lists, cuts)
-}
-
 /// Rule `pieces`: an op that reads in place is a piece of its own.
-fn check_reads(problem: &Problem, decisions: &Decisions, cutting: &Cutting, violations: &mut Violations) {
-    for piece in cutting.pieces.iter().filter(|piece| piece.jobs.len() > 1) {
-        if let Some(&job) = piece.jobs.iter().find(|&&job| decisions.in_place[job as usize]) {
-            let message = "it reads in place, so it is a piece of its own";
-            violations.add(Rule::Pieces, problem.graph.op_name(OpId(job)), message);
-        }
+fn check_reads(problem: &Problem, jobs: &JobGraph, cutting: &Cutting, violations: &mut Violations) {
+    for &job in jobs.alone.iter().filter(|&&job| cutting.ends_of(job) != (job, job)) {
+        let message = "it reads in place, so it is a piece of its own";
+        violations.add(Rule::Pieces, problem.graph.op_name(OpId(job)), message);
     }
 }
 
 /// The violation of orders, or else of pieces, that contradict the data; `stuck` never start.
-fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
-    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+fn deadlock(problem: &Problem, is_order: bool, stuck: &[u32]) -> Violation {
+    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(OpId(op))).collect();
     let place = names.first().copied().unwrap_or("bus").to_owned();
     let names = names.join(", ");
     if is_order {
@@ -274,33 +264,29 @@ fn reads_pass_freely(problem: &Problem) -> bool {
     matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. })
 }
 
-/// The score without memory, or the ops that never start.
-fn run(
+/// The orders of devices as jobs, loads as tasks; and the task of each load. Rule `route`.
+fn jobs(
     problem: &Problem,
     plan: &ColdStartPlan,
     decisions: &Decisions,
-    duration: &[Time],
-    cutting: &Cutting,
-) -> Result<Result<Score, Vec<OpId>>, Vec<Violation>> {
+) -> Result<(JobGraph, HashMap<(ParamId, DeviceId), u32>), Vec<Violation>> {
     let graph = &problem.graph;
-    let mut schedule = cutting.schedule(problem, duration, |_| Time::ZERO);
+    let lists = plan.order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
+    let mut jobs = JobGraph::new(problem, lists, durations(problem, plan, decisions)?);
     let mut load_task = HashMap::new();
     let mut queues: Vec<Vec<u32>> = vec![Vec::new(); problem.hardware.links().len()];
     for item in &plan.bus {
         let (task, route) = match *item {
             BusItem::Load { param, to } => {
                 let (time, route) = problem.load_time(param, to).expect("checked: it has a bus");
-                let task = schedule.task(time, Time::ZERO);
+                let task = jobs.task(time);
                 load_task.insert((param, to), task);
                 (task, route)
             }
             BusItem::Read { .. } if reads_pass_freely(problem) => continue,
             BusItem::Read { op } => {
                 let device = decisions.device_of[op.index()];
-                (
-                    cutting.piece_of[op.index()],
-                    problem.hardware.host_route(device).expect("checked: it has a bus"),
-                )
+                (op.0, problem.hardware.host_route(device).expect("checked: it has a bus"))
             }
         };
         for link in route.media() {
@@ -309,73 +295,61 @@ fn run(
     }
     for op in graph.ops() {
         for producer in graph.predecessors(op) {
-            cutting.after(&mut schedule, producer.0, op.0, Time::ZERO);
+            jobs.after(producer.0, op.0, Time::ZERO);
         }
         if must_land(problem, decisions, op) {
             for &param in graph.params_of(op) {
                 let via = decisions.via[&(param, decisions.device_of[op.index()])];
-                schedule.after(load_task[&(param, via)], cutting.piece_of[op.index()], Time::ZERO);
+                jobs.after(load_task[&(param, via)], op.0, Time::ZERO);
             }
         }
     }
     for queue in &queues {
-        schedule.in_turn(queue);
+        jobs.in_turn(queue);
     }
-    match schedule.earliest_starts() {
-        Ok(starts) => {
-            let run = Finished { duration, cutting, schedule: &schedule, starts: &starts };
-            Ok(Ok(collect(problem, plan, decisions, &run, &load_task)?))
+    jobs.alone.extend(graph.ops().filter(|op| decisions.in_place[op.index()]).map(|op| op.0));
+    let mut violations = Violations::default();
+    for tensor in graph.tensors().filter(|&t| graph.is_output(t)) {
+        let Some(op) = graph.producer(tensor) else { continue };
+        let device = decisions.device_of[op.index()];
+        let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { continue };
+        match problem.peer_copy_time(graph.tensor_bytes(tensor), device, to) {
+            Some(copy) => jobs.ways_out.push((op.0, copy)),
+            None => no_route(problem, graph.tensor_name(tensor), device, to, &mut violations),
         }
-        Err(stuck) => Ok(Err(cutting.jobs_of(&stuck).map(OpId).collect())),
     }
+    violations.stop()?;
+    Ok((jobs, load_task))
 }
 
-/// A schedule with its starts.
-struct Finished<'a> {
-    duration: &'a [Time],
-    cutting: &'a Cutting,
-    schedule: &'a TaskGraph,
-    starts: &'a [Time],
+/// See [`pieces::jobs_of_plan`].
+pub(super) fn jobs_of_plan(problem: &Problem, plan: &ColdStartPlan) -> Option<(JobGraph, Cuts)> {
+    let decisions = decide(problem, plan).ok()?;
+    let (jobs, _) = jobs(problem, plan, &decisions).ok()?;
+    let cuts = plan.cuts.clone().unwrap_or_else(|| pieces::behind_each(&plan.order));
+    Some((jobs, cuts))
 }
 
-/// The score of a schedule; rule `route` for outputs.
+/// The score without memory; rule `route` for inputs that are outputs.
 fn collect(
     problem: &Problem,
     plan: &ColdStartPlan,
     decisions: &Decisions,
-    run: &Finished<'_>,
+    jobs: &JobGraph,
+    cutting: &Cutting,
+    times: &PieceTimes,
     load_task: &HashMap<(ParamId, DeviceId), u32>,
 ) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
-    let &Finished { duration, cutting, schedule, starts } = run;
-    let op_starts = cutting.starts(problem, starts, duration);
     let mut violations = Violations::default();
-    let mut score = Score {
-        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
-        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
-        pieces: cutting.of_ops(OpId),
-        ..Score::default()
-    };
-    score.trace.spans.extend(cutting.calls(problem, starts));
-    let piece_end = |task: u32| starts[task as usize] + schedule.duration(task);
-    for (piece, task) in cutting.pieces.iter().zip(0..) {
-        score.value = score.value.max(piece_end(task));
-        score.device_busy[piece.device.index()] += schedule.duration(task);
+    let mut score = Score { link_busy: vec![Time::ZERO; problem.hardware.links().len()], ..Score::default() };
+    times.fill(&mut score, problem, cutting, OpId);
+    for (op, &(start, end)) in graph.ops().zip(&times.jobs) {
+        let lane = Lane::Device(decisions.device_of[op.index()]);
+        score.trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
     }
-    for op in graph.ops() {
-        let device = decisions.device_of[op.index()];
-        let (start, end) = (op_starts[op.index()], op_starts[op.index()] + duration[op.index()]);
-        let what = Activity::Op(op, 1);
-        score.trace.spans.push(Span { lane: Lane::Device(device), what, start, end });
-        for &tensor in graph.outputs(op).iter().filter(|&&t| graph.is_output(t)) {
-            let Some(to) = problem.constraints.output_at.filter(|&to| to != device) else { continue };
-            match problem.peer_copy_time(graph.tensor_bytes(tensor), device, to) {
-                Some(copy) => {
-                    score.value = score.value.max(piece_end(cutting.piece_of[op.index()]) + copy);
-                }
-                None => no_route(problem, graph.tensor_name(tensor), device, to, &mut violations),
-            }
-        }
+    for &(op, copy) in &jobs.ways_out {
+        score.value = score.value.max(times.there(cutting, op) + copy);
     }
     for tensor in graph.tensors().filter(|&t| graph.producer(t).is_none() && graph.is_output(t)) {
         let ends = Option::zip(problem.constraints.input_at, problem.constraints.output_at);
@@ -387,18 +361,16 @@ fn collect(
     }
     violations.stop()?;
     for item in &plan.bus {
-        let (start, took, what, device) = match *item {
+        let ((start, end), what, device) = match *item {
             BusItem::Load { param, to } => {
-                let task = load_task[&(param, to)];
-                (starts[task as usize], schedule.duration(task), Activity::Param(param, to), to)
+                let task = load_task[&(param, to)] as usize - jobs.job_count();
+                (times.tasks[task], Activity::Param(param, to), to)
             }
             BusItem::Read { .. } if reads_pass_freely(problem) => continue,
             BusItem::Read { op } => {
-                let device = decisions.device_of[op.index()];
-                (op_starts[op.index()], duration[op.index()], Activity::Op(op, 1), device)
+                (times.jobs[op.index()], Activity::Op(op, 1), decisions.device_of[op.index()])
             }
         };
-        let end = start + took;
         let route = problem.hardware.host_route(device).expect("checked: it has a bus");
         for link in route.media() {
             score.link_busy[link.index()] += end - start;
@@ -407,7 +379,7 @@ fn collect(
     }
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
-    score.starts = op_starts;
+    score.starts = times.starts();
     Ok(score)
 }
 

@@ -16,12 +16,12 @@ use crate::ids::{DeviceId, OpId};
 use crate::objectives::longest_path::check_lanes;
 use crate::objectives::memory;
 use crate::objectives::memory::check_memory;
-use crate::objectives::pieces::{self, Cutting, check_cuts};
+use crate::objectives::pieces::{self, Cutting, JobGraph, check_cuts};
 use crate::objectives::shared_rules::placement_of;
 use crate::objectives::transfers::{NeededTransfer, needed, source};
 use crate::plan::{Cuts, LatencyPlan, Transfer};
-use crate::problem::{LinkUse, Problem};
-use crate::score::{Activity, Lane, Score, Span, Trace, energy};
+use crate::problem::{LinkUse, Objective, Problem};
+use crate::score::{Activity, Lane, Score, Span, energy};
 use crate::units::Time;
 use crate::violation::{Rule, Violation, Violations};
 
@@ -37,15 +37,14 @@ pub(crate) fn check(problem: &Problem, links: LinkUse, plan: &LatencyPlan) -> Re
         check_cuts(problem, &plan.order, cuts, &mut violations);
     }
     violations.stop()?;
+    let jobs = jobs(problem, links, plan, &device_of, &transfers);
     let cutting = match &plan.cuts {
-        Some(cuts) => cut(&plan.order, cuts),
-        None => cut(&plan.order, &pieces::of_latency(problem, &plan.order, &device_of)),
+        Some(cuts) => Cutting::new(&jobs.lists, cuts),
+        None => Cutting::new(&jobs.lists, &pieces::of_latency(problem, &plan.order, &device_of)),
     };
-    let score = run(problem, links, plan, &device_of, &transfers, &cutting);
-    let mut score = score.map_err(|stuck| {
-        let each = cut(&plan.order, &pieces::behind_each(&plan.order));
-        let is_order = run(problem, links, plan, &device_of, &transfers, &each).is_err();
-        vec![deadlock(problem, is_order, &stuck)]
+    let mut score = run(problem, &device_of, &transfers, &jobs, &cutting).map_err(|stuck| {
+        let each = Cutting::new(&jobs.lists, &pieces::behind_each(&jobs.lists));
+        vec![deadlock(problem, jobs.schedule(&each).is_err(), &stuck)]
     })?;
     score.memory = memory;
     check_timeline(problem, links, &device_of, &cutting, &score, &mut violations);
@@ -89,88 +88,80 @@ fn check_transfers(
     }
 }
 
-/// The pieces of an order; jobs are ops.
-fn cut(order: &[Vec<OpId>], cuts: &Cuts) -> Cutting {
-    let lists: Vec<Vec<u32>> = order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
-    Cutting::new(&lists, cuts)
-}
-
-/// The score without memory; or the ops that wait for each other.
-fn run(
+/// The orders of devices as jobs, transfers as tasks in the order of `needed`.
+fn jobs(
     problem: &Problem,
     links: LinkUse,
     plan: &LatencyPlan,
     device_of: &[DeviceId],
     needed: &[NeededTransfer<'_>],
-    cutting: &Cutting,
-) -> Result<Score, Vec<OpId>> {
+) -> JobGraph {
     let graph = &problem.graph;
+    let lists = plan.order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
     let time = |op: OpId| problem.time(op, device_of[op.index()]).expect("the device may run it");
-    let duration: Vec<Time> = graph.ops().map(time).collect();
-    let mut schedule = cutting.schedule(problem, &duration, |_| Time::ZERO);
-    // Every transfer is a task too. As a delay it has no predecessor but its producer.
-    let transfer_tasks: Vec<u32> = needed.iter().map(|m| schedule.task(m.time, Time::ZERO)).collect();
+    let mut jobs = JobGraph::new(problem, lists, graph.ops().map(time).collect());
     let mut task_of: HashMap<Transfer, u32> = HashMap::with_capacity(needed.len());
-    for (m, &task) in needed.iter().zip(&transfer_tasks) {
+    // As a delay a transfer has no predecessor but its producer.
+    for m in needed {
+        let task = jobs.task(m.time);
         task_of.insert(m.what, task);
         if let Some(producer) = graph.producer(m.what.tensor) {
-            schedule.after(cutting.piece_of[producer.index()], task, Time::ZERO);
+            jobs.after(producer.0, task, Time::ZERO);
         }
     }
     for op in graph.ops() {
         for &tensor in graph.inputs(op) {
             match (task_of.get(&Transfer { tensor, to: device_of[op.index()] }), graph.producer(tensor)) {
-                (Some(&task), _) => schedule.after(task, cutting.piece_of[op.index()], Time::ZERO),
-                (None, Some(producer)) => cutting.after(&mut schedule, producer.0, op.0, Time::ZERO),
+                (Some(&task), _) => jobs.after(task, op.0, Time::ZERO),
+                (None, Some(producer)) => jobs.after(producer.0, op.0, Time::ZERO),
                 (None, None) => {}
             }
         }
     }
     if links == LinkUse::InTurn {
         for queue in link_queues(problem, plan, needed, &task_of) {
-            schedule.in_turn(&queue);
+            jobs.in_turn(&queue);
         }
     }
-    let starts =
-        schedule.earliest_starts().map_err(|stuck| cutting.jobs_of(&stuck).map(OpId).collect::<Vec<_>>())?;
-    let op_starts = cutting.starts(problem, &starts, &duration);
-    let span = |task: u32| (starts[task as usize], starts[task as usize] + schedule.duration(task));
-    let mut score = Score {
-        device_busy: vec![Time::ZERO; problem.hardware.device_count()],
-        link_busy: vec![Time::ZERO; problem.hardware.links().len()],
-        pieces: cutting.of_ops(OpId),
-        ..Score::default()
-    };
-    let mut trace = Trace { spans: cutting.calls(problem, &starts).collect() };
-    for (piece, task) in cutting.pieces.iter().zip(0..) {
-        let (start, end) = span(task);
-        score.value = score.value.max(end);
-        score.device_busy[piece.device.index()] += end - start;
-    }
-    for op in graph.ops() {
+    jobs
+}
+
+/// See [`pieces::jobs_of_plan`].
+pub(super) fn jobs_of_plan(problem: &Problem, plan: &LatencyPlan) -> Option<(JobGraph, Cuts)> {
+    let Objective::Latency { links } = problem.objective else { return None };
+    let device_of = placement_of(problem, &plan.order).ok()?;
+    let needed = needed(problem, &device_of).ok()?;
+    let cuts = plan.cuts.clone().unwrap_or_else(|| pieces::of_latency(problem, &plan.order, &device_of));
+    Some((jobs(problem, links, plan, &device_of, &needed), cuts))
+}
+
+/// The score without memory; or the jobs that wait for each other.
+fn run(
+    problem: &Problem,
+    device_of: &[DeviceId],
+    needed: &[NeededTransfer<'_>],
+    jobs: &JobGraph,
+    cutting: &Cutting,
+) -> Result<Score, Vec<u32>> {
+    let times = jobs.schedule(cutting)?;
+    let mut score = Score { link_busy: vec![Time::ZERO; problem.hardware.links().len()], ..Score::default() };
+    times.fill(&mut score, problem, cutting, OpId);
+    for (op, &(start, end)) in problem.graph.ops().zip(&times.jobs) {
         let lane = Lane::Device(device_of[op.index()]);
-        let start = op_starts[op.index()];
-        let end = start + duration[op.index()];
-        trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
+        score.trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
     }
-    for (m, &task) in needed.iter().zip(&transfer_tasks) {
-        let (start, end) = span(task);
+    for (m, &(start, end)) in needed.iter().zip(&times.tasks) {
         // The last arrival counts; a transfer to a consumer ends before that consumer does.
         score.value = score.value.max(end);
         for link in m.route.media() {
             score.link_busy[link.index()] += m.time;
-            trace.spans.push(Span {
-                lane: Lane::Link(link),
-                what: Activity::Tensor(m.what.tensor, m.what.to),
-                start,
-                end,
-            });
+            let what = Activity::Tensor(m.what.tensor, m.what.to);
+            score.trace.spans.push(Span { lane: Lane::Link(link), what, start, end });
         }
     }
-    score.starts = op_starts;
+    score.starts = times.starts();
     score.latency = score.value;
     score.energy_uj = energy(problem, &score.device_busy);
-    score.trace = trace;
     Ok(score)
 }
 
@@ -192,8 +183,8 @@ fn link_queues(
 }
 
 /// The violation of orders, or else of pieces, that contradict the data.
-fn deadlock(problem: &Problem, is_order: bool, stuck: &[OpId]) -> Violation {
-    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(op)).collect();
+fn deadlock(problem: &Problem, is_order: bool, stuck: &[u32]) -> Violation {
+    let names: Vec<&str> = stuck.iter().take(4).map(|&op| problem.graph.op_name(OpId(op))).collect();
     let place = names.first().copied().unwrap_or("transfers").to_owned();
     let names = names.join(", ");
     if is_order {

@@ -33,11 +33,6 @@ impl TaskGraph {
         self.precedences.push((earlier, later, delay));
     }
 
-    /// These run one after the other.
-    pub(super) fn in_turn(&mut self, tasks: &[u32]) {
-        self.precedences.extend(tasks.windows(2).map(|pair| (pair[0], pair[1], Time::ZERO)));
-    }
-
     /// The duration of a task.
     pub(super) fn duration(&self, task: u32) -> Time {
         self.tasks[task as usize].duration
@@ -112,7 +107,7 @@ mod tests {
         let b = schedule.task(Time(2), Time(0));
         let c = schedule.task(Time(1), Time(3));
         schedule.after(a, c, Time(10));
-        schedule.in_turn(&[b, c]);
+        schedule.after(b, c, Time::ZERO);
         assert_eq!(schedule.earliest_starts(), Ok(vec![Time(1), Time(0), Time(16)]));
     }
 
@@ -121,7 +116,8 @@ mod tests {
         let mut schedule = TaskGraph::default();
         let [a, b, c] = [1, 2, 3].map(|t| schedule.task(Time(t), Time::ZERO));
         schedule.after(a, b, Time::ZERO);
-        schedule.in_turn(&[b, c, a]);
+        schedule.after(b, c, Time::ZERO);
+        schedule.after(c, a, Time::ZERO);
         assert_eq!(schedule.earliest_starts(), Err(vec![0, 1, 2]));
     }
 }

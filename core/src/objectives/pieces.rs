@@ -17,15 +17,156 @@ use std::collections::HashSet;
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::objectives::longest_path::TaskGraph;
 use crate::objectives::transfers::source;
-use crate::plan::{BatchPlan, Cuts, Piece};
+use crate::objectives::{batch, cold_start, latency};
+use crate::plan::{BatchPlan, Cuts, Piece, Plan};
 use crate::problem::Problem;
-use crate::score::{Activity, Lane, Span};
+use crate::score::{Activity, Lane, Score, Span};
 use crate::units::Time;
 use crate::violation::{Rule, Violation, Violations};
 
-/// Jobs of devices in pieces: each job (an op, or a batch of one) has its piece and its place in it.
+/// A schedule before it is cut: jobs of devices (ops, or batches of them), other tasks, and what waits for what. Nodes are jobs,
+/// then tasks.
+#[derive(Clone, Debug, Default)]
+pub struct JobGraph {
+    /// The jobs of each device, in order.
+    pub lists: Vec<Vec<u32>>,
+    /// What a piece costs each device.
+    pub costs: Vec<Time>,
+    /// How long each node takes.
+    pub duration: Vec<Time>,
+    /// Before when each job cannot start.
+    pub release: Vec<Time>,
+    /// The second starts so long after the values of the first are there.
+    pub edges: Vec<(u32, u32, Time)>,
+    /// How long after the values of a job are there the plan ends at the earliest.
+    pub ways_out: Vec<(u32, Time)>,
+    /// Jobs that are pieces of their own.
+    pub alone: Vec<u32>,
+}
+
+impl JobGraph {
+    /// Jobs without tasks and edges.
+    pub(super) fn new(problem: &Problem, lists: Vec<Vec<u32>>, duration: Vec<Time>) -> JobGraph {
+        let costs = problem.hardware.devices().map(|device| problem.piece_cost(device)).collect();
+        let release = vec![Time::ZERO; duration.len()];
+        JobGraph { lists, costs, duration, release, ..JobGraph::default() }
+    }
+
+    /// The number of jobs.
+    pub fn job_count(&self) -> usize {
+        self.release.len()
+    }
+
+    /// Adds a task and returns its node.
+    pub(super) fn task(&mut self, duration: Time) -> u32 {
+        self.duration.push(duration);
+        u32::try_from(self.duration.len() - 1).expect("fewer than 2^32 nodes")
+    }
+
+    /// `later` starts no earlier than `delay` after the values of `earlier` are there.
+    pub(super) fn after(&mut self, earlier: u32, later: u32, delay: Time) {
+        self.edges.push((earlier, later, delay));
+    }
+
+    /// These run one after the other.
+    pub(super) fn in_turn(&mut self, nodes: &[u32]) {
+        self.edges.extend(nodes.windows(2).map(|pair| (pair[0], pair[1], Time::ZERO)));
+    }
+
+    /// The schedule in pieces; or the jobs that wait for each other, ascending.
+    pub(super) fn schedule(&self, cutting: &Cutting) -> Result<PieceTimes, Vec<u32>> {
+        let jobs = self.job_count();
+        let node = |node: u32| match (node as usize).checked_sub(jobs) {
+            None => cutting.piece_of[node as usize],
+            Some(task) => (cutting.pieces.len() + task) as u32,
+        };
+        let mut graph = TaskGraph::default();
+        for (i, piece) in cutting.pieces.iter().enumerate() {
+            let work: Time = piece.jobs.iter().map(|&job| self.duration[job as usize]).sum();
+            let release = piece.jobs.iter().map(|&job| self.release[job as usize]).max();
+            graph.task(self.costs[piece.device.index()] + work, release.unwrap_or(Time::ZERO));
+            if i > 0 && cutting.pieces[i - 1].device == piece.device {
+                graph.after(i as u32 - 1, i as u32, Time::ZERO);
+            }
+        }
+        self.duration[jobs..].iter().for_each(|&duration| {
+            graph.task(duration, Time::ZERO);
+        });
+        for &(earlier, later, delay) in &self.edges {
+            // Behind the other in one piece, a job has its data anyway; before it, it waits for ever.
+            if !cutting.follows_inside(earlier, later) {
+                graph.after(node(earlier), node(later), delay);
+            }
+        }
+        let starts = graph.earliest_starts().map_err(|stuck| {
+            let pieces = stuck.iter().filter_map(|&task| cutting.pieces.get(task as usize));
+            let mut jobs: Vec<u32> = pieces.flat_map(|piece| &piece.jobs).copied().collect();
+            jobs.sort_unstable();
+            jobs
+        })?;
+        let mut times = PieceTimes::default();
+        let end = |task: usize| starts[task] + graph.duration(task as u32);
+        times.pieces = (0..cutting.pieces.len()).map(|piece| (starts[piece], end(piece))).collect();
+        times.tasks = (cutting.pieces.len()..starts.len()).map(|task| (starts[task], end(task))).collect();
+        times.jobs = vec![Default::default(); jobs];
+        for (piece, &(start, _)) in cutting.pieces.iter().zip(&times.pieces) {
+            let mut now = start + self.costs[piece.device.index()];
+            for &job in &piece.jobs {
+                let end = now + self.duration[job as usize];
+                times.jobs[job as usize] = (now, end);
+                now = end;
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// When everything starts and ends.
+#[derive(Default)]
+pub(super) struct PieceTimes {
+    pub(super) pieces: Vec<(Time, Time)>,
+    pub(super) jobs: Vec<(Time, Time)>,
+    /// Of tasks that are no jobs.
+    pub(super) tasks: Vec<(Time, Time)>,
+}
+
+impl PieceTimes {
+    /// When each job starts.
+    pub(super) fn starts(&self) -> Vec<Time> {
+        self.jobs.iter().map(|&(start, _)| start).collect()
+    }
+
+    /// When the values of a job are there.
+    pub(super) fn there(&self, cutting: &Cutting, job: u32) -> Time {
+        self.pieces[cutting.piece_of[job as usize] as usize].1
+    }
+
+    /// Value, load of devices, pieces and calls of a score.
+    pub(super) fn fill(
+        &self,
+        score: &mut Score,
+        problem: &Problem,
+        cutting: &Cutting,
+        op_of: impl Fn(u32) -> OpId,
+    ) {
+        score.device_busy = vec![Time::ZERO; problem.hardware.device_count()];
+        for (i, (piece, &(start, end))) in cutting.pieces.iter().zip(&self.pieces).enumerate() {
+            score.value = score.value.max(end);
+            score.device_busy[piece.device.index()] += end - start;
+            let called = start + problem.piece_cost(piece.device);
+            if called > start {
+                let (lane, what) = (Lane::Device(piece.device), Activity::Call(i as u32));
+                score.trace.spans.push(Span { lane, what, start, end: called });
+            }
+            let ops = piece.jobs.iter().map(|&job| op_of(job)).collect();
+            score.pieces.push(Piece { device: piece.device, ops });
+        }
+    }
+}
+
+/// Where lists of jobs are cut.
 pub(super) struct Cutting {
-    /// The jobs of each piece, those of a device in its order.
+    /// The pieces, those of a device in its order.
     pub(super) pieces: Vec<CutPiece>,
     /// The piece of each job.
     pub(super) piece_of: Vec<u32>,
@@ -59,50 +200,13 @@ impl Cutting {
         cutting
     }
 
-    /// A task for each piece, numbered alike, those of a device in turn. A piece may start at the latest release of its jobs.
-    pub(super) fn schedule(
-        &self,
-        problem: &Problem,
-        duration: &[Time],
-        release: impl Fn(u32) -> Time,
-    ) -> TaskGraph {
-        let mut schedule = TaskGraph::default();
-        for (i, piece) in self.pieces.iter().enumerate() {
-            let work: Time = piece.jobs.iter().map(|&job| duration[job as usize]).sum();
-            let release = piece.jobs.iter().map(|&job| release(job)).max().unwrap_or(Time::ZERO);
-            schedule.task(problem.piece_cost(piece.device) + work, release);
-            if i > 0 && self.pieces[i - 1].device == piece.device {
-                schedule.after(i as u32 - 1, i as u32, Time::ZERO);
-            }
-        }
-        schedule
-    }
-
-    /// Whether both are in one piece, `earlier` before `later`.
+    /// Whether both are jobs of one piece, `earlier` before `later`.
     pub(super) fn follows_inside(&self, earlier: u32, later: u32) -> bool {
-        let [earlier, later] = [earlier as usize, later as usize];
-        self.piece_of[earlier] == self.piece_of[later] && self.place_of[earlier] < self.place_of[later]
-    }
-
-    /// The end of the piece of a job is a condition of the piece of another; a job behind the other inside a piece has its data
-    /// anyway, and one before it waits for ever.
-    pub(super) fn after(&self, schedule: &mut TaskGraph, earlier: u32, later: u32, delay: Time) {
-        if !self.follows_inside(earlier, later) {
-            schedule.after(self.piece_of[earlier as usize], self.piece_of[later as usize], delay);
+        let of = |job: u32| Some((self.piece_of.get(job as usize)?, self.place_of[job as usize]));
+        match (of(earlier), of(later)) {
+            (Some((one, first)), Some((other, second))) => one == other && first < second,
+            _ => false,
         }
-    }
-
-    /// The start of every job, from those of the pieces.
-    pub(super) fn starts(&self, problem: &Problem, piece_starts: &[Time], duration: &[Time]) -> Vec<Time> {
-        let mut starts = vec![Time::ZERO; self.piece_of.len()];
-        for (piece, &start) in self.pieces.iter().zip(piece_starts) {
-            let mut now = start + problem.piece_cost(piece.device);
-            for &job in &piece.jobs {
-                starts[job as usize] = now;
-                now += duration[job as usize];
-            }
-        }
-        starts
     }
 
     /// The first and the last job of the piece of a job.
@@ -110,34 +214,15 @@ impl Cutting {
         let jobs = &self.pieces[self.piece_of[job as usize] as usize].jobs;
         (jobs[0], jobs[jobs.len() - 1])
     }
+}
 
-    /// The jobs of those tasks that are pieces, ascending.
-    pub(super) fn jobs_of(&self, tasks: &[u32]) -> impl Iterator<Item = u32> {
-        let pieces = tasks.iter().filter_map(|&task| self.pieces.get(task as usize));
-        let mut jobs: Vec<u32> = pieces.flat_map(|piece| &piece.jobs).copied().collect();
-        jobs.sort_unstable();
-        jobs.into_iter()
-    }
-
-    /// What calls cost, as spans of the timeline.
-    pub(super) fn calls<'a>(
-        &'a self,
-        problem: &'a Problem,
-        piece_starts: &'a [Time],
-    ) -> impl Iterator<Item = Span> + 'a {
-        let spans = self.pieces.iter().zip(piece_starts).enumerate().map(|(i, (piece, &start))| Span {
-            lane: Lane::Device(piece.device),
-            what: Activity::Call(i as u32),
-            start,
-            end: start + problem.piece_cost(piece.device),
-        });
-        spans.filter(|span| span.end > span.start)
-    }
-
-    /// The pieces, with the ops of their jobs.
-    pub(super) fn of_ops(&self, op_of: impl Fn(u32) -> OpId) -> Vec<Piece> {
-        let ops = |piece: &CutPiece| piece.jobs.iter().map(|&job| op_of(job)).collect();
-        self.pieces.iter().map(|piece| Piece { device: piece.device, ops: ops(piece) }).collect()
+/// The jobs of a plan of a makespan objective before it is cut, and its cuts. The plan must have passed the check.
+pub fn jobs_of_plan(problem: &Problem, plan: &Plan) -> Option<(JobGraph, Cuts)> {
+    match plan {
+        Plan::Latency(plan) => latency::jobs_of_plan(problem, plan),
+        Plan::Batch(plan) => batch::jobs_of_plan(problem, plan),
+        Plan::ColdStart(plan) => cold_start::jobs_of_plan(problem, plan),
+        Plan::Pipeline(_) | Plan::Stream(_) => None,
     }
 }
 

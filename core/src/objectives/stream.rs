@@ -11,7 +11,7 @@
 
 use crate::ids::{DeviceId, OpId};
 use crate::objectives::memory::check_memory;
-use crate::objectives::pieces::{Cutting, StreamPieces, behind_each};
+use crate::objectives::pieces::{Cutting, JobGraph, StreamPieces, behind_each};
 use crate::objectives::shared_rules::place_each_once;
 use crate::objectives::transfers::NeededTransfer;
 use crate::objectives::{memory, transfers};
@@ -137,7 +137,6 @@ fn follow_one_request(
         Cutting::new(&lists, &behind_each(&lists))
     };
     let time = |op: OpId| problem.time(op, device_of[op.index()]).expect("the device may run it");
-    let duration: Vec<Time> = graph.ops().map(time).collect();
     // Transfers are sorted by tensor and device.
     let travel = |tensor, to| {
         let found = needed.binary_search_by_key(&(tensor, to), |m| (m.what.tensor, m.what.to));
@@ -146,33 +145,29 @@ fn follow_one_request(
             needed[i].time + copied.sum()
         })
     };
-    let given = |op: u32| {
-        let inputs = graph.inputs(OpId(op)).iter().filter(|&&tensor| graph.producer(tensor).is_none());
-        inputs.map(|&tensor| travel(tensor, device_of[op as usize])).max().unwrap_or(Time::ZERO)
-    };
-    let mut schedule = cutting.schedule(problem, &duration, given);
+    let mut jobs = JobGraph::new(problem, lists, graph.ops().map(time).collect());
     for op in graph.ops() {
         for &tensor in graph.inputs(op) {
-            if let Some(producer) = graph.producer(tensor) {
-                cutting.after(&mut schedule, producer.0, op.0, travel(tensor, device_of[op.index()]));
+            let travels = travel(tensor, device_of[op.index()]);
+            match graph.producer(tensor) {
+                Some(producer) => jobs.after(producer.0, op.0, travels),
+                None => jobs.release[op.index()] = jobs.release[op.index()].max(travels),
             }
         }
     }
-    let starts = schedule.earliest_starts().expect("pieces of a stream do not wait for each other");
-    score.starts = cutting.starts(problem, &starts, &duration);
-    score.trace.spans.extend(cutting.calls(problem, &starts));
-    for op in graph.ops() {
-        let start = score.starts[op.index()];
-        let end = start + duration[op.index()];
-        score.latency = score.latency.max(end);
+    let times = jobs.schedule(&cutting).expect("pieces of a stream do not wait for each other");
+    let mut request = Score::default();
+    times.fill(&mut request, problem, &cutting, OpId);
+    score.trace = request.trace;
+    score.latency = request.value;
+    score.starts = times.starts();
+    for (op, &(start, end)) in graph.ops().zip(&times.jobs) {
         let lane = Lane::Device(device_of[op.index()]);
         score.trace.spans.push(Span { lane, what: Activity::Op(op, 1), start, end });
     }
     for m in needed {
-        let made = graph.producer(m.what.tensor).map_or(Time::ZERO, |op| {
-            let piece = cutting.piece_of[op.index()];
-            starts[piece as usize] + schedule.duration(piece)
-        });
+        let producer = graph.producer(m.what.tensor);
+        let made = producer.map_or(Time::ZERO, |op| times.there(&cutting, op.0));
         // An output that leaves its device arrives once it is copied, like any other tensor.
         score.latency = score.latency.max(made + travel(m.what.tensor, m.what.to));
         for link in m.route.media() {

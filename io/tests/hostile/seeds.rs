@@ -275,7 +275,7 @@ fn plan_file(problem: &Problem, spread: bool) -> Option<PlanFile> {
         found_by: Some("plainest".to_owned()),
         reading: ReadOptions::default(),
         sources: vec![Source { role: "model".to_owned(), path: "tiny.json".to_owned(), sha256: None }],
-        claim: Claim { value_ps: score.value, starts_ps: score.starts.clone() },
+        claim: Claim::of(&score),
         certificates: evidences(problem).into_iter().filter_map(certify).collect(),
         history: vec![HistoryPoint {
             seconds: 0.5,
