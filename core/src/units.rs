@@ -54,6 +54,9 @@ impl Time {
 
     /// As [`Time::of_bytes`], for sums of bytes.
     pub fn of_many_bytes(bytes: u128, bandwidth: Bandwidth) -> Option<Time> {
+        if bandwidth == Bandwidth::INFINITE {
+            return Some(Time::ZERO);
+        }
         let ps = bytes.checked_mul(PS_PER_SECOND)?.div_ceil(u128::from(bandwidth.0));
         u64::try_from(ps).ok().map(Time)
     }
@@ -97,6 +100,11 @@ impl fmt::Display for Time {
 /// Bytes per second; never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(pub u64);
+
+impl Bandwidth {
+    /// Any number of bytes takes no time.
+    pub const INFINITE: Bandwidth = Bandwidth(u64::MAX);
+}
 
 /// A count of bytes written for people, in powers of ten.
 pub fn show_bytes(bytes: u64) -> String {

@@ -274,13 +274,13 @@ fn delays(problem: &Problem, sizes: &[u64]) -> (Vec<u32>, Vec<u64>) {
     (kinds, delays)
 }
 
-/// The earliest that the network's inputs that an op reads can be on a device; none without a route.
+/// The earliest that an op can start on a device: the network's inputs that it reads must be there; none without a route.
 pub(crate) fn way_in(problem: &Problem, op: OpId, device: DeviceId) -> Option<Time> {
+    let mut latest = problem.earliest_start(device);
     let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else {
-        return Some(Time::ZERO);
+        return Some(latest);
     };
     let outside = problem.graph.inputs(op).iter().filter(|&&t| problem.graph.producer(t).is_none());
-    let mut latest = Time::ZERO;
     for &tensor in outside {
         latest = latest.max(problem.hardware.route(from, device)?.time(problem.graph.tensor_bytes(tensor)));
     }

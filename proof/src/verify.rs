@@ -124,8 +124,12 @@ impl Proven {
     }
 }
 
-/// The lower bound that `evidence` proves; `None` for an attestation, an error if it proves nothing.
+/// The lower bound that `evidence` proves; `None` for an attestation, an error if it proves nothing. Where pieces cost something,
+/// it is about the [relaxed](Problem::relaxed) problem.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
+    if let Some(relaxed) = problem.relaxed() {
+        return proven(&relaxed, evidence);
+    }
     let replicates = problem.constraints.replicate;
     let proven = match evidence {
         Evidence::Attested { .. } => return Ok(None),

@@ -25,8 +25,19 @@ struct BoundTally {
 
 /// Compares evidence with the best of all plans.
 fn compare(kind: ProblemKind, wanted: usize, most_plans: usize) {
+    compare_all(kind, wanted, most_plans, random::draw);
+    // Half as many whose pieces cost something, with all ways to cut.
+    compare_all(kind, wanted / 2, most_plans, random::draw_with_pieces);
+}
+
+fn compare_all(
+    kind: ProblemKind,
+    wanted: usize,
+    most_plans: usize,
+    draw: fn(ProblemKind, &mut Rng) -> random::Draw,
+) {
     let mut tally = BoundTally::default();
-    cases::for_cases(kind, wanted, |case| compare_case(case, most_plans, &mut tally));
+    cases::for_draws(wanted, |rng| draw(kind, rng), |case| compare_case(case, most_plans, &mut tally));
     let BoundTally { problems, solvable, tight } = tally;
     eprintln!("{kind:?}: {problems} problems, {solvable} solvable, {tight} with a tight bound");
     assert!(10 * solvable >= 3 * problems, "{kind:?}: only {solvable} of {problems} problems have a plan");

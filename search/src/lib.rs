@@ -29,6 +29,7 @@ mod loads;
 mod modules;
 pub mod one_device;
 mod outcome;
+mod pieces;
 pub mod pipeline;
 mod planner;
 mod registry;

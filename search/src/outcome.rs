@@ -66,7 +66,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Checks and scores a plan of the planner `by`, and keeps it if it is valid and better than the best one so far.
+    /// Checks and scores a plan of the planner `by`, and keeps it if it is valid and better than the best one so far, or as good
+    /// with fewer pieces.
     /// An error lists the rules that it breaks.
     pub fn offer(
         &mut self,
@@ -76,10 +77,19 @@ impl Outcome {
         budget: &Budget,
     ) -> Result<(), Vec<Violation>> {
         let score = check::check(problem, &plan)?;
-        if self.best.as_ref().is_none_or(|(_, best)| score.value < best.value) {
-            self.best = Some((plan, score));
-            self.found_by = Some(by.to_owned());
-            self.note(by, budget);
+        let (value, pieces) = (score.value, score.pieces.len());
+        match &self.best {
+            Some((_, best)) if value > best.value => {}
+            Some((_, best)) if value == best.value => {
+                if pieces < best.pieces.len() {
+                    self.best = Some((plan, score));
+                }
+            }
+            _ => {
+                self.best = Some((plan, score));
+                self.found_by = Some(by.to_owned());
+                self.note(by, budget);
+            }
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::loads::largest_op::LargestOp;
 use crate::loads::pinned::Pinned;
 use crate::loads::weighted_average::WeightedAverage;
 use crate::one_device::planner::OneDevice;
+use crate::pieces::priced::Priced;
 use crate::planner::Planner;
 use crate::{batch, chains, cold_start, division_lp, latency, pipeline, stream};
 
@@ -15,6 +16,8 @@ use crate::{batch, chains, cold_start, division_lp, latency, pipeline, stream};
 const LATENCY_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // Where pieces cost something, before planners that do not see it.
+    &Priced,
     // One pass over the list, and good plans.
     &latency::planners::heft::Heft,
     // As fast; sometimes better, sometimes worse.
@@ -65,6 +68,8 @@ const LATENCY_BOUNDS: &[&dyn Bound] = &[
 const BATCH_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // Where pieces cost something, before planners that do not see it.
+    &Priced,
     // One pass over the list.
     &batch::planners::heft::BHeft,
     // As long as there is time.
@@ -105,6 +110,8 @@ const BATCH_BOUNDS: &[&dyn Bound] = &[
 const COLD_START_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // Where pieces cost something, before planners that do not see it.
+    &Priced,
     // As long as there is time.
     &cold_start::planners::interleave::Interleave,
     // Tiny networks: whatever the ones above have not proved.

@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::outcome::Outcome;
+use crate::pieces::recut;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
@@ -12,8 +13,8 @@ use divvy_proof::evidence::Evidence;
 use divvy_proof::verify;
 use divvy_proof::verify::Proven;
 
-/// A function that plans a `latency` problem by a run of its own.
-type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
+/// A function that plans a problem by a run of its own, and shows each plan that is better than those before.
+type InnerPlanner = fn(&Problem, &Budget, &mut dyn FnMut(&Plan, &Score));
 
 /// A run in progress, as planners and bounds see it: the problem, the budget, the outcome so far, and the user's
 /// options.
@@ -22,8 +23,10 @@ type LatencyPlanner = fn(&Problem, &Budget) -> Option<(Plan, Score)>;
 /// caller of the run hears of every improvement. To test a planner by itself, make a run with [`Run::new`] and call
 /// [`Planner::plan`](crate::Planner::plan).
 pub struct Run<'a> {
-    /// The problem.
+    /// The problem; where pieces cost something, it is [relaxed](Problem::relaxed).
     pub problem: &'a Problem,
+    /// The problem as it is.
+    real: &'a Problem,
     /// The limits of this turn of the run.
     pub budget: &'a Budget,
     planner: String,
@@ -36,7 +39,7 @@ pub struct Run<'a> {
     paper_bound: bool,
     symmetry: Option<&'a str>,
     is_exhausted: bool,
-    plan_latency: Option<LatencyPlanner>,
+    plan_inner: Option<InnerPlanner>,
 }
 
 impl<'a> Run<'a> {
@@ -49,6 +52,7 @@ impl<'a> Run<'a> {
     ) -> Run<'a> {
         Run {
             problem,
+            real: problem,
             budget,
             planner: "unknown".to_owned(),
             number: None,
@@ -60,8 +64,19 @@ impl<'a> Run<'a> {
             paper_bound: false,
             symmetry: None,
             is_exhausted: false,
-            plan_latency: None,
+            plan_inner: None,
         }
+    }
+
+    /// The same run, in which planners and bounds see a relaxation of the problem.
+    #[must_use]
+    pub(crate) fn relaxed_to(self, relaxed: &'a Problem) -> Run<'a> {
+        Run { problem: relaxed, ..self }
+    }
+
+    /// The problem as it is, where pieces may cost something.
+    pub(crate) fn real(&self) -> &'a Problem {
+        self.real
     }
 
     /// Sets the planner to which plans offered from now on are attributed.
@@ -150,11 +165,25 @@ impl<'a> Run<'a> {
     /// rules that it breaks.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
-        self.outcome.offer(self.problem, plan, &self.planner, self.budget)?;
+        let recut = self.recut(&plan);
+        self.outcome.offer(self.real, plan, &self.planner, self.budget)?;
+        if let Some(recut) = recut {
+            self.outcome.offer(self.real, recut, &self.planner, self.budget)?;
+        }
         if self.outcome.value() != before {
             (self.watch)(self.outcome);
         }
         Ok(())
+    }
+
+    /// The plan with better cuts, where pieces cost something and with the best of cuts the plan might be the best so far.
+    fn recut(&self, plan: &Plan) -> Option<Plan> {
+        if !self.real.has_piece_costs() {
+            return None;
+        }
+        let least = recut::without_costs(self.real, plan)?;
+        let is_hopeful = self.outcome.value().is_none_or(|best| least < best.0);
+        if is_hopeful { recut::recut(self.real, plan, recut::LITTLE_WORK) } else { None }
     }
 
     /// Claims the value that `evidence` proves, as a certificate of a bound. Evidence that proves nothing is ignored.
@@ -218,15 +247,19 @@ impl<'a> Run<'a> {
         self.is_exhausted
     }
 
-    /// The same run, in which planners can have `latency` problems planned.
+    /// The same run, in which planners can have other problems planned.
     #[must_use]
-    pub(crate) fn with_latency_planner(self, plan_latency: LatencyPlanner) -> Run<'a> {
-        Run { plan_latency: Some(plan_latency), ..self }
+    pub(crate) fn with_inner_planner(self, plan_inner: InnerPlanner) -> Run<'a> {
+        Run { plan_inner: Some(plan_inner), ..self }
     }
 
-    /// The best plan of a `latency` problem within a budget, found by a run of its own.
-    pub(crate) fn plan_latency(&self, problem: &Problem, budget: &Budget) -> Option<(Plan, Score)> {
-        (self.plan_latency?)(problem, budget)
+    /// The plans of another problem that a run of its own finds within a budget, each better than the one before.
+    pub(crate) fn plan_inner(&self, problem: &Problem, budget: &Budget) -> Vec<(Plan, Score)> {
+        let mut plans = Vec::new();
+        if let Some(plan_inner) = self.plan_inner {
+            plan_inner(problem, budget, &mut |plan, score| plans.push((plan.clone(), score.clone())));
+        }
+        plans
     }
 
     /// The value that `evidence` proves; none if it does not apply.

@@ -11,6 +11,7 @@ use crate::budget::{Budget, StopReason};
 use crate::exhaustive;
 use crate::one_device::baseline::{Baseline, baseline};
 use crate::outcome::Outcome;
+use crate::pieces::recut;
 use crate::planner::Planner;
 use crate::request::{
     ChosenPlanner, Refused, Request, check_paper_bound, check_symmetry, choose_bounds, choose_inner,
@@ -144,11 +145,14 @@ fn run_all(
     if outcome.infeasible.is_empty() {
         let is_last = |bound: &&dyn Bound| bound.runs() == When::Last;
         let (last_bounds, first_bounds): (Vec<_>, Vec<_>) = bounds.into_iter().partition(is_last);
+        let relaxed = problem.relaxed();
+        let relaxed = relaxed.as_ref().unwrap_or(problem);
         let mut session =
-            Session { problem, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
+            Session { problem, relaxed, request, inner, keeps_plans, budget, outcome: &mut outcome, watch };
         session.prove_first(&first_bounds, baseline_plan);
         let stop = session.plan_and_prove(planners, &last_bounds);
         session.leave_out_devices();
+        session.recut_best();
         outcome.stop = if budget.is_cancelled() { StopReason::Cancelled } else { stop };
     }
     let planner = request.planner.clone().unwrap_or_else(|| "auto".to_owned());
@@ -158,6 +162,8 @@ fn run_all(
 /// What all runs of planners and bounds have in common.
 struct Session<'a> {
     problem: &'a Problem,
+    /// What planners and bounds see of it.
+    relaxed: &'a Problem,
     request: &'a Request,
     inner: Option<&'a str>,
     /// Whether plans of others than the planner count: a planner asked for by name must find its own.
@@ -170,10 +176,11 @@ struct Session<'a> {
 impl Session<'_> {
     fn run<'b>(&'b mut self, budget: &'b Budget) -> Run<'b> {
         Run::new(self.problem, budget, self.outcome, self.watch)
+            .relaxed_to(self.relaxed)
             .with_inner(self.inner)
             .with_paper_bound(self.request.paper_bound)
             .with_symmetry(self.request.symmetry.as_deref())
-            .with_latency_planner(plan_latency)
+            .with_inner_planner(plan_inner)
     }
 
     /// The bounds that come before any planner. Whatever happens next, there is a plan to keep.
@@ -277,6 +284,15 @@ impl Session<'_> {
         }
     }
 
+    /// Cuts the best plan better, or as well with fewer pieces.
+    fn recut_best(&mut self) {
+        let Some((plan, _)) = &self.outcome.best else { return };
+        let Some(plan) = recut::recut(self.problem, plan, recut::MUCH_WORK) else { return };
+        let by = self.outcome.found_by.clone().unwrap_or_default();
+        let offered = self.outcome.offer(self.problem, plan, &by, self.budget);
+        debug_assert!(offered.is_ok(), "only cuts differ: {offered:?}");
+    }
+
     /// Planners one after the other; those that finish are dropped from the list. Why the last of them stopped, if any ran.
     fn plan(&mut self, planners: &mut &[ChosenPlanner<'_>], budget: &Budget) -> Option<StopReason> {
         let mut run = self.run(budget);
@@ -325,8 +341,10 @@ fn plan_part(problem: &Problem, budget: &Budget) -> Option<(Plan, String)> {
     let request = Request::default();
     let planners = choose_planners(problem, &request).ok()?;
     let mut outcome = Outcome::default();
+    let relaxed = problem.relaxed();
     let mut session = Session {
         problem,
+        relaxed: relaxed.as_ref().unwrap_or(problem),
         request: &request,
         inner: None,
         keeps_plans: true,
@@ -340,8 +358,16 @@ fn plan_part(problem: &Problem, budget: &Budget) -> Option<(Plan, String)> {
     Some((outcome.best?.0, outcome.found_by?))
 }
 
-/// The best plan of a `latency` problem, for planners of `batch` that begin with all inputs in one batch.
-fn plan_latency(problem: &Problem, budget: &Budget) -> Option<(Plan, Score)> {
+/// Plans a problem without proving anything, and shows each plan that is better than those before.
+fn plan_inner(problem: &Problem, budget: &Budget, found: &mut dyn FnMut(&Plan, &Score)) {
     let request = Request { bounds: Some(Vec::new()), ..Request::default() };
-    solve(problem, &request, budget, &mut |_| {}).ok()?.outcome.best
+    let mut before = None;
+    let mut watch = |outcome: &Outcome| {
+        if let Some((plan, score)) = outcome.best.as_ref().filter(|(_, score)| before != Some(score.value)) {
+            before = Some(score.value);
+            found(plan, score);
+        }
+    };
+    // An objective has planners for every problem, so nothing is refused.
+    let _ = solve(problem, &request, budget, &mut watch);
 }

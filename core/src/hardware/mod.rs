@@ -20,7 +20,7 @@ use std::collections::HashMap;
 
 use crate::ids::{ClassId, DeviceId, LinkId};
 use crate::input_error::InputErrors;
-use crate::units::Bandwidth;
+use crate::units::{Bandwidth, Time};
 
 pub use routes::Route;
 pub use spec::{BusSpec, ClassSpec, DeviceKind, DeviceSpec, Family, HardwareSpec, LinkSpec, NodeSpec};
@@ -140,6 +140,26 @@ impl Hardware {
     /// The route from the host memory of a device's own node to the device.
     pub fn host_route(&self, device: DeviceId) -> Option<&Route> {
         self.host_routes[device.index()].as_ref()
+    }
+
+    /// The same with pieces that cost nothing, and routes between devices that take so much longer.
+    pub(crate) fn with_dearer_routes(&self, extra: &dyn Fn(DeviceId, DeviceId) -> Time) -> Hardware {
+        let mut hardware = self.clone();
+        hardware.spec.classes.iter_mut().for_each(|class| class.piece = Time::ZERO);
+        hardware.spec.devices.iter_mut().for_each(|device| device.piece = None);
+        let devices = self.device_count();
+        for (i, route) in hardware.routes.iter_mut().enumerate() {
+            let (from, to) = (DeviceId::new(i / devices), DeviceId::new(i % devices));
+            if let Some(route) = route.as_mut().filter(|_| from != to) {
+                let extra = extra(from, to);
+                route.latency += extra;
+                // In one memory, too, a value is there only then.
+                if extra > Time::ZERO && route.bandwidth.is_none() {
+                    route.bandwidth = Some(Bandwidth::INFINITE);
+                }
+            }
+        }
+        hardware
     }
 
     /// Groups of interchangeable devices: swapping two of a group maps the topology onto itself. Every device is in one group;

@@ -60,6 +60,8 @@ pub struct Problem {
     costs: Vec<ClassCosts>,
     /// For each op, the devices that may run it as a set of bits.
     may_run: Vec<u64>,
+    /// For each device; empty: zero.
+    earliest_starts: Vec<Time>,
 }
 
 impl Problem {
@@ -83,7 +85,9 @@ impl Problem {
         let (Some(costs), Some(hardware)) = (costs, hardware) else { return Err(errors) };
         check_objective(objective, &hardware, &mut errors);
         let constraints = Constraints::resolve(constraints, &graph, &hardware, objective, &mut errors);
-        let mut problem = Problem { graph, hardware, objective, constraints, costs, may_run: Vec::new() };
+        let (may_run, earliest_starts) = (Vec::new(), Vec::new());
+        let mut problem =
+            Problem { graph, hardware, objective, constraints, costs, may_run, earliest_starts };
         problem.may_run = problem.devices_that_may_run(&mut errors);
         problem.check_horizon(&mut errors);
         errors.into_result(problem)
@@ -126,6 +130,42 @@ impl Problem {
     /// What a piece costs a device besides its ops.
     pub fn piece_cost(&self, device: DeviceId) -> Time {
         self.hardware.device(device).piece.unwrap_or(self.hardware.class(device).piece)
+    }
+
+    /// A problem in which what pieces cost is put down to transfers: pieces cost nothing, and what goes from one device to another
+    /// takes so much longer. Plans of one are plans of the other, with other values.
+    #[must_use]
+    pub fn with_dearer_transfers(&self, extra: &dyn Fn(DeviceId, DeviceId) -> Time) -> Problem {
+        Problem { hardware: self.hardware.with_dearer_routes(extra), ..self.clone() }
+    }
+
+    /// The same where pieces cost nothing, but what reads from another device, and what is first, is called: none where pieces cost
+    /// nothing anyway. Every plan ends no later there than here, so bounds there are bounds here.
+    ///
+    /// An op that reads from another device is in a piece that starts when the value has arrived, so it starts no earlier than
+    /// the piece cost behind that; so does every op behind time zero ([`Problem::earliest_start`]). Where links are used in
+    /// turn, under `cold-start`, and for period objectives transfers stay as they are: there more than the reader waits for them.
+    /// So do those to where outputs go, since that takes no piece.
+    pub fn relaxed(&self) -> Option<Problem> {
+        if !self.has_piece_costs() {
+            return None;
+        }
+        let links_are_delays =
+            matches!(self.objective, Objective::Latency { links: LinkUse::Delay } | Objective::Batch { .. });
+        let called = |_, to| {
+            let is_called = links_are_delays && self.constraints.output_at != Some(to);
+            if is_called { self.piece_cost(to) } else { Time::ZERO }
+        };
+        let mut relaxed = self.with_dearer_transfers(&called);
+        if !self.objective.is_period() {
+            relaxed.earliest_starts = self.hardware.devices().map(|device| self.piece_cost(device)).collect();
+        }
+        Some(relaxed)
+    }
+
+    /// Before when nothing starts on a device; zero but for [relaxed](Problem::relaxed) problems.
+    pub fn earliest_start(&self, device: DeviceId) -> Time {
+        self.earliest_starts.get(device.index()).copied().unwrap_or(Time::ZERO)
     }
 
     /// Whether pieces cost anything on some device.

@@ -416,14 +416,15 @@ fn delays(problem: &Problem, sizes: &[u64], group_size: u32, groups: usize) -> (
 
 /// The time from an input device to a device for the network's inputs that an op reads.
 fn arrival_of_inputs(problem: &Problem, op: OpId, device: DeviceId, inputs: u64) -> u64 {
-    let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else { return 0 };
+    let earliest = problem.earliest_start(device).0;
+    let Some(from) = problem.constraints.input_at.filter(|&from| from != device) else { return earliest };
     let graph = &problem.graph;
     let outside = graph.inputs(op).iter().filter(|&&t| graph.producer(t).is_none());
     let time = |&tensor| {
         let route = problem.hardware.route(from, device);
         route.map_or(NEVER, |route| route.time(graph.tensor_bytes(tensor) * inputs).0)
     };
-    outside.map(time).max().unwrap_or(0)
+    outside.map(time).max().unwrap_or(0).max(earliest)
 }
 
 /// The time from a device to an output device for the network's outputs that an op makes.

@@ -46,7 +46,7 @@ pub(crate) fn schedule(
     run: &Run<'_>,
     budget: &Budget,
 ) -> Option<BatchSchedule> {
-    let (plan, score) = run.plan_latency(undivided, budget)?;
+    let (plan, score) = run.plan_inner(undivided, budget).pop()?;
     let Plan::Latency(plan) = plan else { return None };
     let mut divisions: Vec<Division> = vec![Division::new(); tables.members.len()];
     let mut order: Vec<(u64, u64, u32, u32)> = Vec::new();

@@ -162,21 +162,20 @@ impl Search<'_> {
             return;
         }
         let machines = problem.hardware.device_count();
-        let Some((sequence, _)) = job_shop::earliest(&jobs, machines, limit, steps) else { return };
-        let mut order = vec![Vec::new(); machines];
-        for job in sequence {
-            order[batches[job].1.device.index()].push(job as u32);
+        let calls = rules::calls(problem);
+        let Some(sequence) = job_shop::earliest(&jobs, machines, &calls, limit, steps) else { return };
+        let mut lists = vec![Vec::new(); machines];
+        for piece in sequence {
+            lists[batches[piece[0]].1.device.index()].push(piece);
         }
+        let (order, cuts) = rules::cut(problem, lists);
+        let order = order.into_iter().map(|list| list.into_iter().map(|job| job as u32).collect()).collect();
         let batch = |&(op, group): &(OpId, Group)| Batch {
             op,
             device: group.device,
             inputs: ranges(&self.device_of[op.index()], group.device),
         };
-        steps.offer(Plan::Batch(BatchPlan {
-            batches: batches.iter().map(batch).collect(),
-            order,
-            cuts: None,
-        }));
+        steps.offer(Plan::Batch(BatchPlan { batches: batches.iter().map(batch).collect(), order, cuts }));
     }
 
     /// A batch as a job; none if its results cannot get to where outputs go.

@@ -4,6 +4,9 @@
 //! where another that is ready could be over before: some best schedule has no such gap. A branch is cut if what must still
 //! follow some job, or all that a machine has left to do, ends no earlier than the best schedule so far. Exact, and
 //! exponential.
+//!
+//! Where calls of a device cost something, jobs of one device can be run in one call: what is started then is a piece, any set
+//! of jobs of which none waits for a job outside that waits for one inside. The rule about gaps is left out there.
 
 use super::steps::Steps;
 
@@ -21,18 +24,20 @@ pub(super) struct Job {
     pub(super) after: u64,
 }
 
-/// The jobs in the order of their starts in a schedule that ends before `limit`, as early as any, and its end; none if there
-/// is none, or the steps are over.
+/// The jobs, in pieces and in the order of their starts, in a schedule that ends before `limit`, as early as any; none if there
+/// is none, or the steps are over. The first machines are devices whose calls cost so much.
 pub(super) fn earliest(
     jobs: &[Job],
     machines: usize,
+    calls: &[u64],
     limit: u64,
     steps: &mut Steps<'_, '_>,
-) -> Option<(Vec<usize>, u64)> {
+) -> Option<Vec<Vec<usize>>> {
     let order = topological(jobs);
     let tails = tails(jobs, &order);
     let mut search = Search {
         jobs,
+        calls: if calls.iter().any(|&call| call > 0) { calls } else { &[] },
         order,
         tails,
         limit,
@@ -40,10 +45,11 @@ pub(super) fn earliest(
         free: vec![0; machines],
         ends: vec![None; jobs.len()],
         sequence: Vec::with_capacity(jobs.len()),
+        done: 0,
         heads: Vec::new(),
     };
     search.extend(0, 0, steps);
-    search.best.map(|sequence| (sequence, search.limit))
+    search.best
 }
 
 /// The jobs, each behind those that it needs.
@@ -78,15 +84,19 @@ fn tails(jobs: &[Job], order: &[usize]) -> Vec<u64> {
 
 struct Search<'j> {
     jobs: &'j [Job],
+    /// By device, what a call costs; empty where calls cost nothing.
+    calls: &'j [u64],
     order: Vec<usize>,
     tails: Vec<u64>,
     limit: u64,
-    best: Option<Vec<usize>>,
+    best: Option<Vec<Vec<usize>>>,
     /// By machine, when it is free.
     free: Vec<u64>,
     /// By job, its end, if it was started.
     ends: Vec<Option<u64>>,
-    sequence: Vec<usize>,
+    sequence: Vec<Vec<usize>>,
+    /// How many jobs were started.
+    done: usize,
     /// For each depth, the earliest starts of the jobs.
     heads: Vec<Vec<u64>>,
 }
@@ -98,7 +108,7 @@ impl Search<'_> {
             return;
         }
         let depth = self.sequence.len();
-        if depth == self.jobs.len() {
+        if self.done == self.jobs.len() {
             (self.limit, self.best) = (end, Some(self.sequence.clone()));
             return;
         }
@@ -108,6 +118,10 @@ impl Search<'_> {
         if self.cannot_be_better(depth, last) {
             return;
         }
+        if !self.calls.is_empty() {
+            self.extend_by_pieces(last, end, steps);
+            return;
+        }
         let mut candidates = self.candidates(last);
         candidates.sort_unstable_by_key(|&(start, job)| (start, std::cmp::Reverse(self.tails[job]), job));
         for (start, job) in candidates {
@@ -115,8 +129,10 @@ impl Search<'_> {
             let before: smallvec::SmallVec<[u64; 4]> = machines.iter().map(|&m| self.free[m]).collect();
             machines.iter().for_each(|&m| self.free[m] = start + duration);
             self.ends[job] = Some(start + duration);
-            self.sequence.push(job);
+            self.sequence.push(vec![job]);
+            self.done += 1;
             self.extend(start, end.max(start + duration + after), steps);
+            self.done -= 1;
             self.sequence.pop();
             self.ends[job] = None;
             machines.iter().zip(before).for_each(|(&m, time)| self.free[m] = time);
@@ -124,6 +140,65 @@ impl Search<'_> {
                 return;
             }
         }
+    }
+
+    /// Goes on with every piece that can be started next.
+    fn extend_by_pieces(&mut self, last: u64, end: u64, steps: &mut Steps<'_, '_>) {
+        for place in 0..self.order.len() {
+            self.grow(&mut Vec::new(), place, last, end, steps);
+        }
+    }
+
+    /// Adds the job at a place of the topological order to a piece, if it can be in it; then starts the piece, and goes on
+    /// adding to it.
+    fn grow(&mut self, piece: &mut Vec<usize>, place: usize, last: u64, end: u64, steps: &mut Steps<'_, '_>) {
+        let job = self.order[place];
+        let jobs = self.jobs;
+        let Job { needs, machines, .. } = &jobs[job];
+        let is_ready = |&(need, _): &(usize, u64)| self.ends[need].is_some() || piece.contains(&need);
+        if !steps.take() || self.ends[job].is_some() || !needs.iter().all(is_ready) {
+            return;
+        }
+        piece.push(job);
+        self.start(piece, last, end, steps);
+        if machines[0] < self.calls.len() {
+            for later in place + 1..self.order.len() {
+                if self.jobs[self.order[later]].machines == *machines {
+                    self.grow(piece, later, last, end, steps);
+                }
+            }
+        }
+        piece.pop();
+    }
+
+    /// Starts a piece, and goes on from there.
+    fn start(&mut self, piece: &[usize], last: u64, end: u64, steps: &mut Steps<'_, '_>) {
+        let jobs = self.jobs;
+        let machines = &jobs[piece[0]].machines;
+        let mut start = machines.iter().map(|&m| self.free[m]).max().unwrap_or(0);
+        for &job in piece {
+            start = start.max(jobs[job].release);
+            for &(need, delay) in &jobs[job].needs {
+                start = start.max(self.ends[need].map_or(0, |end| end + delay));
+            }
+        }
+        if start < last {
+            // Searched elsewhere: pieces are in the order of their starts.
+            return;
+        }
+        let call = self.calls.get(machines[0]).copied().unwrap_or(0);
+        let over = start + call + piece.iter().map(|&job| jobs[job].duration).sum::<u64>();
+        let after = piece.iter().map(|&job| jobs[job].after).max().unwrap_or(0);
+        let before: smallvec::SmallVec<[u64; 4]> = machines.iter().map(|&m| self.free[m]).collect();
+        machines.iter().for_each(|&m| self.free[m] = over);
+        piece.iter().for_each(|&job| self.ends[job] = Some(over));
+        self.sequence.push(piece.to_vec());
+        self.done += piece.len();
+        self.extend(start, end.max(over + after), steps);
+        self.done -= piece.len();
+        self.sequence.pop();
+        piece.iter().for_each(|&job| self.ends[job] = None);
+        machines.iter().zip(before).for_each(|(&m, time)| self.free[m] = time);
     }
 
     /// Works out the earliest starts of all jobs left, and whether these leave no room for a better schedule.

@@ -98,16 +98,19 @@ impl Search<'_> {
         if floor >= limit {
             return;
         }
-        let Some((sequence, _)) = job_shop::earliest(&jobs, machines, limit, steps) else { return };
-        let order = vec![Vec::new(); problem.hardware.device_count()];
-        let mut plan = LatencyPlan { order, ..LatencyPlan::default() };
-        for job in sequence {
-            match job.checked_sub(problem.graph.op_count()) {
-                None => plan.order[self.device_of[job].index()].push(OpId::new(job)),
-                Some(transfer) => plan.transfers.push(moving[transfer].what),
+        let calls = rules::calls(problem);
+        let Some(sequence) = job_shop::earliest(&jobs, machines, &calls, limit, steps) else { return };
+        let mut lists = vec![Vec::new(); problem.hardware.device_count()];
+        let mut transfers = Vec::new();
+        for piece in sequence {
+            match piece[0].checked_sub(problem.graph.op_count()) {
+                None => lists[self.device_of[piece[0]].index()].push(piece),
+                Some(transfer) => transfers.push(moving[transfer].what),
             }
         }
-        steps.offer(Plan::Latency(plan));
+        let (order, cuts) = rules::cut(problem, lists);
+        let order = order.into_iter().map(|list| list.into_iter().map(OpId::new).collect()).collect();
+        steps.offer(Plan::Latency(LatencyPlan { order, cuts, transfers }));
     }
 
     /// An op as a job that waits for the ops it reads from.

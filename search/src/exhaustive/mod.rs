@@ -1,7 +1,7 @@
 //! `exhaustive`: all plans of a tiny problem, so that what is best, or that there is none, is known for certain.
 //!
 //! Ops are placed one after the other; a placement that breaks a rule, or already costs as much as the best plan, is dropped
-//! with all that would follow. For `latency` and `batch` an exact search puts each placement in order. If the search ends, the
+//! with all that would follow. For `latency` and `batch` an exact search puts each placement in order, and in pieces. If the search ends, the
 //! best plan is optimal, and without a plan there is none: attested, and compared with brute force in the tests. `auto` turns
 //! to it where plans are few and none was proved to be the best. `cold-start` has a search of its own. A node of the budget is a thousand steps.
 
@@ -52,7 +52,7 @@ impl Planner for Exhaustive {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let problem = run.problem;
+        let problem = run.real();
         let mut steps = Steps::new(run);
         match problem.objective {
             Objective::Latency { links } => latency::search(problem, links, &mut steps),

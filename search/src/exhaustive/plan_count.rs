@@ -1,7 +1,7 @@
 //! How many plans a problem has, counted up to a limit.
 //!
-//! A plan is a device for every op (for `batch`, for every input of every op), an order of what each device runs, and for
-//! transfers and loads that hold a bus an order of these. Pins and bans count; memory, routes, colocation and choices that
+//! A plan is a device for every op (for `batch`, for every input of every op), an order of what each device runs, where pieces
+//! cost something the cuts of that order, and for transfers and loads that hold a bus an order of these. Pins and bans count; memory, routes, colocation and choices that
 //! follow from others do not. So there are never more valid plans than are counted, but for reads in place under
 //! `cold-start`, replicas under `pipeline`, and orders that mean nothing.
 
@@ -43,6 +43,7 @@ pub(crate) fn few(problem: &Problem) -> Option<u64> {
         choices,
         device_of: vec![DeviceId(0); ops],
         listed: vec![0; problem.hardware.device_count()],
+        has_piece_costs: problem.has_piece_costs(),
         total: 0,
     };
     count.place(0, 1);
@@ -57,6 +58,7 @@ struct Count<'a> {
     device_of: Vec<DeviceId>,
     /// By device, how many ops or batches it has.
     listed: Vec<u64>,
+    has_piece_costs: bool,
     total: u64,
 }
 
@@ -83,10 +85,16 @@ impl Count<'_> {
             let device = self.choices[op][i];
             self.device_of[op] = device;
             self.listed[device.index()] += 1;
-            let orders = orders.saturating_mul(self.listed[device.index()]);
+            let orders = orders.saturating_mul(self.places(device));
             self.place(op + 1, orders);
             self.listed[device.index()] -= 1;
         }
+    }
+
+    /// Where the last op of a device can stand in its order, and in which pieces.
+    fn places(&self, device: DeviceId) -> u64 {
+        let listed = self.listed[device.index()];
+        if listed > 1 && self.has_piece_costs { 2 * listed } else { listed }
     }
 
     /// Counts all ways to divide the inputs of an op over its devices: for each set of devices, in how many ways every
@@ -106,7 +114,7 @@ impl Count<'_> {
             let inside = |i: &usize| set & (1 << i) != 0;
             for i in (0..devices.len()).filter(inside) {
                 self.listed[devices[i].index()] += 1;
-                orders = orders.saturating_mul(self.listed[devices[i].index()]);
+                orders = orders.saturating_mul(self.places(devices[i]));
             }
             self.place(op + 1, orders);
             for i in (0..devices.len()).filter(inside) {

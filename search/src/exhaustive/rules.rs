@@ -1,6 +1,7 @@
 //! What all placements must obey, kept up to date op by op: colocation, memory, ways from device to device.
 
 use divvy_core::ids::{DeviceId, OpId};
+use divvy_core::plan::Cuts;
 use divvy_core::problem::{MemoryRule, Problem};
 
 /// The memory that a partial placement takes, and who must be with whom.
@@ -80,4 +81,24 @@ pub(super) fn least_tails(problem: &Problem, least: impl Fn(OpId) -> u64) -> Vec
         tails[op.index()] = least(op) + behind.unwrap_or(0);
     }
     tails
+}
+
+/// By device, what a piece costs.
+pub(super) fn calls(problem: &Problem) -> Vec<u64> {
+    problem.hardware.devices().map(|device| problem.piece_cost(device).0).collect()
+}
+
+/// Lists of pieces as orders and cuts; none where pieces cost nothing.
+pub(super) fn cut(problem: &Problem, lists: Vec<Vec<Vec<usize>>>) -> (Vec<Vec<usize>>, Option<Cuts>) {
+    let mut cuts = vec![Vec::new(); lists.len()];
+    let mut order = vec![Vec::new(); lists.len()];
+    for (device, pieces) in lists.into_iter().enumerate() {
+        for piece in pieces {
+            if !order[device].is_empty() {
+                cuts[device].push(order[device].len() as u32);
+            }
+            order[device].extend(piece);
+        }
+    }
+    (order, problem.has_piece_costs().then_some(cuts))
 }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::budget::Budget;
+use crate::pieces::recut::{LITTLE_WORK, recut};
 use divvy_core::ids::DeviceId;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
@@ -41,6 +42,7 @@ pub fn baseline(problem: &Problem, budget: &Budget) -> (Baseline, Option<Plan>) 
         }
         let placement = vec![device; problem.graph.op_count()];
         let planned = default_plan::plan(problem, &placement);
+        let planned = planned.map(|plan| recut(problem, &plan, LITTLE_WORK).unwrap_or(plan));
         match planned.and_then(|plan| check::check(problem, &plan).map(|score| (plan, score))) {
             Ok((plan, score)) => {
                 if best.as_ref().is_none_or(|(value, ..)| score.value < *value) {
@@ -79,6 +81,7 @@ pub(crate) fn unlike_devices(problem: &Problem) -> Vec<DeviceId> {
         let spec = problem.hardware.device(device);
         let kind = (
             (problem.hardware.class_of(device), spec.on_host, spec.peer_copies, problem.memory_limit(device)),
+            spec.piece,
             problem.hardware.host_route(device).map(|route| (route.bandwidth, route.latency)),
             constraints.input_at.map(|from| (from == device, route(Some(from), Some(device)))),
             constraints.output_at.map(|to| (to == device, route(Some(device), Some(to)))),

@@ -12,6 +12,8 @@
 
 use std::collections::HashMap;
 
+use divvy_core::units::Time;
+
 use crate::stream::partial_placement::PartialPlacement;
 use crate::stream::tables::StreamTables;
 use crate::stream::water_filling::WaterFilling;
@@ -25,6 +27,14 @@ pub(crate) struct SweepResult {
     pub(crate) best: Option<(u64, Vec<u8>)>,
     /// The smallest bound dropped for lack of width; none if none was.
     pub(crate) bound: Option<u64>,
+}
+
+impl SweepResult {
+    /// What no plan is below, after a sweep for plans below a limit that some plan has.
+    pub(crate) fn proven(&self, limit: u64) -> Time {
+        let best = self.best.as_ref().map_or(limit, |&(value, _)| value.min(limit));
+        Time(self.bound.map_or(best, |bound| bound.min(best)))
+    }
 }
 
 /// What begins before a level and is needed from there on.

@@ -43,7 +43,7 @@ impl Tally {
     fn visit(&mut self, kind: ProblemKind, case: &Case, listed: &(Vec<Plan>, bool)) {
         let mut judge = Judge::new(case, listed);
         for trial in Trial::all(&case.problem).iter().filter(|trial| trial.is_for(self.problems)) {
-            let must_be_best = judge.whole && trial.is_exact(kind);
+            let must_be_best = judge.whole && trial.is_exact(kind, case.problem.has_piece_costs());
             let start = Instant::now();
             match solve(&case.problem, &trial.request, &trials::budget(must_be_best), &mut |_| {}) {
                 Ok(solved) => {
@@ -96,6 +96,26 @@ fn conform(kind: ProblemKind, tiny: usize) {
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(larger(kind, rng), rng), &mut visit);
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(random_modules::draw(kind, rng), rng), &mut visit);
     tally.report(kind);
+    with_pieces(kind, tiny / 2);
+}
+
+/// All names of a kind on problems whose pieces cost something, with all ways to cut.
+fn with_pieces(kind: ProblemKind, wanted: usize) {
+    let mut tally = Tally::default();
+    let mut visit = |case: &Case| tally.visit(kind, case, &plans::every(&case.model, 3000, case.seed));
+    cases::for_draws(wanted, |rng| random::draw_with_pieces(kind, rng), &mut visit);
+    let mut visit = |case: &Case| tally.visit(kind, case, &(Vec::new(), false));
+    let larger = |rng: &mut Rng| {
+        let mut draw = larger(kind, rng);
+        random_hardware::add_piece_costs(rng, &mut draw.hardware);
+        draw
+    };
+    cases::for_draws(wanted / 5, larger, &mut visit);
+    eprintln!(
+        "{kind:?}, with pieces: {} problems, {} with all their plans\n{}",
+        tally.problems, tally.whole, tally.table
+    );
+    assert!(10 * tally.whole >= 3 * tally.problems, "{kind:?}: {} of {}", tally.whole, tally.problems);
 }
 
 /// A problem of six to nine ops.

@@ -88,8 +88,11 @@ impl Trial {
         number.is_multiple_of(if self.asked == Asked::Beside { seldom * BESIDE } else { seldom })
     }
 
-    pub(crate) fn is_exact(&self, kind: ProblemKind) -> bool {
-        self.asked == Asked::Planner && EXACT.contains(&(kind, self.name))
+    /// Whether it must find and prove the best plan. Where pieces cost something only the search through all plans does.
+    pub(crate) fn is_exact(&self, kind: ProblemKind, has_piece_costs: bool) -> bool {
+        self.asked == Asked::Planner
+            && EXACT.contains(&(kind, self.name))
+            && (!has_piece_costs || self.name == "exhaustive")
     }
 }
 

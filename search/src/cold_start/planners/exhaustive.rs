@@ -1,7 +1,8 @@
 //! `exhaustive`: depth-first branch and bound over the cold starts of a tiny network.
 //!
 //! A plan is built item by item in the order of start times: an op on a device, with a landing device for each of its parameters
-//! or an in-place read; or a load of a parameter to a device. Each item starts as early as its resources and inputs allow, and
+//! or an in-place read; where pieces cost something, several such ops in one piece, in canonical order; or a load of a parameter
+//! to a device. Each item starts as early as its resources and inputs allow, and
 //! not before the item before it. Every semi-active schedule is built so, and one of them is optimal. A branch is cut if the last
 //! start plus the longest remaining chain of kernels is no better than the incumbent. If the search completes, the incumbent is
 //! optimal; this is attested, and compared with brute force in the tests. Exponential. A node of the budget is a hundred items.
@@ -43,7 +44,7 @@ impl Planner for Exhaustive {
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
-        let mut search = Enumeration::new(run.problem);
+        let mut search = Enumeration::new(run.real());
         let is_complete = search.extend(run);
         run.count(search.items / ITEMS_PER_NODE);
         conclude(run, self.name(), is_complete)
@@ -60,6 +61,8 @@ struct Enumeration<'a> {
     finish: Vec<Time>,
     device_free: Vec<Time>,
     link_free: Vec<Time>,
+    /// The piece under construction.
+    open: Piece,
     /// The loads, with the times at which they end.
     landed: Vec<(ParamId, DeviceId, Time)>,
     /// The tensors that were copied, and where to.
@@ -71,6 +74,16 @@ struct Enumeration<'a> {
     items: u64,
 }
 
+/// Ops that are to start together.
+#[derive(Clone, Default)]
+struct Piece {
+    ops: Vec<OpId>,
+    /// When it can start.
+    start: Time,
+    duration: Time,
+    in_place: bool,
+}
+
 /// A schedule to return to.
 struct SearchState {
     device_free: Vec<Time>,
@@ -80,6 +93,7 @@ struct SearchState {
     copied: usize,
     end: Time,
     last_start: Time,
+    open: Piece,
 }
 
 impl<'a> Enumeration<'a> {
@@ -94,11 +108,16 @@ impl<'a> Enumeration<'a> {
         Enumeration {
             problem,
             paper: matches!(problem.objective, Objective::ColdStart { contention: Contention::Paper, .. }),
-            plan: ColdStartPlan { order: vec![Vec::new(); devices], ..ColdStartPlan::default() },
+            plan: ColdStartPlan {
+                order: vec![Vec::new(); devices],
+                cuts: problem.has_piece_costs().then(|| vec![Vec::new(); devices]),
+                ..ColdStartPlan::default()
+            },
             device_of: vec![None; graph.op_count()],
             finish: vec![Time::ZERO; graph.op_count()],
             device_free: vec![Time::ZERO; devices],
             link_free: vec![Time::ZERO; problem.hardware.links().len()],
+            open: Piece::default(),
             landed: Vec::new(),
             copied: Vec::new(),
             end: Time::ZERO,
@@ -172,6 +191,7 @@ impl<'a> Enumeration<'a> {
             copied: self.copied.len(),
             end: self.end,
             last_start: self.last_start,
+            open: self.open.clone(),
         }
     }
 
@@ -183,6 +203,7 @@ impl<'a> Enumeration<'a> {
         self.link_free = before.link_free;
         self.end = before.end;
         self.last_start = before.last_start;
+        self.open = before.open;
     }
 
     fn try_load(&mut self, run: &mut Run<'_>, param: ParamId, to: DeviceId) -> bool {
@@ -218,7 +239,8 @@ impl<'a> Enumeration<'a> {
         if params.is_empty() || in_host {
             return self.place(run, op, device, &[], false);
         }
-        if self.has_bus(device) && !self.place(run, op, device, &[], true) {
+        // What reads in place is a piece of its own.
+        if self.has_bus(device) && self.open.ops.is_empty() && !self.place(run, op, device, &[], true) {
             return false;
         }
         let mut combinations: Vec<Vec<Landing>> = vec![Vec::new()];
@@ -264,11 +286,16 @@ impl<'a> Enumeration<'a> {
             problem.time(op, device)
         };
         let Some(mut duration) = own else { return true };
-        let mut start = self.device_free[device.index()];
         let saved = self.save();
+        let joins = !self.open.ops.is_empty();
+        if !joins {
+            duration += problem.piece_cost(device);
+        }
+        let mut start = self.open.start.max(self.device_free[device.index()]);
         for &tensor in graph.inputs(op) {
             let producer = graph.producer(tensor);
-            start = start.max(producer.map_or(Time::ZERO, |producer| self.finish[producer.index()]));
+            let outside = producer.filter(|producer| !self.open.ops.contains(producer));
+            start = start.max(outside.map_or(Time::ZERO, |producer| self.finish[producer.index()]));
             let from = match producer {
                 Some(producer) => self.device_of[producer.index()],
                 None => problem.constraints.input_at,
@@ -295,32 +322,71 @@ impl<'a> Enumeration<'a> {
                 }
             }
         }
-        let route = problem.hardware.host_route(device).filter(|_| in_place && !self.paper);
+        let list = &mut self.plan.order[device.index()];
+        let cuts = self.plan.cuts.as_mut().filter(|_| !joins && !list.is_empty());
+        let is_cut = cuts.is_some();
+        if let Some(cuts) = cuts {
+            cuts[device.index()].push(list.len() as u32);
+        }
+        list.push(op);
+        self.device_of[op.index()] = Some(device);
+        self.open.ops.push(op);
+        self.open.start = start;
+        self.open.duration += duration;
+        self.open.in_place = in_place;
+        let is_complete = self.start(run, device) && self.join(run, device);
+        self.device_of[op.index()] = None;
+        self.plan.order[device.index()].pop();
+        if let Some(cuts) = self.plan.cuts.as_mut().filter(|_| is_cut) {
+            cuts[device.index()].pop();
+        }
+        self.restore(saved);
+        is_complete
+    }
+
+    /// Adds each op to the open piece that can be in it, and searches on from there.
+    fn join(&mut self, run: &mut Run<'_>, device: DeviceId) -> bool {
+        let graph = &self.problem.graph;
+        if self.plan.cuts.is_none() || self.open.in_place {
+            return true;
+        }
+        let behind = self.open.ops.last().map_or(0, |&op| graph.position(op));
+        for &op in graph.order().iter().skip(behind + 1) {
+            let is_ready = self.device_of[op.index()].is_none()
+                && self.problem.may_run(op, device)
+                && graph.predecessors(op).all(|before| self.device_of[before.index()].is_some());
+            if is_ready && !self.try_op(run, op, device) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Starts the open piece, and searches on from there.
+    fn start(&mut self, run: &mut Run<'_>, device: DeviceId) -> bool {
+        let saved = self.save();
+        let piece = std::mem::take(&mut self.open);
+        let route = self.problem.hardware.host_route(device).filter(|_| piece.in_place && !self.paper);
         let links: Vec<usize> = route.map_or(Vec::new(), |route| route.media().map(|l| l.index()).collect());
-        start = links.iter().map(|&link| self.link_free[link]).fold(start, Time::max);
+        let start = links.iter().map(|&link| self.link_free[link]).fold(piece.start, Time::max);
         if start < self.last_start {
             self.restore(saved);
             return true;
         }
-        let finish = start + duration;
+        let finish = start + piece.duration;
         for link in links {
             self.link_free[link] = finish;
         }
         self.device_free[device.index()] = finish;
-        self.finish[op.index()] = finish;
-        self.device_of[op.index()] = Some(device);
+        piece.ops.iter().for_each(|op| self.finish[op.index()] = finish);
         self.end = self.end.max(finish);
         self.last_start = start;
-        self.plan.order[device.index()].push(op);
-        if in_place {
-            self.plan.bus.push(BusItem::Read { op });
-        }
+        let read = piece.ops.first().filter(|_| piece.in_place);
+        self.plan.bus.extend(read.map(|&op| BusItem::Read { op }));
         let is_complete = self.extend(run);
-        if in_place {
+        if read.is_some() {
             self.plan.bus.pop();
         }
-        self.plan.order[device.index()].pop();
-        self.device_of[op.index()] = None;
         self.restore(saved);
         is_complete
     }

@@ -293,12 +293,11 @@ impl<'p> ThresholdSearch<'p> {
             self.spent += sweeps.nodes;
         }
         let Some(result) = result else { return false };
-        if let Some((_, device_of)) = result.best {
-            self.offer(run, &device_of);
+        if let Some((_, device_of)) = &result.best {
+            self.offer(run, device_of);
         }
-        if let Some(best) = run.outcome().value() {
-            let bound = result.bound.map_or(best, |bound| best.min(Time(bound)));
-            run.attest("dominance", bound, "divvy dominance search".to_owned());
+        if run.outcome().best.is_some() {
+            run.attest("dominance", result.proven(limit), "divvy dominance search".to_owned());
         }
         true
     }

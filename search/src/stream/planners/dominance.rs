@@ -88,13 +88,12 @@ impl Planner for Dominance {
                     StopReason::OutOfBudget
                 };
             };
-            if let Some((_, device_of)) = result.best {
-                let offered = run.offer(tables.plan(&device_of));
+            if let Some((_, device_of)) = &result.best {
+                let offered = run.offer(tables.plan(device_of));
                 debug_assert!(offered.is_ok(), "it was placed by the rules");
             }
-            if let Some(best) = run.outcome().value() {
-                let bound = result.bound.map_or(best, |bound| best.min(Time(bound)));
-                run.attest(self.name(), bound, "divvy dominance search".to_owned());
+            if run.outcome().best.is_some() {
+                run.attest(self.name(), result.proven(limit), "divvy dominance search".to_owned());
             }
             if result.bound.is_none() {
                 return StopReason::Finished;
