@@ -44,6 +44,7 @@ pub(crate) fn json(assembled: &Assembled, solved: &Solved, seconds: f64) -> Valu
         "lower_bound": us(outcome.lower_bound()),
         "verified_lower_bound": us(outcome.verified_lower_bound()),
         "gap": outcome.gap(),
+        "piece_count": outcome.best.as_ref().map(|(_, score)| score.pieces.len()),
         "won_by": {"value": outcome.found_by, "verified_lower_bound": outcome.verified_by()},
         "value_ps": outcome.value(),
         "lower_bound_ps": outcome.lower_bound(),

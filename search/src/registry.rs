@@ -22,6 +22,8 @@ const LATENCY_PLANNERS: &[&dyn Planner] = &[
     &latency::planners::heft::Heft,
     // As fast; sometimes better, sometimes worse.
     &latency::planners::peft::Peft,
+    // Where pieces cost something or links are used in turn, which those that follow do not see.
+    &latency::planners::blocks::BlockAnnealing,
     // As long as there is time: everything above gives it a start.
     &latency::planners::dominance::Dominance,
     // Where plans are few, after a little time of the others; else not at all.
@@ -110,6 +112,8 @@ const BATCH_BOUNDS: &[&dyn Bound] = &[
 const COLD_START_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // Some tenths of a second; what comes next starts from its plan.
+    &cold_start::planners::hand_over::HandOver,
     // Where pieces cost something, before planners that do not see it.
     &Priced,
     // As long as there is time.

@@ -10,8 +10,8 @@
 //! Given the prices, segments depend on each other only by the devices of the dᵢ, so a dynamic program over (i, device of dᵢ)
 //! adds up the minimum of each segment for each pair of devices.
 //!
-//! In a segment every op chooses a device and, for each of its two largest parameters that it alone reads, the device where it
-//! lands; or to read in place. An option costs bus time at its price, and compute time for forwarded parameters. The length
+//! In a segment every op chooses a device and, for each of its two largest parameters, the device where it lands; or to read in
+//! place. A parameter with several readers counts for the one that reads most in place. An option costs bus time at its price, and compute time for forwarded parameters. The length
 //! is at least the longest path, with copies between devices; and for each device its head + all its work, copies to it
 //! included, + its tail. A beam search gives an upper bound, depth-first branch and bound the minimum; where it takes too many
 //! steps, the least lower bound of an open node stands for it. Ops without a time of their own that read one tensor go along
@@ -235,7 +235,7 @@ impl SegmentOps {
                 continue;
             }
             let mut params: Vec<ParamId> = graph.params_of(op).to_vec();
-            params.retain(|&param| graph.readers(param).iter().all(|&reader| reader == op));
+            params.retain(|&param| counted_reader(problem, param) == Some(op));
             params.sort_by_key(|&param| (std::cmp::Reverse(graph.param_bytes(param)), param));
             params.dedup();
             params.truncate(2);
@@ -288,6 +288,13 @@ impl SegmentOps {
     }
 }
 
+/// The reader that a parameter counts for: the one that reads most in place.
+fn counted_reader(problem: &Problem, param: ParamId) -> Option<OpId> {
+    let graph = &problem.graph;
+    let bytes = |op: OpId| graph.op(op).in_place_bytes.unwrap_or_else(|| graph.weight_bytes(op));
+    graph.readers(param).iter().copied().max_by_key(|&op| (bytes(op), op))
+}
+
 /// The options of one node on a device.
 fn options(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: DeviceId) -> Vec<OpOption> {
     let Some(time) = problem.time(node.op, device).filter(|_| problem.may_run(node.op, device)) else {
@@ -303,10 +310,13 @@ fn options(problem: &Problem, prices: &SegmentPrices, node: &SegmentOp, device: 
     }
     let mut all: Vec<OpOption> = vec![(time.0, 0)];
     for &param in &node.params {
+        // Another reader on the device may have had it forwarded before.
+        let is_own = problem.graph.readers(param).iter().all(|&reader| reader == node.op);
         let landings = problem.hardware.devices().filter_map(|via| {
             let (load, _) = problem.load_time(param, via)?;
             let forward =
                 if via == device { Time::ZERO } else { problem.forward_time(param, via, device)? };
+            let forward = if is_own { forward } else { Time::ZERO };
             Some((forward.0, u128::from(load.0) * price_to(via)?))
         });
         let landings: Vec<OpOption> = landings.collect();

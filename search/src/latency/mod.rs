@@ -12,6 +12,7 @@
 //! | [`window_search`] | large-neighbourhood search over windows of consecutive ops |
 //! | [`list_scheduling`] | the list scheduler behind MET, greedy, HEFT and PEFT |
 //! | [`device_string`] | placements as strings of devices, evaluated incrementally, for annealing and (1+1) EA |
+//! | [`blocks`] | stretches of a sequence on devices, evaluated with pieces and links in turn |
 //! | [`repair`] | a placement within memory limits near a given one |
 //! | [`placement_units`], [`memory_use`] | colocation groups as units; memory held while a placement changes |
 //! | [`subproblem`], [`module_solver`] | a set of ops with release times and tails, and the exact solvers for it |
@@ -19,6 +20,7 @@
 //! | [`transportation`] | prices of a small transportation problem, which separate rows of the interval program |
 
 pub(crate) mod baselines;
+pub(crate) mod blocks;
 pub(crate) mod bounds;
 pub(crate) mod device_string;
 pub(crate) mod list_scheduling;

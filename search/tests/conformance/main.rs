@@ -95,15 +95,17 @@ fn conform(kind: ProblemKind, tiny: usize) {
         |draw: Draw, rng: &mut Rng| if rng.chance(0.5) { stretch(draw, rng) } else { draw };
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(larger(kind, rng), rng), &mut visit);
     cases::for_draws(tiny / 10, |rng| sometimes_stretched(random_modules::draw(kind, rng), rng), &mut visit);
+    with_pieces(kind, tiny / 2, &mut tally);
     tally.report(kind);
-    with_pieces(kind, tiny / 2);
 }
 
 /// All names of a kind on problems whose pieces cost something, with all ways to cut.
-fn with_pieces(kind: ProblemKind, wanted: usize) {
-    let mut tally = Tally::default();
+fn with_pieces(kind: ProblemKind, wanted: usize, tally: &mut Tally) {
+    let (problems, whole) = (tally.problems, tally.whole);
     let mut visit = |case: &Case| tally.visit(kind, case, &plans::every(&case.model, 3000, case.seed));
     cases::for_draws(wanted, |rng| random::draw_with_pieces(kind, rng), &mut visit);
+    let (problems, whole) = (tally.problems - problems, tally.whole - whole);
+    assert!(10 * whole >= 3 * problems, "{kind:?}, with pieces: all plans of {whole} of {problems}");
     let mut visit = |case: &Case| tally.visit(kind, case, &(Vec::new(), false));
     let larger = |rng: &mut Rng| {
         let mut draw = larger(kind, rng);
@@ -111,11 +113,6 @@ fn with_pieces(kind: ProblemKind, wanted: usize) {
         draw
     };
     cases::for_draws(wanted / 5, larger, &mut visit);
-    eprintln!(
-        "{kind:?}, with pieces: {} problems, {} with all their plans\n{}",
-        tally.problems, tally.whole, tally.table
-    );
-    assert!(10 * tally.whole >= 3 * tally.problems, "{kind:?}: {} of {}", tally.whole, tally.problems);
 }
 
 /// A problem of six to nine ops.

@@ -4,4 +4,5 @@
 //! * `exhaustive.rs`: exact, for tiny networks
 
 pub(crate) mod exhaustive;
+pub(crate) mod hand_over;
 pub(crate) mod interleave;
