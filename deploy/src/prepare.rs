@@ -8,7 +8,6 @@ use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_io::onnx::batch::with_batch;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::op_rewrites::rewrite_ops;
-use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{Graph, Model};
 use divvy_io::plan_file::PlanFile;
 
@@ -31,7 +30,8 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         let first = violations.first().map_or(String::new(), ToString::to_string);
         DeployError::cannot_run(plan_path, format!("the plan is not valid: {first}"), "plan anew")
     })?;
-    let cutting = cutting(plan_path, &plan.plan)?;
+    check_runnable(plan_path, &plan.plan)?;
+    let is_stream = plan.problem.objective.is_period();
     let (model_path, mut model) = model_of_plan(options.model.as_deref(), plan_path, plan)?;
     let mut warnings = Vec::new();
     fill_weights(&mut model, &model_path, options.seed, &mut warnings)?;
@@ -56,7 +56,7 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
     };
     let stages = match &plan.plan {
         Plan::Batch(batch) => input_groups::stages(&source, batch)?,
-        _ => one_input::stages(&source, cutting)?,
+        _ => one_input::stages(&source)?,
     };
     let together = match plan.problem.objective {
         Objective::Batch { inputs } => inputs,
@@ -71,14 +71,14 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         links: links(&plan.problem, &devices),
         inputs: share_names(&stages.inputs),
         results: share_names(&stages.results),
-        in_order: cutting == Cutting::Prompt && stages.groups == 1,
+        in_order: !is_stream && stages.groups == 1,
         devices: specs,
         stages: stages.plain,
     };
     let mut prepared = Prepared {
         problem: plan.problem.clone(),
         score: verdict.score,
-        is_stream: cutting == Cutting::Fewest,
+        is_stream,
         marked: ProgramSpec { stages: stages.marked, ..spec.clone() },
         spec,
         whole,
@@ -99,16 +99,13 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
     Ok(prepared)
 }
 
-/// How the model is cut: where values leave for other devices as soon as they are there, or as seldom as can be.
-fn cutting(plan_path: &str, plan: &Plan) -> Result<Cutting, DeployError> {
-    match plan {
-        Plan::Latency(_) | Plan::Batch(_) => Ok(Cutting::Prompt),
-        Plan::Pipeline(_) | Plan::Stream(_) => Ok(Cutting::Fewest),
-        Plan::ColdStart(_) => {
-            let message = "a cold-start plan moves weights between devices, which CPU cores do not";
-            Err(DeployError::cannot_run(plan_path, message, RUNNABLE))
-        }
+/// Refuses a plan that no run can follow.
+fn check_runnable(plan_path: &str, plan: &Plan) -> Result<(), DeployError> {
+    if matches!(plan, Plan::ColdStart(_)) {
+        let message = "a cold-start plan moves weights between devices, which CPU cores do not";
+        return Err(DeployError::cannot_run(plan_path, message, RUNNABLE));
     }
+    Ok(())
 }
 
 /// The model in one piece, on every core that may be used.

@@ -15,7 +15,6 @@ use divvy_io::onnx::cut::{CutError, CutPiece, cut};
 use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::pieces;
-use divvy_io::onnx::pieces::Cutting;
 use divvy_io::onnx::proto::{
     Attribute, Dimension, DimensionValue, Function, Graph, Model, Node, OperatorSet, Shape, Tensor,
     TensorType, Type, TypeValue, ValueInfo,
@@ -311,7 +310,7 @@ fn cut_around_neg(model: Model, dims: &Dims) -> [Result<Vec<CutPiece>, CutError>
     let facts = infer(&model, dims);
     let graph = model.graph.as_ref().expect("it has a graph");
     let fixed = FixedShapes::new(graph, dims, &facts);
-    let pieces = pieces::pieces(&problem, &plan, graph, &fixed, Cutting::Fewest).expect("it has pieces");
+    let pieces = pieces::pieces(&problem, &plan, graph, &fixed).expect("it has pieces");
     let symbolic_shapes = SymbolicShapes::new(&model, dims, &facts);
     let as_it_is = cut(&model, &pieces, &symbolic_shapes);
     [as_it_is, cut(&fixed.write_down(model, &pieces), &pieces, &symbolic_shapes)]
@@ -374,7 +373,7 @@ fn a_plan_of_too_many_pieces_is_refused() {
         let placement: Vec<DeviceId> = (0..3000).map(|op| DeviceId::new(op / run % 2)).collect();
         let plan = default_plan::plan(&problem, &placement).expect("all devices are joined");
         let graph = model.graph.as_ref().expect("it has a graph");
-        pieces::pieces(&problem, &plan, graph, &FixedShapes::default(), Cutting::Fewest)
+        pieces::pieces(&problem, &plan, graph, &FixedShapes::default())
     };
     assert_eq!(pieces(10).map(|pieces| pieces.len()), Ok(300));
     assert!(pieces(1).expect_err("there are 3000").contains("2048 pieces"));

@@ -197,6 +197,8 @@ const PIPELINE_BOUNDS: &[&dyn Bound] = &[
 const STREAM_PLANNERS: &[&dyn Planner] = &[
     // First: it takes no time, and everything else is measured against it.
     &OneDevice,
+    // Where pieces cost something, which those that follow do not see.
+    &stream::planners::stretches::Stretches,
     // Until it is a proof, or as long as there is time (without a limit of splits).
     &stream::planners::conflict_driven::ConflictDriven,
     // The same with a limit.

@@ -165,9 +165,9 @@ impl<'a> Run<'a> {
     /// rules that it breaks.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
-        let recut = self.recut(&plan);
+        let to_cut = self.real.has_piece_costs().then(|| plan.clone());
         self.outcome.offer(self.real, plan, &self.planner, self.budget)?;
-        if let Some(recut) = recut {
+        if let Some(recut) = to_cut.and_then(|plan| self.recut(&plan)) {
             self.outcome.offer(self.real, recut, &self.planner, self.budget)?;
         }
         if self.outcome.value() != before {
@@ -176,11 +176,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The plan with better cuts, where pieces cost something and with the best of cuts the plan might be the best so far.
+    /// A plan that passed the check with better cuts, where with the best of cuts it might be the best so far.
     fn recut(&self, plan: &Plan) -> Option<Plan> {
-        if !self.real.has_piece_costs() {
-            return None;
-        }
         let least = recut::without_costs(self.real, plan)?;
         let is_hopeful = self.outcome.value().is_none_or(|best| least < best.0);
         if is_hopeful { recut::recut(self.real, plan, recut::LITTLE_WORK) } else { None }

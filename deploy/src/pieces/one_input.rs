@@ -2,7 +2,7 @@
 
 use divvy_io::onnx::fixed_shapes::FixedShapes;
 use divvy_io::onnx::infer::infer;
-use divvy_io::onnx::pieces::{Cutting, pieces};
+use divvy_io::onnx::pieces::pieces;
 use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 
@@ -12,13 +12,13 @@ use crate::pieces::shares::Share;
 use crate::pieces::stage_source::{StageSource, Stages};
 
 /// The stages of a plan for one input.
-pub(crate) fn stages(source: &StageSource<'_>, cutting: Cutting) -> Result<Stages, DeployError> {
+pub(crate) fn stages(source: &StageSource<'_>) -> Result<Stages, DeployError> {
     let (model, dims) = (source.model, &source.plan.reading.dims);
     let empty = Graph::default();
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let facts = infer(model, dims);
     let fixed = FixedShapes::new(graph, dims, &facts);
-    let pieces = pieces(&source.plan.problem, &source.plan.plan, graph, &fixed, cutting)
+    let pieces = pieces(&source.plan.problem, &source.plan.plan, graph, &fixed)
         .map_err(|reason| source.fault(reason))?;
     let symbolic_shapes = SymbolicShapes::new(model, dims, &facts);
     let plain = source.cut(&fixed.write_down(model.clone(), &pieces), &pieces, &symbolic_shapes)?;

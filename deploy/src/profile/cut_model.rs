@@ -8,7 +8,7 @@ use divvy_exec::program::StageSpec;
 use divvy_io::onnx::cut::{CutPiece, cut};
 use divvy_io::onnx::facts::Facts;
 use divvy_io::onnx::fixed_shapes::FixedShapes;
-use divvy_io::onnx::pieces::{Cutting, pieces};
+use divvy_io::onnx::pieces::pieces;
 use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 
@@ -39,7 +39,7 @@ impl ProfiledModel {
         let stages = stages.map(|ops| Stage { device, ops, replicas: Vec::new() }).collect();
         let plan = Plan::Pipeline(PipelinePlan { stages });
         let fixed = FixedShapes::new(graph, &self.dims, facts);
-        let pieces = pieces(&self.problem, &plan, graph, &fixed, Cutting::Fewest).ok()?;
+        let pieces = pieces(&self.problem, &plan, graph, &fixed).ok()?;
         let symbolic_shapes = SymbolicShapes::new(&self.model, &self.dims, facts);
         let mut cut = cut(&fixed.write_down(self.model.clone(), &pieces), &pieces, &symbolic_shapes).ok()?;
         cut.retain(|piece| !piece.outputs.is_empty());

@@ -1,28 +1,22 @@
-//! From a plan to pieces of the model: maximal runs of nodes on one device that can be run one piece after another.
-//!
-//! A pipeline's stages are its pieces. Otherwise nodes are taken in an order that data and plan allow; a node joins the
-//! open piece of its device unless something it needs depends on that piece from outside, in which case a new piece
-//! begins. So every device has as few pieces as this order permits, and no two pieces wait for each other.
+//! From a plan to pieces of the model: those of the plan, in an order in which they can run.
 //!
 //! Nodes that have no op of their own stay with what they are worked out from (shapes of tensors, and arithmetic on
 //! them), or go where they are first needed (constants, what depends on inputs of the network alone, and
 //! [`FixedShapes`]).
-//!
-//! Few pieces are what a stream wants. One request wants each value as soon as it is made: [`Cutting::Prompt`] ends a
-//! piece where a value leaves the device, and begins one where a value comes in.
 
 mod groups;
 mod runs;
 
 use std::collections::{BTreeSet, HashMap};
 
+use divvy_core::check;
 use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 
 pub use groups::{GroupModel, group_models};
 
-use self::runs::{Runs, Units};
+use self::runs::Runs;
 use super::cut::Piece;
 use super::fixed_shapes::{FixedShapes, makers};
 use super::import::op_names;
@@ -33,15 +27,6 @@ use super::reads::reads;
 /// Why a plan has no pieces of a model without any of its ops.
 const FOREIGN: &str = "the plan was made from another model";
 
-/// Where pieces end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cutting {
-    /// Only where they must.
-    Fewest,
-    /// Wherever a value crosses between devices, so that nobody waits for what else is in a piece.
-    Prompt,
-}
-
 /// The pieces of a model under a plan, if its `fixed` shapes are written down where pieces need them. Fails, with the
 /// reason, where the plan cannot be cut.
 pub fn pieces(
@@ -49,9 +34,8 @@ pub fn pieces(
     plan: &Plan,
     graph: &Graph,
     fixed: &FixedShapes,
-    cutting: Cutting,
 ) -> Result<Vec<Piece>, String> {
-    let runs = runs(problem, plan, cutting)?;
+    let runs = runs(problem, plan)?;
     let ops = ops_of_nodes(problem, graph);
     if ops.iter().all(Option::is_none) {
         return Err(FOREIGN.to_owned());
@@ -72,7 +56,7 @@ fn empty_piece(problem: &Problem, number: usize, device: DeviceId) -> Piece {
     Piece { name: format!("piece{number:03}-{device}"), device, nodes: Vec::new() }
 }
 
-fn runs(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Runs<DeviceId>, String> {
+fn runs(problem: &Problem, plan: &Plan) -> Result<Runs<DeviceId>, String> {
     let ops = problem.graph.op_count();
     let before = before(problem);
     if let Plan::Pipeline(plan) = plan {
@@ -86,7 +70,7 @@ fn runs(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Runs<DeviceI
             runs.places.push(stage.device);
             stage.ops.iter().for_each(|op| runs.piece_of[op.index()] = i);
         }
-        return runs.in_running_order(&before);
+        return runs.in_running_order(&before, &[]);
     }
     let mut device_of = vec![None; ops];
     for (op, device, _) in plan.placements() {
@@ -95,21 +79,17 @@ fn runs(problem: &Problem, plan: &Plan, cutting: Cutting) -> Result<Runs<DeviceI
             return Err(format!("`{name}` runs on several devices, so the model cannot be cut into pieces"));
         }
     }
-    let place: Vec<DeviceId> =
-        device_of.into_iter().map(|device| device.ok_or("an op has no device")).collect::<Result<_, _>>()?;
-    let units = Units { place, before };
-    let listed = |lists: &[Vec<OpId>]| {
-        let lists: Vec<Vec<usize>> =
-            lists.iter().map(|ops| ops.iter().map(|op| op.index()).collect()).collect();
-        units.order(&lists)
-    };
-    // The plan's own order where it has one.
-    let order = match plan {
-        Plan::Latency(plan) => listed(&plan.order),
-        Plan::ColdStart(plan) => listed(&plan.order),
-        _ => problem.graph.order().iter().map(|op| op.index()).collect(),
-    };
-    units.runs(&order, cutting)?.in_running_order(&units.before)
+    let score = check::check(problem, plan).map_err(|violations| {
+        violations.first().map_or(String::new(), |violation| format!("the plan is not valid: {violation}"))
+    })?;
+    let mut runs = Runs { piece_of: vec![0; ops], places: Vec::new() };
+    let mut follows = Vec::new();
+    for (i, piece) in score.pieces.iter().enumerate() {
+        follows.push(runs.places.iter().rposition(|&device| device == piece.device));
+        runs.places.push(piece.device);
+        piece.ops.iter().for_each(|op| runs.piece_of[op.index()] = i);
+    }
+    runs.in_running_order(&before, &follows)
 }
 
 /// For each op, those that it reads from, each once.

@@ -5,8 +5,12 @@
 //! cost nothing, a plan has about its real value, and the planners know what to do. They plan with several prices; each plan
 //! that they find on the way is cut anew, and scored as it is.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use divvy_core::ids::DeviceId;
+use divvy_core::objectives::transfers;
+use divvy_core::plan::{Plan, Transfer};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::units::Time;
 
@@ -52,11 +56,26 @@ impl Planner for Priced {
             let budget = part(run.budget, all.mul_f64(share));
             for (plan, _) in run.plan_inner(&problem.with_dearer_transfers(&extra), &budget) {
                 // The other planners know no piece costs; whatever keeps their rules keeps these.
-                let _ = run.offer(plan);
+                let _ = run.offer(with_needed_transfers(problem, plan));
             }
         }
         if run.budget.is_cancelled() { StopReason::Cancelled } else { StopReason::Finished }
     }
+}
+
+/// The plan without transfers inside one memory, which were given a price too.
+fn with_needed_transfers(problem: &Problem, plan: Plan) -> Plan {
+    let Plan::Latency(mut plan) = plan else { return plan };
+    if !plan.transfers.is_empty() {
+        let mut device_of = vec![DeviceId(0); problem.graph.op_count()];
+        for (device, ops) in problem.hardware.devices().zip(&plan.order) {
+            ops.iter().for_each(|op| device_of[op.index()] = device);
+        }
+        let needed = transfers::needed(problem, &device_of).unwrap_or_default();
+        let needed: HashSet<Transfer> = needed.into_iter().map(|transfer| transfer.what).collect();
+        plan.transfers.retain(|transfer| needed.contains(transfer));
+    }
+    Plan::Latency(plan)
 }
 
 /// A budget of its own, from now on.

@@ -9,7 +9,7 @@ use divvy::io::file;
 use divvy::io::onnx::cut::{CutPiece, Piece, annotate, cut};
 use divvy::io::onnx::fixed_shapes::FixedShapes;
 use divvy::io::onnx::infer::infer;
-use divvy::io::onnx::pieces::{self, Cutting};
+use divvy::io::onnx::pieces;
 use divvy::io::onnx::proto::Model;
 use divvy::io::onnx::symbolic::SymbolicShapes;
 use divvy::io::onnx::weights::{Manifest, Weights, Writing, write_pieces};
@@ -32,10 +32,9 @@ pub(super) fn run(args: &ExportArgs, plan: &PlanFile) -> Result<String, Failure>
     })?;
     let facts = infer(&model, &plan.reading.dims);
     let fixed = FixedShapes::new(graph, &plan.reading.dims, &facts);
-    let pieces =
-        pieces::pieces(&plan.problem, &plan.plan, graph, &fixed, Cutting::Fewest).map_err(|reason| {
-            fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
-        })?;
+    let pieces = pieces::pieces(&plan.problem, &plan.plan, graph, &fixed).map_err(|reason| {
+        fault(&args.plan, Code::Contradiction, reason, "export a latency, pipeline or stream plan")
+    })?;
     match args.format {
         ExportFormat::Onnx => {
             let symbolic_shapes = SymbolicShapes::new(&model, &plan.reading.dims, &facts);

@@ -8,11 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::ids::{DeviceId, OpId};
-use divvy_core::plan::{Batch, BatchPlan};
+use divvy_core::objectives::pieces;
+use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::Problem;
 
-use super::runs::{Runs, Units};
-use super::{Cutting, FOREIGN, empty_piece, ops_of_nodes, place_nodes};
+use super::runs::Runs;
+use super::{FOREIGN, empty_piece, ops_of_nodes, place_nodes};
 use crate::onnx::batch::SizedModel;
 use crate::onnx::cut::{CutPiece, Piece};
 use crate::onnx::fixed_shapes::{FixedShapes, constant, makers};
@@ -156,11 +157,29 @@ impl Groups {
             let fed_by: BTreeSet<usize> = makers.filter(|&i| plan.batches[i].shared(batch) > 0).collect();
             fed_by.into_iter().collect()
         };
-        let places = plan.batches.iter().zip(&self.of_batch).map(|(batch, &group)| (batch.device, group));
-        let units = Units { place: places.collect(), before: plan.batches.iter().map(before).collect() };
-        let lists = plan.order.iter().map(|list| list.iter().map(|&batch| batch as usize).collect());
-        let order = units.order(&lists.collect::<Vec<Vec<usize>>>());
-        units.runs(&order, Cutting::Prompt)?.in_running_order(&units.before)
+        let before: Vec<Vec<usize>> = plan.batches.iter().map(before).collect();
+        let jobs = pieces::jobs_of_plan(problem, &Plan::Batch(plan.clone()));
+        let (jobs, cuts) = jobs.ok_or("the plan is not valid")?;
+        let mut runs: Runs<(DeviceId, usize)> =
+            Runs { piece_of: vec![0; plan.batches.len()], places: Vec::new() };
+        let mut follows = Vec::new();
+        for ((device, list), cuts) in problem.hardware.devices().zip(&jobs.lists).zip(&cuts) {
+            let mut last: Option<usize> = None;
+            for (place, &batch) in list.iter().enumerate() {
+                // What a piece takes for several groups is run group by group.
+                let group = self.of_batch[batch as usize];
+                let joins =
+                    last.filter(|&last| runs.places[last].1 == group && !cuts.contains(&(place as u32)));
+                let piece = joins.unwrap_or_else(|| {
+                    follows.push(last);
+                    runs.places.push((device, group));
+                    runs.places.len() - 1
+                });
+                runs.piece_of[batch as usize] = piece;
+                last = Some(piece);
+            }
+        }
+        runs.in_running_order(&before, &follows)
     }
 
     /// For each group, the outputs of the whole that it gives. Those that no op makes come with the ops that run first.

@@ -41,41 +41,51 @@ impl Planner for HandOver {
     }
 
     fn supports(&self, problem: &Problem) -> Result<(), String> {
-        cold_start::supports(problem)
+        cold_start::supports(problem)?;
+        let runs_all = |&(fast, host): &(DeviceId, DeviceId)| {
+            problem.graph.ops().all(|op| problem.may_run(op, fast) || problem.may_run(op, host))
+        };
+        if pairs(problem).any(|pair| runs_all(&pair)) {
+            return Ok(());
+        }
+        Err("no device with a bus and one in host memory can run the network together".to_owned())
     }
 
     fn plan(&self, run: &mut Run<'_>) -> StopReason {
         let problem = run.real();
-        let hardware = &problem.hardware;
-        let has_bus = |d: &DeviceId| hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_some());
-        let in_host = |d: &DeviceId| hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_none());
         let budget = Budget {
             time: run.budget.start.elapsed() + run.budget.left().mul_f64(SHARE),
             ..run.budget.clone()
         };
         let mut labels = 0;
         for (slots, width) in ROUNDS {
-            for fast in hardware.devices().filter(has_bus) {
-                for host in hardware.devices().filter(in_host) {
-                    let limit = run.outcome().value().map_or(u64::MAX >> 2, |value| value.0);
-                    let is_spent =
-                        budget.nodes.is_some_and(|nodes| labels > nodes.saturating_mul(LABELS_PER_NODE));
-                    if is_spent || budget.is_spent() || run.is_solved() {
-                        return end(run);
-                    }
-                    let Some(program) = Program::new(problem, fast, host) else { continue };
-                    let Some(side) = program.solve(limit, slots, width, &mut labels, &budget) else {
-                        continue;
-                    };
-                    if let Some(plan) = program.plan(&side) {
-                        // Memory, routes and colocation are for the check.
-                        let _ = run.offer(plan);
-                    }
+            for (fast, host) in pairs(problem) {
+                let limit = run.outcome().value().map_or(u64::MAX >> 2, |value| value.0);
+                let is_spent =
+                    budget.nodes.is_some_and(|nodes| labels > nodes.saturating_mul(LABELS_PER_NODE));
+                if is_spent || budget.is_spent() || run.is_solved() {
+                    return end(run);
+                }
+                let Some(program) = Program::new(problem, fast, host) else { continue };
+                if let Some(sides) = program.solve(limit, slots, width, &mut labels, &budget) {
+                    // Memory, routes and colocation are for the check.
+                    let _ = run.offer(program.plan(&sides));
                 }
             }
         }
         end(run)
     }
+}
+
+/// Each device with a bus from host memory, with each that works in host memory.
+fn pairs(problem: &Problem) -> impl Iterator<Item = (DeviceId, DeviceId)> + '_ {
+    let hardware = &problem.hardware;
+    let with_bus = move |bus: bool| {
+        let has =
+            move |d: &DeviceId| hardware.host_route(*d).is_some_and(|route| route.bandwidth.is_some() == bus);
+        hardware.devices().filter(has)
+    };
+    with_bus(true).flat_map(move |fast| with_bus(false).map(move |host| (fast, host)))
 }
 
 fn end(run: &Run<'_>) -> StopReason {
@@ -272,8 +282,8 @@ impl<'a> Program<'a> {
         (1..100).step_by(3).max_by_key(|&weight| bound(weight)).unwrap_or(50)
     }
 
-    /// The plan in canonical order; none if an op has no way.
-    fn plan(&self, sides: &[u8]) -> Option<Plan> {
+    /// The plan in canonical order.
+    fn plan(&self, sides: &[u8]) -> Plan {
         let graph = &self.problem.graph;
         let mut plan = ColdStartPlan {
             order: vec![Vec::new(); self.problem.hardware.device_count()],
@@ -297,7 +307,7 @@ impl<'a> Program<'a> {
                 }
             }
         }
-        Some(Plan::ColdStart(plan))
+        Plan::ColdStart(plan)
     }
 }
 

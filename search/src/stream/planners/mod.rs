@@ -5,3 +5,4 @@
 
 pub(crate) mod conflict_driven;
 pub(crate) mod dominance;
+pub(crate) mod stretches;
