@@ -260,7 +260,7 @@ fn time(problem: &Problem, batch: &Batch) -> Time {
     problem.cost(batch.op, batch.device, batch.size()).expect("checked: the size is supported").time
 }
 
-/// See [`pieces::jobs_of_plan`].
+/// See [`crate::objectives::uncut::jobs_of_plan`].
 pub(super) fn jobs_of_plan(problem: &Problem, plan: &BatchPlan) -> Option<(JobGraph, Cuts)> {
     let by_op = check_batches(problem, problem.objective.inputs(), plan).ok()?;
     let cuts = plan.cuts.clone().unwrap_or_else(|| pieces::of_batch(problem, plan, &by_op));

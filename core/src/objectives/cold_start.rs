@@ -322,7 +322,7 @@ fn jobs(
     Ok((jobs, load_task))
 }
 
-/// See [`pieces::jobs_of_plan`].
+/// See [`crate::objectives::uncut::jobs_of_plan`].
 pub(super) fn jobs_of_plan(problem: &Problem, plan: &ColdStartPlan) -> Option<(JobGraph, Cuts)> {
     let decisions = decide(problem, plan).ok()?;
     let (jobs, _) = jobs(problem, plan, &decisions).ok()?;

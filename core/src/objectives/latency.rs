@@ -126,7 +126,7 @@ fn jobs(
     jobs
 }
 
-/// See [`pieces::jobs_of_plan`].
+/// See [`crate::objectives::uncut::jobs_of_plan`].
 pub(super) fn jobs_of_plan(problem: &Problem, plan: &LatencyPlan) -> Option<(JobGraph, Cuts)> {
     let Objective::Latency { links } = problem.objective else { return None };
     let device_of = placement_of(problem, &plan.order).ok()?;

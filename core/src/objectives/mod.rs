@@ -22,6 +22,7 @@
 //! | [`memory`] | resident bytes, and the memory rule |
 //! | [`transfers`] | the transfers that a placement makes necessary |
 //! | [`pieces`] | what a device runs in one call |
+//! | [`uncut`] | a plan before it is cut |
 //! | [`longest_path`] | earliest starts of tasks, and the rule that a device does one thing at a time |
 
 pub mod batch;
@@ -34,3 +35,4 @@ pub mod pipeline;
 pub mod shared_rules;
 pub mod stream;
 pub mod transfers;
+pub mod uncut;

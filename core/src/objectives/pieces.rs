@@ -17,8 +17,7 @@ use std::collections::HashSet;
 use crate::ids::{DeviceId, OpId, TensorId};
 use crate::objectives::longest_path::TaskGraph;
 use crate::objectives::transfers::source;
-use crate::objectives::{batch, cold_start, latency};
-use crate::plan::{BatchPlan, Cuts, Piece, Plan};
+use crate::plan::{BatchPlan, Cuts, Piece};
 use crate::problem::Problem;
 use crate::score::{Activity, Lane, Score, Span};
 use crate::units::Time;
@@ -213,16 +212,6 @@ impl Cutting {
     pub(super) fn ends_of(&self, job: u32) -> (u32, u32) {
         let jobs = &self.pieces[self.piece_of[job as usize] as usize].jobs;
         (jobs[0], jobs[jobs.len() - 1])
-    }
-}
-
-/// The jobs of a plan of a makespan objective before it is cut, and its cuts. The plan must have passed the check.
-pub fn jobs_of_plan(problem: &Problem, plan: &Plan) -> Option<(JobGraph, Cuts)> {
-    match plan {
-        Plan::Latency(plan) => latency::jobs_of_plan(problem, plan),
-        Plan::Batch(plan) => batch::jobs_of_plan(problem, plan),
-        Plan::ColdStart(plan) => cold_start::jobs_of_plan(problem, plan),
-        Plan::Pipeline(_) | Plan::Stream(_) => None,
     }
 }
 

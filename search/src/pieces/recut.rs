@@ -4,7 +4,8 @@
 //! plan ends earlier, or as early with fewer pieces. The schedule is evaluated anew for every move, in time linear in jobs and
 //! precedences. Orders, placement and what buses carry stay as they are.
 
-use divvy_core::objectives::pieces::{JobGraph, jobs_of_plan};
+use divvy_core::objectives::pieces::JobGraph;
+use divvy_core::objectives::uncut::jobs_of_plan;
 use divvy_core::plan::{Cuts, Plan};
 use divvy_core::problem::Problem;
 

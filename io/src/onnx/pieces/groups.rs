@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use divvy_core::ids::{DeviceId, OpId};
-use divvy_core::objectives::pieces;
+use divvy_core::objectives::uncut::jobs_of_plan;
 use divvy_core::plan::{Batch, BatchPlan, Plan};
 use divvy_core::problem::Problem;
 
@@ -158,7 +158,7 @@ impl Groups {
             fed_by.into_iter().collect()
         };
         let before: Vec<Vec<usize>> = plan.batches.iter().map(before).collect();
-        let jobs = pieces::jobs_of_plan(problem, &Plan::Batch(plan.clone()));
+        let jobs = jobs_of_plan(problem, &Plan::Batch(plan.clone()));
         let (jobs, cuts) = jobs.ok_or("the plan is not valid")?;
         let mut runs: Runs<(DeviceId, usize)> =
             Runs { piece_of: vec![0; plan.batches.len()], places: Vec::new() };
