@@ -62,7 +62,7 @@ fn reorder(
         return None;
     }
     let (mut order, mut cuts) = (order.to_vec(), cuts.cloned());
-    remove(&mut order, cuts.as_mut(), op);
+    remove(&mut order, cuts.as_mut(), &op);
     let list = &order[to.index()];
     let at = list.iter().position(|&other| key_of(other) > key_of(op)).unwrap_or(list.len());
     insert(&mut order, cuts.as_mut(), to, at, op);
@@ -70,10 +70,10 @@ fn reorder(
 }
 
 /// Takes an item out of the lists. The piece that it was in the middle of is cut there.
-fn remove<T: PartialEq>(lists: &mut [Vec<T>], cuts: Option<&mut Cuts>, item: T) {
+fn remove<T: PartialEq>(lists: &mut [Vec<T>], cuts: Option<&mut Cuts>, item: &T) {
     let mut all = lists.iter().enumerate();
     let Some((device, at)) =
-        all.find_map(|(d, list)| Some((d, list.iter().position(|other| *other == item)?)))
+        all.find_map(|(d, list)| Some((d, list.iter().position(|other| other == item)?)))
     else {
         return;
     };
@@ -156,7 +156,7 @@ fn batch(problem: &Problem, plan: &BatchPlan, score: &Score, op: OpId, to: Devic
     let mut kept = (0..batches.len()).map(|i| !own[1..].contains(&i)).collect::<Vec<_>>().into_iter();
     batches.retain(|_| kept.next().unwrap_or(false));
     let (mut order, mut cuts) = (plan.order.clone(), plan.cuts.clone());
-    own.iter().for_each(|&i| remove(&mut order, cuts.as_mut(), i as u32));
+    own.iter().for_each(|&i| remove(&mut order, cuts.as_mut(), &(i as u32)));
     let list = &order[to.index()];
     let at = list.iter().position(|&other| key_of(other) > first).unwrap_or(list.len());
     insert(&mut order, cuts.as_mut(), to, at, own[0] as u32);

@@ -38,6 +38,9 @@ struct Decisions {
     via: HashMap<(ParamId, DeviceId), DeviceId>,
 }
 
+/// The task of each load.
+type LoadTasks = HashMap<(ParamId, DeviceId), u32>;
+
 /// Checks and scores a plan.
 pub(crate) fn check(problem: &Problem, plan: &ColdStartPlan) -> Result<Score, Vec<Violation>> {
     let decisions = decide(problem, plan)?;
@@ -269,7 +272,7 @@ fn jobs(
     problem: &Problem,
     plan: &ColdStartPlan,
     decisions: &Decisions,
-) -> Result<(JobGraph, HashMap<(ParamId, DeviceId), u32>), Vec<Violation>> {
+) -> Result<(JobGraph, LoadTasks), Vec<Violation>> {
     let graph = &problem.graph;
     let lists = plan.order.iter().map(|ops| ops.iter().map(|op| op.0).collect()).collect();
     let mut jobs = JobGraph::new(problem, lists, durations(problem, plan, decisions)?);
@@ -338,7 +341,7 @@ fn collect(
     jobs: &JobGraph,
     cutting: &Cutting,
     times: &PieceTimes,
-    load_task: &HashMap<(ParamId, DeviceId), u32>,
+    load_task: &LoadTasks,
 ) -> Result<Score, Vec<Violation>> {
     let graph = &problem.graph;
     let mut violations = Violations::default();
