@@ -312,7 +312,7 @@ impl<'t, 'a> Blocks<'t, 'a> {
             let Some(undo) = self.random_move() else { continue };
             let limit = self.value + (-temperature * (1.0 - self.rng.unit()).ln()) as u64;
             match self.evaluate().filter(|&value| value <= limit) {
-                None => self.undo(undo),
+                None => self.undo(&undo),
                 Some(value) => {
                     self.value = value;
                     if value < self.best {
@@ -378,7 +378,7 @@ impl<'t, 'a> Blocks<'t, 'a> {
             })
         };
         if undo.devices.is_empty() && undo.sequence.is_empty() || over(&undo) {
-            self.undo(undo);
+            self.undo(&undo);
             return None;
         }
         Some(undo)
@@ -432,7 +432,7 @@ impl<'t, 'a> Blocks<'t, 'a> {
         self.number(first, last);
     }
 
-    fn undo(&mut self, undo: Undo) {
+    fn undo(&mut self, undo: &Undo) {
         let units = &self.tables.units;
         for &(unit, device) in undo.devices.iter().rev() {
             let members = units.members(unit);

@@ -61,10 +61,10 @@ pub fn latency(model: &Model, plan: &StreamPlan) -> Option<u64> {
         model.order.iter().map(|&op| (device_of[op], vec![op])).collect()
     };
     let mut jobs: Vec<Job> = Vec::new();
-    for op in 0..model.ops {
-        let mut job = Job { duration: model.time(op, device_of[op])?, ..Job::default() };
+    for (op, &here) in device_of.iter().enumerate() {
+        let mut job = Job { duration: model.time(op, here)?, ..Job::default() };
         for (t, tensor) in model.tensors.iter().enumerate().filter(|(_, t)| t.readers.contains(&op)) {
-            let carried = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, device_of[op]));
+            let carried = transfers.iter().find(|(moved, _, to)| (*moved, *to) == (t, here));
             let delay = carried.map_or(Some(0), travel)?;
             match tensor.maker {
                 Some(maker) => job.needs.push((maker, delay)),

@@ -212,7 +212,7 @@ impl<'a> Program<'a> {
             let kept_bits: Vec<usize> = kept.iter().filter_map(bit).collect();
             let mut labels: Vec<Label> = Vec::new();
             for (number, label) in levels[place].iter().enumerate() {
-                for side in 0..2 {
+                for (side, &call) in calls.iter().enumerate() {
                     let Some(time) = self.times[place][side] else { continue };
                     let mut next = Label { side: side as u8, before: number as u32, ..*label };
                     let mut work = time;
@@ -225,7 +225,7 @@ impl<'a> Program<'a> {
                         }
                     }
                     if comes {
-                        work += calls[side];
+                        work += call;
                     }
                     if side == 0 && self.in_place[place] {
                         next.end = next.end.max(next.bus);
