@@ -97,13 +97,13 @@ impl fmt::Display for Time {
     }
 }
 
-/// Bytes per second; never zero.
+/// Bytes per second; zero stands for [`Bandwidth::INFINITE`] alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bandwidth(pub u64);
 
 impl Bandwidth {
     /// Any number of bytes takes no time.
-    pub const INFINITE: Bandwidth = Bandwidth(u64::MAX);
+    pub const INFINITE: Bandwidth = Bandwidth(0);
 }
 
 /// A count of bytes written for people, in powers of ten.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::default_plan;
 use divvy_core::ids::DeviceId;
 use divvy_core::input_error::Code;
-use divvy_core::problem::{LinkUse, Objective, Problem};
+use divvy_core::problem::{Objective, Problem};
 use divvy_io::file::Loaded;
 use divvy_io::import::{Dims, Imported, import_with};
 use divvy_io::onnx::cut::{CutError, CutPiece, cut};
@@ -288,16 +288,15 @@ fn a_large_constant_at_every_node_is_looked_at_only_so_often() {
     }
 }
 
-/// The latency problem of a model on two equal devices.
+/// The stream of a model on two equal devices.
 fn planned(model: &Model, dims: &Dims) -> Problem {
     let Ok(Imported::Problem { spec, .. }) = import_sized(model.encode_to_vec(), dims) else {
         panic!("it is sound")
     };
     let hardware = presets::hardware("uniform-2").and_then(Result::ok).expect("it is built in");
     let graph = divvy_core::graph::Graph::new(spec.graph).expect("it is sound");
-    let objective = Objective::Latency { links: LinkUse::Delay };
     let constraints = &spec.constraints;
-    Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), objective, constraints)
+    Problem::new(graph, &spec.profile, hardware, &presets::catalogue(), Objective::Stream, constraints)
         .expect("it is sound")
 }
 

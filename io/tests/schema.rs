@@ -209,8 +209,9 @@ fn plan_files_of_every_objective_are_valid_and_so_are_their_problems() {
         problems.must_accept(objective.name(), &value["problem"]);
         plan.certificates.clear();
         let again = PlanFile::read(&loaded(&plan.write())).unwrap();
-        assert_eq!(again.plan, plan.plan);
-        again.check().unwrap();
+        // What was written has its cuts.
+        assert_eq!(again.claim, plan.claim);
+        assert_eq!(again.check().unwrap().score, plan.check().unwrap().score);
     }
 }
 

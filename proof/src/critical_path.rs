@@ -14,7 +14,7 @@
 use crate::latency_tables::{way_in, way_out};
 use divvy_core::ids::{DeviceId, OpId, TensorId};
 use divvy_core::problem::{Objective, Problem};
-use divvy_core::units::Time;
+use divvy_core::units::{Bandwidth, Time};
 
 /// With more devices than this, transfers are bounded over all pairs instead of being minimised pair by pair.
 const EXACT_PAIRS: usize = 64;
@@ -109,7 +109,7 @@ impl<'a> TransferBounds<'a> {
                 pairs.filter(|(a, b)| a != b).filter_map(|(a, b)| hardware.route(a, b))
             };
             let latency = routes().map(|route| route.latency).min().unwrap_or(Time::ZERO);
-            let free = routes().any(|route| route.bandwidth.is_none());
+            let free = routes().any(|route| route.bandwidth.is_none_or(|b| b == Bandwidth::INFINITE));
             let widest = routes().filter_map(|route| route.bandwidth).map(|b| b.0).max();
             (latency, widest.filter(|_| !free))
         });

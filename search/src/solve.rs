@@ -284,8 +284,11 @@ impl Session<'_> {
         }
     }
 
-    /// Cuts the best plan better, or as well with fewer pieces.
+    /// Cuts the best plan better, or as well with fewer pieces, where these cost something.
     fn recut_best(&mut self) {
+        if !self.problem.has_piece_costs() {
+            return;
+        }
         let Some((plan, _)) = &self.outcome.best else { return };
         let Some(plan) = recut::recut(self.problem, plan, recut::MUCH_WORK) else { return };
         let by = self.outcome.found_by.clone().unwrap_or_default();

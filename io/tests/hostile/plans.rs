@@ -64,7 +64,7 @@ fn bad_plan_files_are_refused() {
     };
     let mut table = vec![
         change("/version", json!(1), Code::Version),
-        change("/version", json!(3), Code::Version),
+        change("/version", json!(4), Code::Version),
         change("/version", json!(null), Code::Missing),
         change("/surprise", json!(1), Code::UnknownField),
         change("/planner", json!(1), Code::Type),
@@ -85,9 +85,11 @@ fn bad_plan_files_are_refused() {
         change("/plan", json!({}), Code::Type),
         change("/plan", json!(null), Code::Missing),
         change("/plan/objective", json!("speed"), Code::Type),
-        change("/plan/order", json!([[-1]]), Code::Type),
-        change("/plan/order", json!([[1u64 << 40]]), Code::Type),
-        change("/plan/order", json!("a"), Code::Type),
+        change("/plan/pieces", json!([{"device": 0, "ops": [-1]}]), Code::Type),
+        change("/plan/pieces", json!([{"device": 0, "ops": [1u64 << 40]}]), Code::Type),
+        change("/plan/pieces", json!("a"), Code::Type),
+        change("/plan/order", json!([[0]]), Code::Contradiction),
+        change("/plan/pieces", json!([{"device": 99, "ops": [0]}]), Code::Dangling),
         change("/plan/surprise", json!(1), Code::Type),
         change("/certificates", json!([{"bound": "x"}]), Code::Type),
         change("/certificates/0/evidence", json!({"kind": "faith"}), Code::Type),
