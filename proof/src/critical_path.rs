@@ -121,7 +121,7 @@ impl<'a> TransferBounds<'a> {
         let stay = ends[device.index()];
         let come = match self.cheapest {
             Some((latency, bandwidth)) => {
-                let time = bandwidth.and_then(|b| Time::of_bytes(bytes, divvy_core::units::Bandwidth(b)));
+                let time = bandwidth.and_then(|b| Time::of_bytes(bytes, Bandwidth(b)));
                 ends.iter().flatten().min().map(|&end| end + time.map_or(Time::ZERO, |time| latency + time))
             }
             None => {
