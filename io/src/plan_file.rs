@@ -302,8 +302,8 @@ fn read_parts(top: &Item<'_, '_>) -> Option<Parts> {
     );
     let problem = top.required("problem").map(|item| problem_file::read(&item));
     let devices = match problem.as_ref().and_then(|problem| problem.hardware.as_ref()) {
-        Some(OwnHardware::Given(hardware)) => hardware.devices.len(),
-        _ => 0,
+        Some(OwnHardware::Given(hardware)) => Some(hardware.devices.len()),
+        _ => None,
     };
     let plan = top.required("plan").filter(Item::is_table).and_then(|item| plan_pieces::read(&item, devices));
     let claim: Option<Claim> = top.required("claim").filter(Item::is_table).and_then(|item| typed(&item));
