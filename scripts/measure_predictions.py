@@ -4,9 +4,9 @@
     cargo build --release
     measure_predictions.py --divvy target/release/divvy --models target/real-models -o docs/results/predictions.md
 
-For each network (those of real_models.py in MODELS) and each of `pipeline` and `stream`: profile, plan and run, on two cores
-of this machine, in several rounds with a profile of their own. Plain ONNX Runtime takes turns with each run. What was found
-is added to RAW (`--raw`) line by line; started again, the script goes on where it stopped, and a page is made of what RAW
+For each network (those of real_models.py in MODELS) and each of `latency`, `pipeline` and `stream`: profile, plan and run, on two
+cores of this machine, in several rounds with a profile of their own. Plain ONNX Runtime takes turns with each run, and the best
+plan for one device with those for `latency` that use two. What was found is added to RAW (`--raw`) line by line; started again, the script goes on where it stopped, and a page is made of what RAW
 has. `--only TEXT` takes the networks with TEXT in their names.
 
 Needs two quiet cores, the package onnxruntime (scripts/python.sh), and the first time the network for the models.
@@ -28,7 +28,7 @@ import measure_runs
 import real_models
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OBJECTIVES = ["pipeline", "stream"]
+OBJECTIVES = ["latency", "pipeline", "stream"]
 # Networks of many kinds that take from a millisecond to a second or so: speech, text in pictures, pages, pictures, text.
 MODELS = [
     "smart-turn-int8",
@@ -44,6 +44,8 @@ MODELS = [
 ]
 # More splits than that cost more copies between layouts than any balance gains.
 STREAM = ["--max-splits", "3"]
+# So often a plan and the one for one device take turns.
+TURNS = 5
 # The targets: what the median of |ratio - 1| is to be at most, and what is to be explained beyond.
 MEDIAN, FAR = 0.05, 0.15
 
@@ -81,7 +83,18 @@ class Bench:
         limits = STREAM if objective == "stream" else []
         question = ["--on", self.measured, "--profile", "times.json", "--objective", objective, "--time", f"{self.options.plan_seconds}s", "--quiet", *dims, *limits]
         self.divvy("plan", path, *question, "-o", "plan.json", "--force")
-        return json.loads(self.divvy("run", "plan.json", "--json", "--at-most", f"{self.options.seconds}s"))
+        found = json.loads(self.divvy("run", "plan.json", "--json", "--at-most", f"{self.options.seconds}s"))
+        if objective == "latency" and len(found["devices"]) > 1:
+            self.divvy("plan", path, *question, "--planner", "one-device", "-o", "one.json", "--force")
+            found["one_device_us"], found["one_device_ratio"] = self.in_turns("plan.json", "one.json")
+        return found
+
+    def in_turns(self, plan, other):
+        """What the other plan takes, in microseconds, and its time over the plan's: medians over turns of both."""
+        seconds = max(1, round(self.options.seconds / TURNS))
+        take = lambda file: json.loads(self.divvy("run", file, "--json", "--no-compare", "--as-is", "--at-most", f"{seconds}s"))["measured_us"]
+        turns = [(take(plan), take(other)) for _ in range(TURNS)]
+        return statistics.median(there for _, there in turns), statistics.median(there / here for here, there in turns)
 
 
 def known(raw):
@@ -96,7 +109,7 @@ def measure(bench, options, raw):
     rows = known(raw)
     for number in range(options.rounds):
         for name in (name for name in MODELS if name in have):
-            wanted = [objective for objective in OBJECTIVES if (name, objective, number) not in rows]
+            wanted = [objective for objective in options.objective or OBJECTIVES if (name, objective, number) not in rows]
             if not wanted:
                 continue
             path = have[name].path.resolve()
@@ -108,7 +121,8 @@ def measure(bench, options, raw):
                     row = {"model": name, "package": f"{have[name].package} {have[name].version}", "objective": objective, "round": number, "load": os.getloadavg()[0], "time": time.strftime("%Y-%m-%d %H:%M"), "run": run}
                     with raw.open("a") as file:
                         file.write(json.dumps(row) + "\n")
-                    print(name, objective, number, f"{run['predicted_us']:.0f} {run['measured_us']:.0f} {run['ratio']:.3f}", f"alone {run['onnxruntime_ratio']:.2f}", file=sys.stderr, flush=True)
+                    one = f" one device {run['one_device_ratio']:.3f}" if "one_device_ratio" in run else ""
+                    print(name, objective, number, f"{run['predicted_us']:.0f} {run['measured_us']:.0f} {run['ratio']:.3f}", f"alone {run['onnxruntime_ratio']:.2f}{one}", file=sys.stderr, flush=True)
             except RuntimeError as fault:
                 print(f"left out: {name}: {fault}", file=sys.stderr, flush=True)
 
@@ -123,14 +137,20 @@ def milliseconds(us):
     return f"{us / 1e3:.2f} ms"
 
 
+def error(objective, chosen):
+    """How far predictions are off, in a sentence."""
+    runs = [row["run"] for row, _ in chosen if row["objective"] == objective]
+    off = 100 * statistics.median(abs(run["ratio"] - 1) for run in runs)
+    undisturbed = 100 * statistics.median(abs(run["undisturbed_us"] / run["predicted_us"] - 1) for run in runs)
+    return f"`{objective}`: the median of |ratio − 1| is {off:.1f} % by the wall clock (target {100 * MEDIAN:.0f} %), {undisturbed:.1f} % undisturbed.\n"
+
+
 def page(rows):
     of = {}
     for (model, objective, _), row in rows.items():
         of.setdefault((MODELS.index(model), OBJECTIVES.index(objective)), []).append(row)
     chosen = [(middle(found), found) for _, found in sorted(of.items())]
-    off = [abs(row["run"]["ratio"] - 1) for row, _ in chosen]
     loads = [row["load"] for row in rows.values()]
-    undisturbed = [abs(row["run"]["undisturbed_us"] / row["run"]["predicted_us"] - 1) for row, _ in chosen]
     gains = [row["run"]["onnxruntime_ratio"] for row, _ in chosen]
     slow = [row["run"]["slowness"] for row, _ in chosen]
     rounds = max(len(found) for _, found in chosen)
@@ -143,21 +163,25 @@ def page(rows):
         "Networks from Python packages (`scripts/real_models.py`), with the dimensions that `divvy inspect` suggests. Each was profiled, planned and run"
         f" on two devices of a core each; a row is the middle one of {rounds} rounds by its ratio, each with a profile of its own. *Measured* is the median by the"
         " wall clock; *ratio* is measured over predicted. *ONNX Runtime* is the whole network without divvy, in turns with the plan on the same cores: the quicker of one session"
-        " of two threads and two sessions of a core each; *gain* is its time over the plan's, above 1 where the plan is quicker.",
+        " of two threads and two sessions of a core each (for `latency` one of two threads); *gain* is its time over the plan's, above 1 where the plan is quicker."
+        f" *One device* is the time of the best plan for one device over that of a `latency` plan for two, in {TURNS} turns of both.",
         "",
-        f"The median of |ratio − 1| is {100 * statistics.median(off):.1f} % by the wall clock (target {100 * MEDIAN:.0f} %), {100 * statistics.median(undisturbed):.1f} % undisturbed. The median gain is {statistics.median(gains):.2f}.",
+        *[error(objective, chosen) for objective in OBJECTIVES if any(row["objective"] == objective for row, _ in chosen)],
+        f"The median gain is {statistics.median(gains):.2f}.",
         "",
         f"How quiet the machine was: the whole network on plain ONNX Runtime, in turns with the plan, took {min(slow):.2f} to {max(slow):.2f} times as long as minutes before, when it was profiled. A prediction by that"
         " profile cannot be nearer to the wall clock than that.",
         "",
-        "| network | plan | pieces | predicted | measured | ratio | of all rounds | undisturbed | ONNX Runtime | gain |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| network | plan | pieces | predicted | measured | ratio | of all rounds | undisturbed | ONNX Runtime | gain | one device |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row, found in chosen:
         run = row["run"]
         ratios = sorted(other["run"]["ratio"] for other in found)
         figures = [milliseconds(run["predicted_us"]), milliseconds(run["measured_us"]), f"{run['ratio']:.3f}", f"{ratios[0]:.2f} to {ratios[-1]:.2f}", milliseconds(run["undisturbed_us"])]
-        figures += [milliseconds(run["onnxruntime_us"]), f"{run['onnxruntime_ratio']:.2f}"]
+        ones = sorted(other["run"]["one_device_ratio"] for other in found if "one_device_ratio" in other["run"])
+        one = "the same plan" if row["objective"] == "latency" and not ones else f"{statistics.median(ones):.2f}" if ones else ""
+        figures += [milliseconds(run["onnxruntime_us"]), f"{run['onnxruntime_ratio']:.2f}", one]
         lines.append(f"| {row['model']} | {row['objective']} | {len(run['stages'])} | {' | '.join(figures)} |")
     far = [row for row, _ in chosen if abs(row["run"]["ratio"] - 1) > FAR]
     lines += ["", f"## Off by more than {100 * FAR:.0f} %", ""]
@@ -172,6 +196,7 @@ def main():
     parser.add_argument("--raw", type=pathlib.Path, default=ROOT / "target/predictions.jsonl", help="what was measured, a line each")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="the page; else standard output")
     parser.add_argument("--only", default="", metavar="TEXT", help="networks with TEXT in their names")
+    parser.add_argument("--objective", action="append", choices=OBJECTIVES, help="measure only this one; may be repeated")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=30, help="each run goes on no longer")
     parser.add_argument("--plan-seconds", type=int, default=5, help="how long each plan is searched for")

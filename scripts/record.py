@@ -23,7 +23,7 @@ def planned(divvy, record, case, nodes, seconds, folder):
     """What one case comes to now: a row as in the record."""
     problem = folder / f"{case['case']}.json.gz"
     made = subprocess.run(
-        [divvy, "plan", *case["args"], "--time", "20ms", "--quiet", "-o", problem], cwd=ROOT, capture_output=True, text=True
+        [divvy, "plan", *case["args"], "--piece-cost", "0", "--time", "20ms", "--quiet", "-o", problem], cwd=ROOT, capture_output=True, text=True
     )
     if made.returncode != 0:
         return {"fault": made.stderr.strip() or made.stdout.strip()}

@@ -11,7 +11,7 @@ use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
 use divvy::search::every_planner;
 
 pub(crate) use self::generate::{GenerateArgs, Generator, TransformerArgs};
-pub(crate) use self::problem::{ObjectiveName, ProblemArgs, ReadingArgs, Stages};
+pub(crate) use self::problem::{ObjectiveName, ProblemArgs, ReadingArgs, Stages, piece_cost};
 pub(crate) use self::running::{ProfileArgs, RunArgs};
 
 /// Splits a neural network over unlike devices, and proves how good the split is.
@@ -320,6 +320,9 @@ pub(crate) struct CheckArgs {
     /// Profile that the plan was made with, with --against
     #[arg(long, value_name = "FILE", requires = "against")]
     pub(crate) profile: Option<String>,
+    /// The --piece-cost that the plan was made with, with --against
+    #[arg(long, value_name = "TIME", requires = "against")]
+    pub(crate) piece_cost: Option<String>,
     /// How the model of --against is read; what the plan was made with must be named
     #[command(flatten)]
     pub(crate) reading: ReadingArgs,

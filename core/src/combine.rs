@@ -82,7 +82,7 @@ fn profiles(specs: &[ProblemSpec]) -> Profile {
         let costs = batch_sizes.iter().map(costs).collect();
         classes.push(ClassCosts { class: class.class.clone(), batch_sizes, costs });
     }
-    Profile { classes, whole_model: Vec::new() }
+    Profile { classes, ..Profile::default() }
 }
 
 fn add_constraints(all: &mut ConstraintsSpec, own: ConstraintsSpec, name: &str) {

@@ -73,6 +73,8 @@ pub struct Profile {
     pub classes: Vec<ClassCosts>,
     /// The whole network in one go, where it was measured too: class, batch size, time.
     pub whole_model: Vec<(String, u32, Time)>,
+    /// What a piece costs besides its ops, where that was measured too: class and time.
+    pub pieces: Vec<(String, Time)>,
 }
 
 /// The fraction of a total time by origin, each between 0 and 1.

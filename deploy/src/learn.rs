@@ -1,22 +1,22 @@
 //! Op times that agree with what was measured, as a profile for planning again.
 //!
 //! A piece that took longer or less than its ops were thought to has its ops' times stretched alike; a hand-over counts
-//! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for cuts besides ops
-//! is left out, as it will be counted again. Ops that were not run where a class has times keep them.
+//! for the piece that waited for it, and so does putting inputs together anew. What the plan counts for pieces and for what
+//! crosses between them is left out, as it will be counted again. Ops that were not run where a class has times keep them.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use divvy_core::costs::{ClassCosts, Cost, Origin, Profile};
 use divvy_core::ids::OpId;
-use divvy_core::problem::Problem;
-use divvy_core::problem::ProblemSpec;
+use divvy_core::problem::{Objective, Problem, ProblemSpec};
 use divvy_core::units::Time;
 use divvy_exec::executor::Report;
+use divvy_exec::program::StageSpec;
 use divvy_io::{file, problem_file};
 
 use crate::error::DeployError;
 use crate::prepared::{Prepared, StageWork};
-use crate::run::prediction::predict;
 
 /// At least this share of a piece's time is put down to its ops, whatever cuts are thought to cost.
 const LEAST_SHARE: f64 = 0.1;
@@ -31,8 +31,11 @@ pub(crate) fn write(
     profiled_whole: &[(String, u32, Time)],
 ) -> Result<(), DeployError> {
     let problem = &prepared.problem;
-    let profile =
-        Profile { classes: learnt(prepared, report, stage_times), whole_model: profiled_whole.to_vec() };
+    let profile = Profile {
+        classes: learnt(prepared, report, stage_times),
+        whole_model: profiled_whole.to_vec(),
+        pieces: pieces(problem),
+    };
     let mut spec = ProblemSpec {
         graph: problem.graph.spec().clone(),
         profile,
@@ -50,7 +53,7 @@ pub(crate) fn write(
 fn learnt(prepared: &Prepared, report: &Report, stage_times: &[f64]) -> Vec<ClassCosts> {
     let mut classes = known(&prepared.problem);
     let shares = shares_of_ops(prepared);
-    let prediction = predict(prepared);
+    let beyond = beyond_ops(prepared);
     for stage in 0..prepared.spec.stages.len() {
         let device = prepared.devices[prepared.spec.stages[stage].device];
         let class = prepared.problem.hardware.class_of(device).index();
@@ -68,15 +71,73 @@ fn learnt(prepared: &Prepared, report: &Report, stage_times: &[f64]) -> Vec<Clas
             took += waited + regrouping(prepared, stage_times, stage);
         }
         if let Some(index) = classes[class].batch_sizes.iter().position(|known| known == size) {
-            let took = match &prediction {
-                Some(prediction) => (took - prediction.cuts[stage]).max(LEAST_SHARE * took),
+            let took = match &beyond {
+                Some(beyond) => (took - beyond[stage]).max(LEAST_SHARE * took),
                 None => took * shares[prepared.spec.stages[stage].device],
             };
             stretch(&mut classes[class].costs[index], ops, took);
         }
     }
+    if matches!(prepared.problem.objective, Objective::Latency { .. }) {
+        of_busy_devices(&prepared.problem, &mut classes);
+    }
     classes.retain(|class| !class.batch_sizes.is_empty());
     classes
+}
+
+/// What each stage takes beyond its ops, in microseconds; none where items follow each other. A cut between devices of one
+/// memory is a part of the pieces' own times, also for values that stay on the device: nothing else is done there.
+fn beyond_ops(prepared: &Prepared) -> Option<Vec<f64>> {
+    if prepared.is_stream || prepared.together > 1 {
+        return None;
+    }
+    let problem = &prepared.problem;
+    let stages = &prepared.spec.stages;
+    let makers: HashMap<&str, usize> = (stages.iter().zip(0..))
+        .flat_map(|(stage, i)| stage.model.outputs.iter().map(move |value| (value.as_str(), i)))
+        .collect();
+    let copied = |device, value: &String| {
+        let bytes = prepared.bytes.get(value).copied().unwrap_or(0);
+        problem.copy_time(device, bytes).as_us()
+    };
+    let beyond = |(i, stage): (usize, &StageSpec)| {
+        let device = prepared.devices[stage.device];
+        let read = stage.model.inputs.iter().filter(|value| makers.contains_key(value.as_str()));
+        let is_read = |value: &&String| stages.iter().any(|stage| stage.model.inputs.contains(value));
+        let left = stage.model.outputs.iter().filter(is_read);
+        let copies: f64 = read.clone().chain(left).map(|value| copied(device, value)).sum();
+        let makers = read.map(|value| prepared.devices[stages[makers[value.as_str()]].device]);
+        let waits = makers.filter_map(|from| problem.hardware.route(from, device)).map(|route| route.latency);
+        let waited = waits.max().filter(|_| i > 0).unwrap_or(Time::ZERO);
+        problem.piece_cost(device).as_us() + copies + waited.as_us()
+    };
+    Some(stages.iter().enumerate().map(beyond).collect())
+}
+
+/// What pieces cost, for classes on which they cost anything.
+fn pieces(problem: &Problem) -> Vec<(String, Time)> {
+    let mut pieces: Vec<(String, Time)> = Vec::new();
+    for device in problem.hardware.devices() {
+        let (class, cost) = (&problem.hardware.class(device).name, problem.piece_cost(device));
+        if cost > Time::ZERO && pieces.iter().all(|(known, _)| known != class) {
+            pieces.push((class.clone(), cost));
+        }
+    }
+    pieces
+}
+
+/// Makes times of devices that work alone those of devices that are all busy, of which a profile is.
+fn of_busy_devices(problem: &Problem, classes: &mut [ClassCosts]) {
+    let known = &problem.hardware.spec().classes;
+    for class in classes {
+        let Some(share) = known.iter().find(|known| known.name == class.class).and_then(|known| known.alone)
+        else {
+            continue;
+        };
+        for cost in class.costs.iter_mut().flatten().flatten() {
+            cost.time = Time((cost.time.0 as f64 / share).round() as u64);
+        }
+    }
 }
 
 /// How long inputs were put together anew for a stage.

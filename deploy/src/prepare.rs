@@ -20,7 +20,6 @@ use crate::pieces::stage_source::{RUNNABLE, StageSource};
 use crate::pieces::{input_groups, one_input};
 use crate::prepared::Prepared;
 use crate::run::options::RunOptions;
-use crate::run::prediction;
 use crate::source_model::{fill_weights, model_of_plan};
 
 /// Checks the plan that the file at `plan_path` holds, finds its model, cuts it, and puts the pieces on this machine's
@@ -75,7 +74,7 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         devices: specs,
         stages: stages.plain,
     };
-    let mut prepared = Prepared {
+    Ok(Prepared {
         problem: plan.problem.clone(),
         score: verdict.score,
         is_stream,
@@ -94,9 +93,7 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         owners,
         inputs,
         warnings,
-    };
-    prepared.warnings.extend(prediction::warning(&prepared));
-    Ok(prepared)
+    })
 }
 
 /// Refuses a plan that no run can follow.

@@ -120,7 +120,7 @@ fn profile(ops: u32, rng: &mut Rng) -> Profile {
         let costs = vec![times(u64::from(i + 1)), times(u64::from(i + 1) * 4)];
         ClassCosts { class: format!("class{i}"), batch_sizes: vec![1, 8], costs }
     };
-    Profile { classes: (0..DEVICES).map(&mut class).collect(), whole_model: Vec::new() }
+    Profile { classes: (0..DEVICES).map(&mut class).collect(), ..Profile::default() }
 }
 
 fn spec(ops: u32) -> ProblemSpec {

@@ -13,6 +13,7 @@ use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::{
     ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec,
 };
+use divvy_core::units::Time;
 
 use crate::read_options::ReadOptions;
 use crate::source::Source;
@@ -27,6 +28,8 @@ pub struct ProblemOptions {
     pub hardware: Option<String>,
     /// A file with times of the same ops.
     pub profile: Option<String>,
+    /// What a piece costs on every device; none: what profile and hardware say.
+    pub piece_cost: Option<Time>,
     /// What to minimise.
     pub objective: ObjectiveOptions,
     /// Constraints, which are added to those of the model file and win where the two disagree.
@@ -160,16 +163,38 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
         spec.constraints.colocate.extend(times.together);
         sources.push(times.source);
     }
-    let (objective, hardware) = match options.hardware.as_ref().zip(found) {
+    let (objective, mut hardware) = match options.hardware.as_ref().zip(found) {
         Some((name, (hardware, sha256))) => {
             sources.push(Source { role: "hardware".into(), path: name.clone(), sha256 });
             (objective(&options.objective, spec.objective, Some(&hardware))?, hardware)
         }
         None => own_hardware(&options.objective, &spec)?,
     };
+    if options.profile.is_some() && matches!(objective, Objective::Latency { .. }) {
+        of_devices_alone(&mut spec.profile, &hardware);
+    }
+    for (class, time) in &spec.profile.pieces {
+        let of_class = hardware.devices.iter_mut().filter(|device| device.class == *class);
+        of_class.for_each(|device| device.piece = device.piece.or(Some(*time)));
+    }
+    if let Some(time) = options.piece_cost {
+        hardware.set_piece_cost(time);
+    }
     let problem = put_together(spec, hardware, objective);
     let problem = problem.map_err(|errors| Error::Input { path: model.to_owned(), errors })?;
     Ok(Assembled { problem, sources, reading, warnings })
+}
+
+/// Makes times that were measured while all devices of a class were busy those of devices that work alone, as they do for
+/// most of one request.
+fn of_devices_alone(profile: &mut Profile, hardware: &HardwareSpec) {
+    for class in &mut profile.classes {
+        let known = hardware.classes.iter().find(|known| known.name == class.class);
+        let Some(share) = known.and_then(|known| known.alone) else { continue };
+        for cost in class.costs.iter_mut().flatten().flatten() {
+            cost.time = Time((cost.time.0 as f64 * share).round() as u64);
+        }
+    }
 }
 
 /// The problem of a network on this hardware under this objective. The hardware and the objective that come with the
@@ -358,8 +383,11 @@ fn read_times(path: &str, graph: &GraphSpec) -> Result<TimesFile, Error> {
             .map(|list| row_of.iter().map(|&row| list.get(row).copied().flatten()).collect())
             .collect(),
     };
-    let profile =
-        Profile { classes: other.profile.classes.iter().map(pick).collect(), whole_model: Vec::new() };
+    let profile = Profile {
+        classes: other.profile.classes.iter().map(pick).collect(),
+        pieces: other.profile.pieces,
+        ..Profile::default()
+    };
     let source = Source { role: "profile".into(), path: path.to_owned(), sha256: Some(loaded.sha256) };
     let only_times = other.hardware.is_none() && other.objective.is_none();
     let together = if only_times { other.constraints.colocate } else { Vec::new() };

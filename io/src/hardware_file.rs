@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use crate::quantity;
 use crate::reader::Item;
 
-const FIELDS: [&str; 10] =
-    ["name", "description", "sources", "class", "node", "device", "switch", "bus", "link", "mesh"];
+const FIELDS: [&str; 11] =
+    ["name", "description", "sources", "piece", "class", "node", "device", "switch", "bus", "link", "mesh"];
 
 /// The most things that one `count` may make.
 const MOST_COPIES: u32 = 4096;
@@ -53,7 +53,23 @@ pub(crate) fn read(item: &Item<'_, '_>, catalogue: &[ClassSpec]) -> HardwareSpec
     links(item, &mut spec, &made);
     meshes(item, &mut spec, &made);
     add_known_classes(&mut spec, catalogue);
+    fill_in_piece_costs(item, &mut spec);
     spec
+}
+
+/// What pieces cost on devices of a kind, for classes that do not say it themselves.
+fn fill_in_piece_costs(item: &Item<'_, '_>, spec: &mut HardwareSpec) {
+    let Some(table) = item.optional("piece") else { return };
+    table.only(&["cpu", "gpu", "other"]);
+    let own = item.optional("class");
+    let own = own.as_ref().map_or(Vec::new(), Item::fields);
+    let say_it = own.iter().filter(|(_, class)| class.optional("piece").is_some()).map(|(name, _)| *name);
+    let say_it: HashSet<&str> = say_it.collect();
+    for (kind, name) in [(DeviceKind::Cpu, "cpu"), (DeviceKind::Gpu, "gpu"), (DeviceKind::Other, "other")] {
+        let Some(time) = table.optional(name).and_then(|i| quantity::time(&i)) else { continue };
+        let of_kind = spec.classes.iter_mut().filter(|class| class.kind == kind);
+        of_kind.filter(|class| !say_it.contains(class.name.as_str())).for_each(|class| class.piece = time);
+    }
 }
 
 /// The classes of a catalogue file or of the `class` table of a hardware file.
@@ -453,6 +469,12 @@ fn sparse(value: Value) -> Value {
         Value::Object(map) => Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).collect()),
         other => other,
     }
+}
+
+/// A time from a text such as `20us`; none if it is no time.
+pub fn parse_time(text: &str) -> Option<Time> {
+    let (value, errors) = (Value::String(text.to_owned()), RefCell::default());
+    quantity::time(&Item::top(&value, "time", &errors))
 }
 
 /// Bytes from a text such as `8GB`; none if it is no size.

@@ -225,7 +225,7 @@ fn read_params(table: &Item<'_, '_>) -> Vec<ParamSpec> {
 }
 
 fn read_costs(item: &Item<'_, '_>, ops: usize) -> Profile {
-    item.only(&["time_unit", "classes", "whole_model"]);
+    item.only(&["time_unit", "classes", "whole_model", "pieces"]);
     let in_ps = match item.optional("time_unit").and_then(|i| i.text()) {
         None | Some("us") => false,
         Some("ps") => true,
@@ -243,9 +243,15 @@ fn read_costs(item: &Item<'_, '_>, ops: usize) -> Profile {
         let class = entry.required("class")?.text()?.to_owned();
         Some((class, entry.required("batch_size")?.small()?, time(&entry.required("time")?)?))
     };
+    let pieces = item.optional("pieces");
+    let read_piece = |entry: &Item<'_, '_>| {
+        entry.only(&["class", "time"]);
+        Some((entry.required("class")?.text()?.to_owned(), time(&entry.required("time")?)?))
+    };
     Profile {
         classes: classes.iter().flat_map(Item::fields).map(|field| read_class(&field)).collect(),
         whole_model: whole.map_or(Vec::new(), |whole| whole.each(read_whole)),
+        pieces: pieces.map_or(Vec::new(), |pieces| pieces.each(read_piece)),
     }
 }
 
@@ -409,6 +415,10 @@ fn write_costs(profile: &Profile) -> Value {
     if !profile.whole_model.is_empty() {
         let entry = |(class, size, time): &(String, u32, Time)| json!({"class": class, "batch_size": size, "time": time.0});
         written["whole_model"] = profile.whole_model.iter().map(entry).collect();
+    }
+    if !profile.pieces.is_empty() {
+        let entry = |(class, time): &(String, Time)| json!({"class": class, "time": time.0});
+        written["pieces"] = profile.pieces.iter().map(entry).collect();
     }
     written
 }

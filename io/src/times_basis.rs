@@ -262,7 +262,7 @@ mod tests {
             batch_sizes: vec![1],
             costs: vec![vec![cost; 2]],
         };
-        let profile = Profile { classes: measured.iter().map(class).collect(), whole_model: Vec::new() };
+        let profile = Profile { classes: measured.iter().map(class).collect(), ..Profile::default() };
         let spec = ProblemSpec { graph, profile, ..ProblemSpec::default() };
         let hardware = presets::hardware(hardware).unwrap().unwrap();
         put_together(spec, hardware, Objective::Latency { links: LinkUse::Delay }).unwrap()

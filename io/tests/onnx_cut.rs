@@ -127,6 +127,28 @@ fn bodies_bring_in_what_they_take_from_around_them() {
 }
 
 #[test]
+fn dequantisers_go_along_with_their_readers() {
+    let nodes =
+        "QuantizeLinear x s > q\nDequantizeLinear q s > d\nRelu d > a\nNeg d > b\nAbs d > c\nSum a b c > y";
+    let whole = model(graph(nodes, "x", "y", "s"));
+    let parts = pieces(&[&[0, 1, 2], &[3, 4], &[5]]);
+    let mut facts = Facts::default();
+    facts.values.insert("q".into(), Fact { element: 2, ..Default::default() });
+    let cut = cut(&whole, &parts, &(&facts).into()).unwrap();
+    assert_eq!(cut[0].outputs, ["q", "a"]);
+    assert_eq!(cut[1].inputs, ["q"]);
+    let made = |piece: &CutPiece| {
+        graph_of(piece).node.iter().map(|node| node.op_type().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(made(&cut[1]), ["DequantizeLinear", "Neg", "Abs"], "one for both");
+    assert_eq!(weights_of(&cut[1]), ["s"]);
+    assert_eq!(made(&cut[2]), ["Sum"]);
+    // Of what type it is given must be known.
+    let as_it_is = divvy_io::onnx::cut::cut(&whole, &parts, &SymbolicShapes::default()).unwrap();
+    assert_eq!(as_it_is[1].inputs, ["d"]);
+}
+
+#[test]
 fn outputs_that_no_node_makes_come_from_one_piece() {
     let whole = model(graph("Relu x > a\nAdd a w > y", "x u", "y u w x", "w"));
     let cut = cut_soundly(&whole, &pieces(&[&[0], &[1]]));

@@ -433,6 +433,7 @@ fn wrong_problem_files_are_refused_by_schema_and_reader() {
         ("/costs/classes/gpu/times/0/0", json!("fast")),
         ("/costs/classes/gpu/times", json!([1, 2, 3, 4])),
         ("/costs/whole_model", json!([{"class": "gpu", "time": 5}])),
+        ("/costs/pieces", json!([{"class": "gpu"}])),
         ("/hardware", json!("no-such")),
         ("/hardware", json!("uniform-0")),
         ("/hardware", json!({"uniform_bandwidth": 0})),
@@ -509,7 +510,7 @@ fn wrong_plan_files_are_refused_by_schema_and_reader() {
     let wrong = [
         ("/divvy", json!("problem")),
         ("/version", json!(1)),
-        ("/version", json!(3)),
+        ("/version", json!(4)),
         ("/claim/value_ps", json!(-1)),
         ("/claim/value_ps", json!(0.5)),
         ("/claim/starts_ps", json!([null])),

@@ -10,6 +10,7 @@ use divvy_core::input_error::InputErrors;
 use divvy_core::problem::{
     Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec, uniform_hardware,
 };
+use divvy_core::units::Time;
 use divvy_io::assemble::{put_together, read_model};
 use divvy_io::read_options::ReadOptions;
 use divvy_io::{hardware_source, presets};
@@ -341,8 +342,11 @@ impl Instance {
     }
 }
 
+/// Built-in hardware on which pieces cost nothing, as in the papers.
 fn built_in(name: &str) -> Result<HardwareSpec, String> {
-    hardware_source::find(name).map(|(hardware, _)| hardware).map_err(|error| error.to_string())
+    let (mut hardware, _) = hardware_source::find(name).map_err(|error| error.to_string())?;
+    hardware.set_piece_cost(Time::ZERO);
+    Ok(hardware)
 }
 
 fn published(name: &str) -> TransformerOptions {

@@ -9,6 +9,7 @@ use divvy_core::ids::DeviceId;
 use divvy_core::plan::{ColdStartPlan, Landing, Plan};
 use divvy_core::problem::{Objective, Problem};
 use divvy_core::score::Score;
+use divvy_core::units::Time;
 use divvy_io::assemble::put_together;
 use divvy_io::{file, hardware_source, import};
 use divvy_search::{Budget, Request, solve};
@@ -20,7 +21,8 @@ fn problem(hardware: &str, objective: Objective) -> Problem {
 }
 
 fn on(hardware: &str, spec: ProblemSpec, objective: Objective) -> Problem {
-    let (hardware, _) = hardware_source::find(hardware).expect("built-in hardware");
+    let (mut hardware, _) = hardware_source::find(hardware).expect("built-in hardware");
+    hardware.set_piece_cost(Time::ZERO);
     put_together(spec, hardware, objective).expect("a problem")
 }
 

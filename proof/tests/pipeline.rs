@@ -64,7 +64,7 @@ fn plain(rng: &mut Rng, ops: usize, stages: u32) -> Problem {
         |rng: &mut Rng| Some(Cost { time: Time(rng.below(most_work) as u64), origin: Origin::Measured });
     let costs = vec![(0..ops).map(|_| cost(rng)).collect()];
     let class = ClassCosts { class: "uniform".into(), batch_sizes: vec![1], costs };
-    let profile = Profile { classes: vec![class], whole_model: Vec::new() };
+    let profile = Profile { classes: vec![class], ..Profile::default() };
     let hardware = uniform_hardware(stages, 1_000_000_000_000, ClassSpec::default());
     let objective = Objective::Pipeline { stages };
     let graph = Graph::new(graph).expect("it is acyclic");

@@ -58,7 +58,7 @@ fn side_by_side(devices: usize, inputs: u32, times: &[(u32, &[u64])]) -> Problem
     let costs = times.iter().map(|(_, of_ops)| of_ops.iter().map(cost).collect()).collect();
     let batch_sizes = times.iter().map(|(size, _)| *size).collect();
     let classes = vec![ClassCosts { class: "c".into(), batch_sizes, costs }];
-    let profile = Profile { classes, whole_model: Vec::new() };
+    let profile = Profile { classes, ..Profile::default() };
     let device = |n: usize| DeviceSpec { name: format!("d{n}"), class: "c".into(), ..DeviceSpec::default() };
     let pairs = (0..devices).flat_map(|a| (0..a).map(move |b| [format!("d{a}"), format!("d{b}")]));
     let link = |between| LinkSpec { between, bandwidth: 1_000_000_000, ..LinkSpec::default() };

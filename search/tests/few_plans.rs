@@ -134,7 +134,7 @@ fn islands_with_batches_of_unlike_sizes() {
         devices: vec![device("d0", "wide"), device("d1", "narrow"), device("d2", "wide")],
         ..HardwareSpec::default()
     };
-    let profile = Profile { classes: vec![wide, narrow], whole_model: Vec::new() };
+    let profile = Profile { classes: vec![wide, narrow], ..Profile::default() };
     let draw = Draw {
         graph,
         profile,

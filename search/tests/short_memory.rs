@@ -64,7 +64,7 @@ fn chain(objective: Objective) -> Case {
         links: vec![link(0, 1), link(1, 2), link(0, 2)],
         ..HardwareSpec::default()
     };
-    let profile = Profile { classes, whole_model: Vec::new() };
+    let profile = Profile { classes, ..Profile::default() };
     let constraints = ConstraintsSpec::default();
     Case::from_draw(0, Draw { graph, profile, hardware, objective, constraints }).expect("a valid problem")
 }

@@ -134,7 +134,7 @@ fn profile(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: ProblemKind
         let costs = batch_sizes.iter().map(|_| (0..ops).map(|_| cost(rng)).collect()).collect();
         ClassCosts { class: name.to_owned(), batch_sizes, costs }
     };
-    Profile { classes: hardware.classes.iter().map(|c| class(&c.name)).collect(), whole_model: Vec::new() }
+    Profile { classes: hardware.classes.iter().map(|c| class(&c.name)).collect(), ..Profile::default() }
 }
 
 fn constraints(rng: &mut Rng, ops: usize, hardware: &HardwareSpec, kind: ProblemKind) -> ConstraintsSpec {

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashSet};
 use clap::ValueEnum;
 use divvy::core::coarsen::Granularity;
 use divvy::core::problem::{ConstraintsSpec, Contention, LinkUse};
+use divvy::core::units::Time;
 use divvy::io::assemble::{ObjectiveKind, ObjectiveOptions, ProblemOptions};
-use divvy::io::hardware_file::parse_bytes;
+use divvy::io::hardware_file::{parse_bytes, parse_time};
 use divvy::io::onnx::trips::{EVERY_LOOP, MOST_TRIPS};
 use divvy::io::read_options::ReadOptions;
 
@@ -168,6 +169,9 @@ pub(crate) struct ProblemArgs {
     /// File with times of these ops, as `divvy profile` writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<String>,
+    /// What a piece costs on every device besides its ops, such as 20us; 0 as in papers [default: what profile and hardware say]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) piece_cost: Option<String>,
     /// Op that must run on a device; may be repeated
     #[arg(long, value_name = "OP=DEVICE")]
     pub(crate) pin: Vec<String>,
@@ -186,6 +190,12 @@ pub(crate) struct ProblemArgs {
     /// Device where the network's outputs must arrive [default: anywhere]
     #[arg(long, value_name = "DEVICE")]
     pub(crate) output_at: Option<String>,
+}
+
+/// The time of `--piece-cost`.
+pub(crate) fn piece_cost(text: &str) -> Result<Time, Failure> {
+    let time = if text == "0" { Some(Time::ZERO) } else { parse_time(text) };
+    time.ok_or_else(|| Failure::option("--piece-cost", format!("`{text}` is no time"), "write 20us, or 0"))
 }
 
 impl ReadingArgs {
@@ -223,6 +233,7 @@ impl ProblemArgs {
             read: self.reading.options()?,
             hardware: self.on.clone(),
             profile: self.profile.clone(),
+            piece_cost: self.piece_cost.as_deref().map(piece_cost).transpose()?,
             objective,
             constraints: self.constraints()?,
         })

@@ -9,7 +9,7 @@ use divvy::io::plan_file::{PlanFile, Verdict};
 use divvy::io::read_options::{ReadOptions, dim_option, parameter_option, trips_option};
 use serde_json::json;
 
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, piece_cost};
 use crate::failure::Failure;
 use crate::output::Done;
 use crate::progress::Progress;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Done, Failure> {
     if let Some(model) = &args.against {
         let mut differences = unnamed(&plan.reading, &given);
         if differences.is_empty() {
-            let real = assemble(model, &same_question(&plan, args))?;
+            let real = assemble(model, &same_question(&plan, args)?)?;
             differences = plan.check_against(&real.problem, &real.sources);
         }
         if !differences.is_empty() {
@@ -90,14 +90,15 @@ fn read_with(reading: &ReadOptions) -> String {
 
 /// The objective of the plan, asked anew of the real files. Constraints are the plan's own: they are part of the
 /// question, not of the files, and do not change network, hardware or costs.
-fn same_question(plan: &PlanFile, args: &CheckArgs) -> ProblemOptions {
-    ProblemOptions {
+fn same_question(plan: &PlanFile, args: &CheckArgs) -> Result<ProblemOptions, Failure> {
+    Ok(ProblemOptions {
         read: plan.reading.clone(),
         hardware: args.on.clone(),
         profile: args.profile.clone(),
+        piece_cost: args.piece_cost.as_deref().map(piece_cost).transpose()?,
         objective: plan.problem.objective.into(),
         ..ProblemOptions::default()
-    }
+    })
 }
 
 fn in_json(plan: &PlanFile, args: &CheckArgs, result: &Result<Verdict, Vec<Violation>>) -> String {

@@ -35,9 +35,10 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     }
     profile.write(&args.output)?;
     let output = args.output.display();
+    let on = args.hardware.as_ref().map_or(args.on.clone(), |path| path.display().to_string());
     text.push_str(&format!(
-        "  written to {output}; `divvy plan {} --on {} --profile {output}` plans with it\n",
-        args.file, args.on
+        "  written to {output}; `divvy plan {} --on {on} --profile {output}` plans with it\n",
+        args.file
     ));
     Ok(Done { text, passed: true })
 }
@@ -72,6 +73,12 @@ fn describe(profile: &ModelProfile) -> String {
                 "{class}: {pieces} {take} {extra:.3} ms longer than the whole; {bytes:.2} MB cross\n"
             ));
         }
+    }
+    for (class, rates) in profile.piece_rates() {
+        let (piece, per_mb) = (rates.piece, rates.per_byte * 1e6);
+        text.push_str(&format!(
+            "{class}: {piece:.1} us a piece besides its ops, {per_mb:.0} us for each MB that crosses\n"
+        ));
     }
     for contention in &profile.contention {
         let class = &contention.class;

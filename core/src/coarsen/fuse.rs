@@ -263,7 +263,7 @@ mod tests {
             costs: vec![costs.to_vec()],
         };
         let both = vec![class("cpu", [time; 3]), class("npu", [time, None, None])];
-        let profile = Profile { classes: both, whole_model: Vec::new() };
+        let profile = Profile { classes: both, ..Profile::default() };
         assert_eq!(group_fused(&graph, &profile), [0, 2, 2]);
     }
 }

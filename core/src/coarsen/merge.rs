@@ -58,7 +58,7 @@ pub fn merge(graph: &Graph, profile: &Profile, group_of: &[u32]) -> Result<Merge
         params: params.collect(),
     };
     let classes = profile.classes.iter().map(|class| merged_costs(graph, class, &groups, &mut errors));
-    let profile = Profile { classes: classes.collect(), whole_model: profile.whole_model.clone() };
+    let profile = Profile { classes: classes.collect(), ..profile.clone() };
     errors.into_result(Merged { graph: spec, profile, op_of: groups.op_of })
 }
 
@@ -280,7 +280,7 @@ mod tests {
 
     fn profile(costs: [Option<Cost>; 4]) -> Profile {
         let class = ClassCosts { class: "gpu".into(), batch_sizes: vec![1], costs: vec![costs.to_vec()] };
-        Profile { classes: vec![class], whole_model: Vec::new() }
+        Profile { classes: vec![class], ..Profile::default() }
     }
 
     #[test]

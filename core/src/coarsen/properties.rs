@@ -121,7 +121,7 @@ fn everything_is_kept_on_random_networks() {
 
 /// The classes that run everything: sums over others are not the same, as a merged op lacks what one part lacks.
 fn lacking_nothing(profile: &Profile) -> Profile {
-    Profile { classes: profile.classes[..1].to_vec(), whole_model: Vec::new() }
+    Profile { classes: profile.classes[..1].to_vec(), ..Profile::default() }
 }
 
 fn check_times_of_parts(fine: &Graph, profile: &Profile, coarse: &ProblemSpec) {

@@ -83,7 +83,7 @@ pub(super) fn random_times(rng: &mut Rng, ops: usize) -> Profile {
         let costs = (0..2).map(|_| (0..ops).map(&mut cost).collect()).collect();
         ClassCosts { class: class.into(), batch_sizes: vec![1, 4], costs }
     };
-    Profile { classes: vec![class("fast", 0.0), class("slow", lacks)], whole_model: Vec::new() }
+    Profile { classes: vec![class("fast", 0.0), class("slow", lacks)], ..Profile::default() }
 }
 
 pub(super) fn random_networks() -> impl Iterator<Item = (Rng, ProblemSpec)> {

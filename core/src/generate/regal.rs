@@ -99,7 +99,7 @@ pub fn regal(options: &RegalOptions) -> Result<ProblemSpec, InputErrors> {
     let class = ClassCosts { class: "uniform".into(), batch_sizes: vec![1], costs: vec![costs] };
     Ok(ProblemSpec {
         graph: graph_of_edges(name, &bytes, &edges),
-        profile: Profile { classes: vec![class], whole_model: Vec::new() },
+        profile: Profile { classes: vec![class], ..Profile::default() },
         hardware: Some(OwnHardware::UniformPerStage { bandwidth: 1_000_000_000 }),
         ..ProblemSpec::default()
     })

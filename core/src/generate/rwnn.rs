@@ -288,7 +288,7 @@ fn profile(weights: &[OpWeight], times: &[[u64; 3]], batches: bool, rng: &mut Rn
         let costs = sizes.iter().map(|&size| (0..times.len()).map(|op| cost(op, size)).collect()).collect();
         ClassCosts { class: CLASSES[class].into(), batch_sizes: sizes.to_vec(), costs }
     };
-    Profile { classes: (0..CLASSES.len()).map(&mut class_costs).collect(), whole_model: Vec::new() }
+    Profile { classes: (0..CLASSES.len()).map(&mut class_costs).collect(), ..Profile::default() }
 }
 
 fn three_devices() -> HardwareSpec {

@@ -64,6 +64,14 @@ pub struct HardwareSpec {
     pub links: Vec<LinkSpec>,
 }
 
+impl HardwareSpec {
+    /// Makes a piece cost this on every device.
+    pub fn set_piece_cost(&mut self, time: Time) {
+        self.classes.iter_mut().for_each(|class| class.piece = time);
+        self.devices.iter_mut().for_each(|device| device.piece = None);
+    }
+}
+
 /// A class of equal devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassSpec {

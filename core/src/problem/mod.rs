@@ -97,7 +97,7 @@ impl Problem {
     pub fn to_spec(&self) -> ProblemSpec {
         ProblemSpec {
             graph: self.graph.spec().clone(),
-            profile: Profile { classes: self.costs.clone(), whole_model: Vec::new() },
+            profile: Profile { classes: self.costs.clone(), ..Profile::default() },
             hardware: Some(OwnHardware::Given(Box::new(self.hardware.spec().clone()))),
             objective: Some(self.objective),
             constraints: self.constraints.spec().clone(),

@@ -143,7 +143,8 @@ impl ProfiledModel {
                 continue;
             }
             stages.iter_mut().enumerate().for_each(|(device, stage)| stage.device = device);
-            let beyond = cuts.per_byte(launch) * bytes as f64 + launch * (stages.len() - 1) as f64;
+            let rates = cuts.rates(launch);
+            let beyond = rates.per_byte * bytes as f64 + rates.piece * (stages.len() - 1) as f64;
             let all = crossing.iter().sum::<u64>().max(1) as f64;
             let beyond = crossing.iter().map(|&bytes| beyond * bytes as f64 / all).collect();
             let whole = self.program(&self.model, &devices[0]);

@@ -1,9 +1,9 @@
 //! What it costs to cut the model: a runtime that keeps values in a layout of its own changes them at every cut.
 //!
 //! The model runs whole and in several numbers of pieces, in turns, on all devices of a class at once as when a plan keeps
-//! them busy. What pieces take beyond the whole and beyond starting so many of them is put down to the bytes that cross. What
-//! each of the most pieces takes also corrects the times of its ops: a piece is timed by its thread, undisturbed, and kernels
-//! are timed by the runtime, which counts the time for which others had the core into whichever kernel was under way.
+//! them busy. What pieces take beyond the whole is put down to their number and to the bytes that cross. What each of the
+//! most pieces takes also corrects the times of its ops: a piece is timed by its thread, undisturbed, and kernels are timed by
+//! the runtime, which counts the time for which others had the core into whichever kernel was under way.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,8 +23,8 @@ use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
 
-/// Into how many pieces the model is cut: few, as by most plans, and enough for their cost to be seen.
-const PIECES: [usize; 3] = [3, 6, 12];
+/// Into how many pieces the model is cut, besides one: few, as by most plans, and enough for their cost to be seen.
+const PIECES: [usize; 4] = [2, 4, 8, 16];
 
 /// Kernels of a piece are off by no more than this factor, or else the piece was not what was measured.
 const MOST_OFF: f64 = 4.0;
@@ -55,14 +55,37 @@ pub struct CutStyle {
     crossing: Vec<u64>,
 }
 
+/// What a piece costs, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PieceRates {
+    /// Besides its ops and whatever crosses its borders.
+    pub piece: f64,
+    /// For each byte that crosses, on both sides together.
+    pub per_byte: f64,
+}
+
 impl CutCosts {
-    /// Microseconds for each byte that crosses, when starting a piece takes `launch`: the average over the styles. Few cuts,
-    /// as in most plans, cost more by the byte than many, and count alike here.
-    pub(super) fn per_byte(&self, launch: f64) -> f64 {
-        let rate = |style: &CutStyle| {
-            (style.extra - launch * (style.pieces as f64 - 1.0)) / style.bytes.max(1) as f64
+    /// The rates that account best for what the styles took. A style counts by what a piece of it took, so that few pieces, as
+    /// most plans have, count as much as many. No piece costs less than `launch`, which one takes that does next to nothing.
+    pub fn rates(&self, launch: f64) -> PieceRates {
+        let of = |style: &CutStyle| {
+            let borders = (style.pieces - 1) as f64;
+            (style.bytes as f64 / borders, style.extra / borders)
         };
-        self.styles.iter().map(rate).sum::<f64>().max(0.0) / self.styles.len().max(1) as f64
+        let styles: Vec<(f64, f64)> = self.styles.iter().filter(|style| style.pieces > 1).map(of).collect();
+        let sum =
+            |of: &dyn Fn(f64, f64) -> f64| styles.iter().map(|&(bytes, extra)| of(bytes, extra)).sum::<f64>();
+        let (bytes, extra) = (sum(&|bytes, _| bytes), sum(&|_, extra| extra));
+        let (squares, products) = (sum(&|bytes, _| bytes * bytes), sum(&|bytes, extra| bytes * extra));
+        let count = styles.len() as f64;
+        let spread = count * squares - bytes * bytes;
+        let slope = if spread > 0.0 { (count * products - bytes * extra) / spread } else { 0.0 };
+        let piece = if count > 0.0 { (extra - slope.max(0.0) * bytes) / count } else { launch };
+        if piece >= launch {
+            return PieceRates { piece, per_byte: slope.max(0.0) };
+        }
+        let per_byte = if squares > 0.0 { (products - launch * bytes) / squares } else { 0.0 };
+        PieceRates { piece: launch, per_byte: per_byte.max(0.0) }
     }
 
     /// Makes the times of ops add up to what the pieces took that they are in, where there are most of them, and all in all
@@ -171,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn starting_pieces_is_not_put_down_to_bytes() {
+    fn pieces_and_bytes_have_their_own_rates() {
         let style = |pieces, extra, bytes| CutStyle {
             pieces,
             extra,
@@ -180,9 +203,20 @@ mod tests {
             ops: Vec::new(),
             crossing: Vec::new(),
         };
-        let cuts =
-            CutCosts { class: "core".into(), styles: vec![style(8, 100.0, 1000), style(3, 30.0, 100)] };
-        assert!((cuts.per_byte(10.0) - 0.065).abs() < 1e-12);
-        assert_eq!(cuts.per_byte(20.0), 0.0);
+        // 20 us a piece, and 0.01 us a byte.
+        let styles = vec![style(2, 30.0, 1000), style(4, 75.0, 1500), style(8, 154.0, 1400)];
+        let costs = CutCosts { class: "core".into(), styles };
+        let PieceRates { piece, per_byte } = costs.rates(5.0);
+        assert!((piece - 20.0).abs() < 1e-9 && (per_byte - 0.01).abs() < 1e-12, "{piece} {per_byte}");
+        // Starting one takes longer than that: bytes account for what is left, of which there may be none.
+        let PieceRates { piece, per_byte } = costs.rates(22.0);
+        assert!(piece == 22.0 && per_byte > 0.0 && per_byte < 0.01, "{piece} {per_byte}");
+        assert_eq!(costs.rates(40.0), PieceRates { piece: 40.0, per_byte: 0.0 });
+        // Bytes that make nothing longer have no rate.
+        let styles = vec![style(2, 30.0, 1000), style(4, 90.0, 300)];
+        let costs = CutCosts { class: "core".into(), styles };
+        assert_eq!(costs.rates(5.0), PieceRates { piece: 30.0, per_byte: 0.0 });
+        // Of a device by itself nothing but the start is known.
+        assert_eq!(CutCosts { class: "core".into(), styles: Vec::new() }.rates(5.0).piece, 5.0);
     }
 }

@@ -13,9 +13,9 @@ const FASTEST: f64 = 1e12;
 
 /// The hardware with its links as measured; links that join other ends stay as they are.
 ///
-/// Where all devices work in one memory, links between them take the place of free hand-overs, and stand for what a cut
-/// costs: starting a piece, and the change of layout on both sides. Under `stream` links cost devices nothing, so that each
-/// side has half of the change as its transfer bandwidth.
+/// What a piece costs is its class's. Where all devices work in one memory, links between them take the place of free
+/// hand-overs: they have the time of one, and the change of layout on both sides as their bandwidth. Under `stream` links cost
+/// devices nothing, so that each side has half of the change as its transfer bandwidth.
 pub(super) fn measured_hardware(
     problem: &Problem,
     transfers: &[Transfer],
@@ -31,11 +31,16 @@ pub(super) fn measured_hardware(
             link.bandwidth = *bandwidth as u64;
         }
     }
+    let launch = launch(transfers);
+    for cuts in cuts {
+        if let Some(class) = spec.classes.iter_mut().find(|class| class.name == cuts.class) {
+            class.piece = Time((cuts.rates(launch).piece * 1e6).round() as u64);
+        }
+    }
     if spec.links.is_empty() && spec.devices.iter().all(|device| device.on_host) && !cuts.is_empty() {
         spec.links = links_of_cuts(&spec, transfers, cuts);
-        let launch = launch(transfers);
         for cuts in cuts {
-            let per_byte = cuts.per_byte(launch);
+            let per_byte = cuts.rates(launch).per_byte;
             if let Some(class) =
                 spec.classes.iter_mut().find(|class| class.name == cuts.class && per_byte > 0.0)
             {
@@ -67,10 +72,10 @@ fn links_of_cuts(spec: &HardwareSpec, transfers: &[Transfer], cuts: &[CutCosts])
             continue;
         }
         let rates: Vec<f64> =
-            between.iter().filter_map(|end| Some(of_class(end)?.per_byte(transfer.launch))).collect();
+            between.iter().filter_map(|end| Some(of_class(end)?.rates(transfer.launch).per_byte)).collect();
         let per_byte = rates.iter().sum::<f64>() / rates.len().max(1) as f64;
         let bandwidth = if per_byte > 0.0 { (1e6 / per_byte).min(FASTEST) } else { FASTEST } as u64;
-        let latency = Time(((transfer.latency + transfer.launch) * 1e6) as u64);
+        let latency = Time((transfer.latency * 1e6) as u64);
         links.push(LinkSpec { between, bandwidth, latency, half_duplex: false, bus: None });
     }
     links

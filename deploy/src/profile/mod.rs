@@ -46,7 +46,7 @@ mod turns;
 
 pub use class_times::ClassTimes;
 pub use contention::Contention;
-pub use cut_costs::{CutCosts, CutStyle};
+pub use cut_costs::{CutCosts, CutStyle, PieceRates};
 pub use model_on_hardware::ModelOnHardware;
 pub use model_profile::ModelProfile;
 pub use options::ProfileOptions;

@@ -11,9 +11,9 @@ use crate::error::DeployError;
 use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
-use crate::profile::cut_costs::CutCosts;
+use crate::profile::cut_costs::{CutCosts, PieceRates};
 use crate::profile::measured_hardware::measured_hardware;
-use crate::profile::transfer_times::Transfer;
+use crate::profile::transfer_times::{self, Transfer};
 
 /// All that was measured of a model.
 pub struct ModelProfile {
@@ -48,6 +48,12 @@ impl ModelProfile {
         ModelProfile { cuts, transfers, contention, checkpoint: Some(checkpoint), ..self }
     }
 
+    /// What pieces cost on each class on which the model was cut.
+    pub fn piece_rates(&self) -> impl Iterator<Item = (&str, PieceRates)> {
+        let launch = transfer_times::launch(&self.transfers);
+        self.cuts.iter().map(move |cuts| (cuts.class.as_str(), cuts.rates(launch)))
+    }
+
     /// Writes the times of ops, for planning with them. The checkpoint is not needed any more.
     pub fn write(&self, path: &Path) -> Result<(), DeployError> {
         file::write(path, &format!("{}\n", problem_file::write(&self.spec())))?;
@@ -65,12 +71,12 @@ impl ModelProfile {
 
     /// The times as a problem without hardware and objective.
     fn spec(&self) -> ProblemSpec {
+        let time = |us: f64| Time((us * 1e6).round() as u64);
         let mut profile = Profile::default();
         let mut sorted: Vec<&ClassTimes> = self.classes.iter().collect();
         sorted.sort_by_key(|times| (&times.class, times.batch));
         let mut fused: Vec<&Vec<usize>> = Vec::new();
         for ClassTimes { class, batch, ops, whole, fused: groups, .. } in sorted {
-            let time = |us: f64| Time((us * 1e6).round() as u64);
             let costs =
                 ops.iter().map(|&us| Some(Cost { time: time(us), origin: Origin::Measured })).collect();
             profile.whole_model.push((class.clone(), *batch, time(*whole)));
@@ -86,6 +92,8 @@ impl ModelProfile {
         let graph = self.problem.graph.spec().clone();
         let name = |&op: &usize| graph.ops[op].name.clone();
         let colocate = fused.iter().map(|group| group.iter().map(name).collect()).collect();
+        let pieces = self.piece_rates().map(|(class, rates)| (class.to_owned(), time(rates.piece)));
+        profile.pieces = pieces.collect();
         let mut spec =
             ProblemSpec { graph, profile, hardware: None, objective: None, constraints: Default::default() };
         spec.constraints.colocate = colocate;

@@ -88,6 +88,12 @@ impl Profiler {
                 times.ops.iter_mut().zip(&factors).for_each(|(time, factor)| *time *= factor);
             }
         }
+        let launch = transfer_times::launch(&transfers);
+        for cuts in &cuts {
+            let piece = cuts.rates(launch).piece;
+            let of_class = done.iter_mut().filter(|times| times.class == cuts.class);
+            of_class.for_each(|times| times.leave_out(piece));
+        }
         done.retain(|times| options.batch_sizes.contains(&times.batch));
         let profile = ModelProfile::of_ops(self.model.problem, done);
         Ok(Some(profile.with(cuts, transfers, contention, self.checkpoint)))

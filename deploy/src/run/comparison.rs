@@ -9,7 +9,6 @@ use divvy_exec::measure::Timings;
 use crate::prepared::{Prepared, StageWork};
 use crate::run::figures::Figures;
 use crate::run::onnxruntime_alone::OnnxRuntimeAlone;
-use crate::run::prediction::{Prediction, predict};
 use crate::run::reasons::{Known, reasons};
 use crate::run::turns::CERTAIN;
 
@@ -84,25 +83,23 @@ impl Comparison {
         undisturbed: &Figures,
         others: Others<'_>,
     ) -> Comparison {
-        let prediction = predict(prepared);
-        let predicted = prediction.as_ref().map_or(prepared.score.value.as_us(), |known| known.request);
         let value = Pair {
             what: if prepared.is_stream { "period" } else { prepared.problem.objective.name() }.into(),
-            predicted,
+            predicted: prepared.score.value.as_us(),
             measured: measured.value,
             undisturbed: undisturbed.value,
             spread: measured.spread,
         };
         let stage = |stage: usize| Pair {
             what: prepared.spec.stages[stage].model.name.clone(),
-            predicted: predicted_stage(prepared, prediction.as_ref(), stage),
+            predicted: predicted_stage(prepared, stage),
             measured: measured.stages[stage],
             undisturbed: undisturbed.stages[stage],
             spread: measured.stage_spreads[stage],
         };
         let device = |device: usize| Pair {
             what: prepared.spec.devices[device].name.clone(),
-            predicted: predicted_device(prepared, prediction.as_ref(), device),
+            predicted: prepared.score.device_busy[prepared.devices[device].index()].as_us(),
             measured: measured.devices[device],
             undisturbed: undisturbed.devices[device],
             spread: 0.0,
@@ -154,17 +151,13 @@ fn taken_away(report: &Report) -> f64 {
     if others > 0.0 { others / (own + others) } else { 0.0 }
 }
 
-fn predicted_device(prepared: &Prepared, prediction: Option<&Prediction>, device: usize) -> f64 {
-    let busy = || prepared.score.device_busy[prepared.devices[device].index()].as_us();
-    prediction.map_or_else(busy, |prediction| prediction.devices[device])
-}
-
-fn predicted_stage(prepared: &Prepared, prediction: Option<&Prediction>, stage: usize) -> f64 {
+/// What the piece costs, and its ops.
+fn predicted_stage(prepared: &Prepared, stage: usize) -> f64 {
     let on = prepared.devices[prepared.spec.stages[stage].device];
-    let StageWork { ops, size, .. } = &prepared.work[stage];
+    let StageWork { ops, size, regroups_for } = &prepared.work[stage];
     let costs = ops.iter().filter_map(|&op| prepared.problem.cost(op, on, *size));
-    prediction
-        .map_or_else(|| costs.map(|cost| cost.time.as_us()).sum(), |prediction| prediction.stages[stage])
+    let ops: f64 = costs.map(|cost| cost.time.as_us()).sum();
+    if regroups_for.is_some() { ops } else { ops + prepared.problem.piece_cost(on).as_us() }
 }
 
 fn ops(prepared: &Prepared, op_times: &[(OpId, Timings)]) -> Vec<Pair> {

@@ -9,7 +9,6 @@
 //! | `onnxruntime_alone` | the whole model on plain ONNX Runtime, in turns with the plan |
 //! | `machine_speed` | how fast the machine is now, against when the plan's op times were profiled |
 //! | `finished_run` | what a run leaves, and files of it |
-//! | `prediction` | what pieces are expected to take, with what cuts cost the devices themselves |
 //! | `figures` | what items took of the whole, of devices and of stages |
 //! | `comparison` | prediction against measurement |
 //! | `reasons` | why they may be apart |
@@ -22,7 +21,6 @@ pub(crate) mod loaded_plan;
 pub(crate) mod machine_speed;
 pub(crate) mod onnxruntime_alone;
 pub(crate) mod options;
-pub(crate) mod prediction;
 pub(crate) mod reasons;
 pub(crate) mod result_check;
 pub(crate) mod trace;

@@ -45,6 +45,8 @@ fn odd_names_and_texts_survive() {
     spec.devices[1].class = spec.classes[1].name.clone();
     spec.devices[1].relay = true;
     spec.devices[2].peer_copies = true;
+    spec.classes[0].piece = divvy_core::units::Time(5_250_000);
+    spec.devices[0].piece = Some(divvy_core::units::Time(4_000_000));
     spec.links[0].half_duplex = true;
     spec.links[1].latency = divvy_core::units::Time(1_234_567);
     spec.links[1].bandwidth = 1_000_000_007;

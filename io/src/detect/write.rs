@@ -71,6 +71,7 @@ pub fn to_toml(spec: &HardwareSpec) -> String {
         file.flag("on_host", device.on_host);
         file.flag("relay", device.relay);
         file.flag("peer_copies", device.peer_copies);
+        file.maybe("piece", device.piece.map(quantity::write_time));
     }
     for switch in &spec.switches {
         file.open("[[switch]]");
@@ -115,6 +116,7 @@ fn write_class(file: &mut Text, class: &ClassSpec) {
         file.line("alone", &alone.to_string());
     }
     file.time("launch", class.launch);
+    file.time("piece", class.piece);
     if !class.batch_sizes.is_empty() {
         file.line("batch_sizes", &format!("{:?}", class.batch_sizes));
     }

@@ -86,7 +86,7 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     let classes = devices.iter().enumerate().map(|(d, device)| measured(device, column(d)));
     ProblemSpec {
         graph,
-        profile: Profile { classes: classes.collect(), whole_model: Vec::new() },
+        profile: Profile { classes: classes.collect(), ..Profile::default() },
         hardware: Some(OwnHardware::Given(Box::new(hardware(
             name,
             &devices,

@@ -67,7 +67,7 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
         graph,
         profile: Profile {
             classes: vec![measured("cpu", cpu), measured("accelerator", accelerator)],
-            whole_model: Vec::new(),
+            ..Profile::default()
         },
         hardware: Some(OwnHardware::Given(Box::new(hardware(item, bandwidth.unwrap_or(PS_AS_BYTES))))),
         objective: None,

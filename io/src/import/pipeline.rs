@@ -57,7 +57,7 @@ pub(super) fn read(item: &Item<'_, '_>) -> ProblemSpec {
     let bandwidth = (scale.unwrap_or(1.0) * UNIFORM_BANDWIDTH as f64).round() as u64;
     ProblemSpec {
         graph,
-        profile: Profile { classes: vec![measured("uniform", work)], whole_model: Vec::new() },
+        profile: Profile { classes: vec![measured("uniform", work)], ..Profile::default() },
         hardware: Some(OwnHardware::UniformPerStage { bandwidth: bandwidth.max(1) }),
         objective: None,
         constraints: ConstraintsSpec::default(),

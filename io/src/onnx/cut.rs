@@ -10,13 +10,15 @@
 //! | `wiring` | who makes and who reads each value |
 //! | `order` | the running order, or a circle |
 //! | `build` | the model of one piece |
+//! | `dequantizers` | dequantisation in every piece that needs it |
 //! | `annotate` | the whole model with device annotations |
 //!
-//! Nothing is computed or rewritten: no node is added, dropped or changed. Training information belongs to the whole
+//! Nothing is computed or rewritten, and no node is added, dropped or changed but for dequantisers. Training information belongs to the whole
 //! and is left out of the pieces. Weights in files of their own stay references; [`super::weights`] moves them.
 
 mod annotate;
 mod build;
+mod dequantizers;
 mod order;
 mod wiring;
 
@@ -192,6 +194,8 @@ pub fn cut(
     pieces: &[Piece],
     symbolic_shapes: &SymbolicShapes,
 ) -> Result<Vec<CutPiece>, CutError> {
+    let copied = dequantizers::copied(model, pieces, symbolic_shapes);
+    let (model, pieces) = copied.as_ref().map_or((model, pieces), |(model, pieces)| (model, &pieces[..]));
     let graph = model.graph.as_ref().ok_or(Fault::NoGraph)?;
     let (owner, wiring) = match (place(graph, pieces), Wiring::new(graph)) {
         (Ok(owner), Ok(wiring)) => (owner, wiring),

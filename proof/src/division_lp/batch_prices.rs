@@ -567,7 +567,7 @@ mod tests {
             links: names.windows(2).map(link).collect(),
             ..HardwareSpec::default()
         };
-        let profile = Profile { classes, whole_model: Vec::new() };
+        let profile = Profile { classes, ..Profile::default() };
         let objective = Objective::Batch { inputs: 2 };
         let graph = Graph::new(graph).unwrap();
         Problem::new(graph, &profile, hardware, &[], objective, &ConstraintsSpec::default()).unwrap()

@@ -288,7 +288,7 @@ impl<'w, 'a, 't> DivisionSearch<'w, 'a, 't> {
             let offered = self.run.offer(plan);
             debug_assert!(offered.is_ok(), "{offered:?}");
             debug_assert!(
-                self.run.problem.has_piece_costs()
+                self.run.real().has_piece_costs()
                     || self.run.outcome().value().is_none_or(|value| value.0 <= self.offered),
                 "the check agrees with the schedule"
             );

@@ -31,7 +31,7 @@ pub(crate) fn problem(problem: &Problem) -> Option<Problem> {
         costs: vec![vec![None; problem.graph.op_count()]],
     };
     let classes = problem.costs().iter().map(|class| one_batch(class).unwrap_or_else(|| unsupported(class)));
-    let profile = Profile { classes: classes.collect(), whole_model: Vec::new() };
+    let profile = Profile { classes: classes.collect(), ..Profile::default() };
     let mut hardware = problem.hardware.spec().clone();
     hardware.classes.iter_mut().for_each(|class| class.batch_sizes.clear());
     let graph = Graph::new(spec.graph).ok()?;

@@ -329,7 +329,7 @@ impl<'w, 'a> StringSearch<'w, 'a> {
                 let as_delays = Objective::Latency { links: LinkUse::Delay };
                 debug_assert!(
                     self.run.problem.objective != as_delays
-                        || self.run.problem.has_piece_costs()
+                        || self.run.real().has_piece_costs()
                         || self.run.outcome().value().is_some_and(|value| value.0 <= self.value),
                     "the check agrees with the fitness"
                 );

@@ -124,7 +124,7 @@ impl Plain {
             batch_sizes: vec![1],
             costs: vec![(0..ops).map(|op| cost(op, d)).collect()],
         };
-        let profile = Profile { classes: (0..devices).map(costs).collect(), whole_model: Vec::new() };
+        let profile = Profile { classes: (0..devices).map(costs).collect(), ..Profile::default() };
         let objective = Objective::Latency { links: LinkUse::Delay };
         let graph = Graph::new(graph).expect("a sound graph");
         Problem::new(graph, &profile, hardware, &[], objective, &self.constraints).expect("a sound problem")

@@ -159,7 +159,7 @@ fn by_hand(works: &[f64], edges: &[(u32, u32, u64)], stages: u32) -> Problem {
         batch_sizes: vec![1],
         costs: vec![works.iter().map(cost).collect()],
     };
-    let profile = Profile { classes: vec![class], whole_model: Vec::new() };
+    let profile = Profile { classes: vec![class], ..Profile::default() };
     let hardware = uniform_hardware(stages, 1_000_000, ClassSpec::default());
     let objective = Objective::Pipeline { stages };
     let graph = Graph::new(graph).expect("a sound graph");

@@ -509,7 +509,7 @@ mod tests {
             ClassCosts { class: name.clone(), batch_sizes: vec![1], costs: vec![times.map(cost).into()] }
         };
         let classes = names.iter().zip([[1, 1, 10], [10, 1, 1]]).map(costs).collect();
-        let profile = Profile { classes, whole_model: Vec::new() };
+        let profile = Profile { classes, ..Profile::default() };
         let hardware = HardwareSpec {
             name: "two devices".into(),
             classes: names.iter().map(|n| ClassSpec { name: n.clone(), ..ClassSpec::default() }).collect(),

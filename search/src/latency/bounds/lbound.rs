@@ -250,7 +250,7 @@ mod tests {
         let class = hardware.classes[0].name.clone();
         let profile = Profile {
             classes: vec![ClassCosts { class, batch_sizes: vec![1], costs }],
-            whole_model: Vec::new(),
+            ..Profile::default()
         };
         let objective = Objective::Latency { links: LinkUse::Delay };
         let graph = Graph::new(graph).unwrap();

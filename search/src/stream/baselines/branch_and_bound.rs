@@ -202,7 +202,7 @@ mod tests {
             }],
             ..HardwareSpec::default()
         };
-        let profile = Profile { classes: vec![class], whole_model: Vec::new() };
+        let profile = Profile { classes: vec![class], ..Profile::default() };
         let graph = Graph::new(graph).unwrap();
         Problem::new(graph, &profile, hardware, &[], Objective::Stream, &ConstraintsSpec::default()).unwrap()
     }
