@@ -113,6 +113,13 @@ impl Proven {
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
+    /// What a bound of the [relaxed](Problem::relaxed) problem proves of the problem itself.
+    #[must_use]
+    pub fn of_real(mut self, problem: &Problem) -> Proven {
+        self.0.value_ps += problem.least_call();
+        self
+    }
+
     /// The value proved.
     pub fn value(&self) -> Time {
         self.0.value_ps
@@ -125,10 +132,10 @@ impl Proven {
 }
 
 /// The lower bound that `evidence` proves; `None` for an attestation, an error if it proves nothing. Where pieces cost something,
-/// it is about the [relaxed](Problem::relaxed) problem.
+/// it is about the [relaxed](Problem::relaxed) problem, and what every plan costs beyond it is added.
 pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Violation> {
     if let Some(relaxed) = problem.relaxed() {
-        return proven(&relaxed, evidence);
+        return proven(&relaxed, evidence).map(|value| value.map(|value| value + problem.least_call()));
     }
     let replicates = problem.constraints.replicate;
     let proven = match evidence {

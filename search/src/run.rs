@@ -156,6 +156,25 @@ impl<'a> Run<'a> {
         self.outcome
     }
 
+    /// The value of the best plan so far, without what every plan costs beyond what the run's problem counts.
+    pub(crate) fn relaxed_value(&self) -> Option<Time> {
+        self.outcome.value().map(|value| Time(value.0.saturating_sub(self.least_call().0)))
+    }
+
+    /// The best bound so far, likewise.
+    pub(crate) fn relaxed_bound(&self) -> Option<Time> {
+        self.outcome.lower_bound().map(|bound| Time(bound.0.saturating_sub(self.least_call().0)))
+    }
+
+    fn least_call(&self) -> Time {
+        if self.is_relaxed() { self.real.least_call() } else { Time::ZERO }
+    }
+
+    /// Whether planners and bounds see a relaxation of the problem.
+    fn is_relaxed(&self) -> bool {
+        self.real.has_piece_costs() && !self.problem.has_piece_costs()
+    }
+
     /// Adds to the number of search nodes of the outcome.
     pub fn count(&mut self, nodes: u64) {
         self.outcome.nodes += nodes;
@@ -196,6 +215,7 @@ impl<'a> Run<'a> {
             return;
         }
         let before = self.outcome.lower_bound();
+        let proven = if self.is_relaxed() { proven.of_real(self.real) } else { proven };
         self.outcome.accept_proven(proven, self.budget);
         if self.outcome.lower_bound() != before {
             (self.watch)(self.outcome);
@@ -210,6 +230,7 @@ impl<'a> Run<'a> {
     /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan
     /// is false, hence a bug of its author, and not kept.
     pub fn attest(&mut self, bound: &str, value: Time, by: String) {
+        let value = value + self.least_call();
         let is_false = self.outcome.value().is_some_and(|best| value > best);
         debug_assert!(!is_false, "{by} claims a bound above the value of a plan");
         if is_false || value == Time::ZERO {

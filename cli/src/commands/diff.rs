@@ -48,6 +48,12 @@ impl Checked {
         self.verdict.score.value
     }
 
+    /// What pieces cost besides their ops, all together.
+    fn pieces_cost(&self) -> Time {
+        let pieces = self.verdict.score.pieces.iter();
+        pieces.map(|piece| self.file.problem.piece_cost(piece.device)).sum()
+    }
+
     fn gap(&self) -> Option<f64> {
         let bound = self.verdict.lower_bound.filter(|bound| bound.0 > 0)?;
         Some((self.value().0 as f64 - bound.0 as f64) / bound.0 as f64)
@@ -142,7 +148,7 @@ fn in_json(before: &Checked, after: &Checked, differs: &[String], moves: &Moves)
             "plan": plan.path, "objective": plan.file.problem.objective.name(),
             "found_by": plan.file.found_by, "value": plan.value().as_us(), "value_ps": plan.value(),
             "lower_bound": us(plan.verdict.lower_bound), "verified_lower_bound": us(plan.verdict.verified_lower_bound),
-            "gap": plan.gap(),
+            "gap": plan.gap(), "piece_count": plan.verdict.score.pieces.len(), "pieces_cost": plan.pieces_cost().as_us(),
         })
     };
     let speedup = comparable(before, after).then(|| before.value().0 as f64 / after.value().0.max(1) as f64);
@@ -169,12 +175,22 @@ fn in_words(before: &Checked, after: &Checked, differs: &[String], moves: &Moves
     }
     lines.extend(differs.iter().map(|line| format!("note    {line}")));
     lines.push(format!("gain    {}", gain(before, after)));
+    lines.push(format!("pieces  {}, then {}", pieces(before), pieces(after)));
     lines.push(String::new());
     lines.extend(moves.lines(before.file.problem.graph.op_count(), top));
     lines.push(String::new());
     lines.extend(moves::device_lines(&before.file, &before.verdict, &after.file, &after.verdict));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// How many pieces, and what they cost.
+fn pieces(plan: &Checked) -> String {
+    let count = plan.verdict.score.pieces.len();
+    match plan.pieces_cost() {
+        Time::ZERO => count.to_string(),
+        cost => format!("{count} at {cost} in all"),
+    }
 }
 
 fn bound(plan: &Checked) -> String {

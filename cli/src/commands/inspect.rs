@@ -104,12 +104,21 @@ struct Timing {
     devices: Vec<String>,
     batch_size: u32,
     costs: Vec<Option<Cost>>,
+    /// What a piece costs there besides its ops.
+    piece: Time,
 }
 
 impl Timing {
-    fn new(costs: &ClassCosts, devices: Vec<String>) -> Option<Timing> {
+    fn new(costs: &ClassCosts, devices: Vec<String>, piece: Time) -> Option<Timing> {
         let (&batch_size, list) = costs.batch_sizes.first().zip(costs.costs.first())?;
-        Some(Timing { class: costs.class.clone(), devices, batch_size, costs: list.clone() })
+        Some(Timing { class: costs.class.clone(), devices, batch_size, costs: list.clone(), piece })
+    }
+
+    /// How many of the ops that take time a piece costs as much as, on average.
+    fn ops_in_a_piece(&self) -> Option<f64> {
+        let times = || self.costs.iter().flatten().map(|cost| cost.time).filter(|time| *time > Time::ZERO);
+        let sum: Time = times().sum();
+        (sum > Time::ZERO).then(|| self.piece.0 as f64 * times().count() as f64 / sum.0 as f64)
     }
 
     /// How the figures came about, by the least certain of them.
@@ -138,12 +147,17 @@ fn timings_on(
         let devices = hardware.devices().filter(|&device| hardware.class(device).name == class);
         devices.map(|device| hardware.device_name(device).to_owned()).collect()
     };
-    Ok(resolved.iter().filter_map(|costs| Timing::new(costs, devices_of(&costs.class))).collect())
+    let piece = |class: &str| {
+        let device = hardware.devices().find(|&device| hardware.class(device).name == class);
+        device.map_or(Time::ZERO, |device| hardware.piece_cost(device))
+    };
+    let timing = |costs: &ClassCosts| Timing::new(costs, devices_of(&costs.class), piece(&costs.class));
+    Ok(resolved.iter().filter_map(timing).collect())
 }
 
 /// Times as the file has them, at the smallest batch size of each class.
 fn timings_of_profile(profile: &Profile) -> Vec<Timing> {
-    profile.classes.iter().filter_map(|costs| Timing::new(costs, Vec::new())).collect()
+    profile.classes.iter().filter_map(|costs| Timing::new(costs, Vec::new(), Time::ZERO)).collect()
 }
 
 /// A figure that ops have.

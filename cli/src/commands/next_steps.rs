@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use divvy::core::hardware::DeviceSpec;
 use divvy::core::ids::DeviceId;
 use divvy::core::problem::{Contention, LinkUse, Objective, Problem};
 use divvy::core::score::Score;
@@ -138,7 +139,20 @@ impl Origins<'_> {
         if let Some(profile) = self.source("profile") {
             line.push(format!("--profile {}", shell_word(profile)));
         }
+        line.extend(self.piece_cost_words());
         Some(line.join(" "))
+    }
+
+    /// The cost of pieces, where it is one for all devices and not that of the hardware's classes.
+    fn piece_cost_words(&self) -> Option<String> {
+        let (found, _) = hardware_source::find(self.source("hardware")?).ok()?;
+        let hardware = &self.problem.hardware;
+        let differs = hardware.spec().classes.iter().any(|class| {
+            found.classes.iter().any(|known| known.name == class.name && known.piece != class.piece)
+        });
+        let first = hardware.devices().next().map(|device| hardware.piece_cost(device))?;
+        let is_one = hardware.devices().all(|device| hardware.piece_cost(device) == first);
+        (differs && is_one).then(|| format!("--piece-cost {}us", first.as_us()))
     }
 
     /// The path of a source, unless it was standard input.
@@ -152,7 +166,10 @@ impl Origins<'_> {
         let name = self.source("hardware")?;
         let (found, _) = hardware_source::find(name).ok()?;
         let own = self.problem.hardware.spec();
-        (found.devices == own.devices && found.links == own.links).then_some(name)
+        // A profile may have told what pieces cost on a device.
+        let alike = |(a, b): (&DeviceSpec, &DeviceSpec)| DeviceSpec { piece: b.piece, ..a.clone() } == *b;
+        let same = found.devices.len() == own.devices.len() && found.devices.iter().zip(&own.devices).all(alike);
+        (same && found.links == own.links).then_some(name)
     }
 
     fn objective_words(&self) -> Vec<String> {

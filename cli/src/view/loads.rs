@@ -7,7 +7,7 @@ use divvy::core::ids::DeviceId;
 use divvy::core::plan::Plan;
 use divvy::core::problem::Problem;
 use divvy::core::score::Score;
-use divvy::core::units::{Time, show_bytes, show_count};
+use divvy::core::units::{Time, counted, show_bytes, show_count};
 
 use super::cut;
 use super::screen::Screen;
@@ -64,6 +64,7 @@ pub(super) fn table(problem: &Problem, plan: &Plan, score: &Score, screen: &Scre
         );
         lines.push(line.trim_end().to_owned());
     }
+    lines.extend(pieces(problem, score));
     let busy = |device: &DeviceId| score.device_busy[device.index()] > Time::ZERO;
     let working = plan.placements().iter().map(|place| place.1).collect::<std::collections::HashSet<_>>();
     let idle = problem.hardware.devices().filter(|device| !working.contains(device) && !busy(device)).count();
@@ -74,6 +75,13 @@ pub(super) fn table(problem: &Problem, plan: &Plan, score: &Score, screen: &Scre
         (more, idle) => lines.push(format!("  ({more} more; {idle} idle)")),
     }
     lines
+}
+
+/// How many pieces there are, where they cost something.
+fn pieces(problem: &Problem, score: &Score) -> Option<String> {
+    let cost: Time = score.pieces.iter().map(|piece| problem.piece_cost(piece.device)).sum();
+    let count = counted(score.pieces.len(), "piece");
+    (cost > Time::ZERO).then(|| format!("  in {count}, which cost {cost} besides their ops"))
 }
 
 /// A bar of that share of so many columns, to an eighth of a column; what is there at all is seen.

@@ -122,6 +122,11 @@ impl Hardware {
         &self.spec.classes[self.class_of(device).index()]
     }
 
+    /// What a piece costs a device besides its ops.
+    pub fn piece_cost(&self, device: DeviceId) -> Time {
+        self.device(device).piece.unwrap_or(self.class(device).piece)
+    }
+
     /// Links and buses, each direction by itself unless half duplex.
     pub fn links(&self) -> &[Link] {
         &self.links

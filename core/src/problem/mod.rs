@@ -129,7 +129,7 @@ impl Problem {
 
     /// What a piece costs a device besides its ops.
     pub fn piece_cost(&self, device: DeviceId) -> Time {
-        self.hardware.device(device).piece.unwrap_or(self.hardware.class(device).piece)
+        self.hardware.piece_cost(device)
     }
 
     /// A problem in which what pieces cost is put down to transfers: pieces cost nothing, and what goes from one device to another
@@ -161,6 +161,14 @@ impl Problem {
             relaxed.earliest_starts = self.hardware.devices().map(|device| self.piece_cost(device)).collect();
         }
         Some(relaxed)
+    }
+
+    /// What every plan costs beyond what it costs in the [relaxed](Problem::relaxed) problem: under `pipeline` the busiest stage
+    /// is one piece, unless several devices share it.
+    pub fn least_call(&self) -> Time {
+        let is_paid = matches!(self.objective, Objective::Pipeline { .. }) && !self.constraints.replicate;
+        let costs = self.hardware.devices().map(|device| self.piece_cost(device));
+        costs.min().filter(|_| is_paid).unwrap_or(Time::ZERO)
     }
 
     /// Before when nothing starts on a device; zero but for [relaxed](Problem::relaxed) problems.

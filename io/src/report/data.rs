@@ -137,6 +137,9 @@ fn devices(report: &Report<'_>) -> Vec<Value> {
     for (_, device, _) in report.plan.placements() {
         ops[device.index()] += 1;
     }
+    let mut pieces = vec![0u32; ops.len()];
+    report.score.pieces.iter().for_each(|piece| pieces[piece.device.index()] += 1);
+    let calls = calls(report, &pieces);
     let one = |device: DeviceId| {
         let kind = match problem.hardware.class(device).kind {
             DeviceKind::Cpu => "CPU",
@@ -146,11 +149,29 @@ fn devices(report: &Report<'_>) -> Vec<Value> {
         json!({
             "name": problem.hardware.device_name(device), "class": problem.hardware.device(device).class,
             "class_id": problem.hardware.class_of(device).index(), "kind": kind, "ops": ops[device.index()],
+            "pieces": pieces[device.index()], "calls": calls[device.index()],
             "busy": report.score.device_busy[device.index()], "memory": report.score.memory[device.index()],
             "memory_limit": problem.memory_limit(device),
         })
     };
     problem.hardware.devices().map(one).collect()
+}
+
+/// What each device's busy time has of what pieces cost besides their ops.
+fn calls(report: &Report<'_>, pieces: &[u32]) -> Vec<Time> {
+    let Plan::Pipeline(plan) = report.plan else {
+        let device = report.problem.hardware.devices().zip(pieces);
+        return device
+            .map(|(device, &count)| Time(report.problem.piece_cost(device).0 * u64::from(count)))
+            .collect();
+    };
+    let mut calls = vec![Time::ZERO; pieces.len()];
+    for (stage, cost) in plan.stages.iter().zip(&report.score.stages) {
+        let devices: Vec<DeviceId> = stage.devices().collect();
+        let share = Time(cost.call.0.div_ceil(devices.len().max(1) as u64));
+        devices.iter().for_each(|device| calls[device.index()] += share);
+    }
+    calls
 }
 
 fn ops(report: &Report<'_>) -> Value {
@@ -289,7 +310,8 @@ fn stages(report: &Report<'_>) -> Option<Value> {
     let one = |(stage, cost): (&divvy_core::plan::Stage, &divvy_core::score::StageCost)| {
         json!({
             "devices": stage.devices().collect::<Vec<_>>(), "ops": stage.ops,
-            "incoming": cost.incoming, "work": cost.work, "overflow": cost.overflow, "outgoing": cost.outgoing,
+            "call": cost.call, "incoming": cost.incoming, "work": cost.work, "overflow": cost.overflow,
+            "outgoing": cost.outgoing,
         })
     };
     Some(stages.map(one).collect())

@@ -11,9 +11,10 @@
 //! adds up the minimum of each segment for each pair of devices.
 //!
 //! In a segment every op chooses a device and, for each of its two largest parameters, the device where it lands; or to read in
-//! place. A parameter with several readers counts for the one that reads most in place. An option costs bus time at its price, and compute time for forwarded parameters. The length
-//! is at least the longest path, with copies between devices; and for each device its head + all its work, copies to it
-//! included, + its tail. A beam search gives an upper bound, depth-first branch and bound the minimum; where it takes too many
+//! place. A parameter with several readers counts for the one that reads most in place. An option costs bus time at its
+//! price, and compute time for forwarded parameters. The length
+//! is at least the longest path, with copies between devices and the piece that reads each; and for each device its head + all
+//! its work, copies to it included, + its tail. A beam search gives an upper bound, depth-first branch and bound the minimum; where it takes too many
 //! steps, the least lower bound of an open node stands for it. Ops without a time of their own that read one tensor go along
 //! with its producer, and a copy is as large as the smallest tensor on its path. Other parameters, memory, and tensors from
 //! elsewhere are left out. Equal segments are searched once.
@@ -96,11 +97,16 @@ impl SegmentEdge {
         };
         let pairs = (0..devices).flat_map(|from| (0..devices).map(move |to| (from, to)));
         let copies: Vec<u64> = pairs.clone().map(|(from, to)| time(from, to)).collect();
+        // What reads from another device is in a piece that starts when the value has arrived.
+        let called = |(from, to): (usize, usize)| {
+            let call = if from == to { 0 } else { problem.earliest_start(DeviceId::new(to)).0 };
+            time(from, to).saturating_add(call)
+        };
+        let mut delays: Vec<u64> = pairs.clone().map(called).collect();
         if !viewed {
-            return SegmentEdge { node, bytes, viewed, delays: copies.clone(), copies };
+            return SegmentEdge { node, bytes, viewed, delays, copies };
         }
         // It may pass through any devices (Floyd and Warshall's recursion); the last copy is from one of them.
-        let mut delays = copies.clone();
         for by in 0..devices {
             for (from, to) in pairs.clone() {
                 let around = delays[from * devices + by].saturating_add(delays[by * devices + to]);

@@ -109,7 +109,7 @@ fn devices(facts: &Facts<'_>) -> Vec<Value> {
         devices.extend(timing.devices.iter().map(|name| {
             json!({
                 "name": name, "class": timing.class, "sum_of_ops_us": amount(measure, ranking.total),
-                "ops_it_cannot_run": ranking.unknown,
+                "ops_it_cannot_run": ranking.unknown, "piece_us": timing.piece.as_us(),
             })
         }));
     }

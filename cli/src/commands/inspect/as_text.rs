@@ -179,6 +179,16 @@ fn devices(facts: &Facts<'_>) -> Vec<String> {
         };
         let (sum, origin) = (amount(measure, ranking.total), timing.origin());
         lines.push(format!("{names} ({}): {each}{sum} for all ops in turn, {origin}{cannot}", timing.class));
+        if timing.piece > Time::ZERO {
+            let piece = timing.piece;
+            let ops = timing.ops_in_a_piece().map_or(String::new(), |ops| {
+                format!(
+                    ", as much as {} average: cut where whole stretches move",
+                    counted(ops.round() as usize, "op")
+                )
+            });
+            lines.push(format!("a piece on {names} costs {piece} besides its ops{ops}"));
+        }
     }
     lines
 }

@@ -237,10 +237,13 @@ const loadShare = data.links.map((_, i) => {
   return sum(own.filter(isLoad)) / Math.max(sum(own), 1);
 });
 const someLoads = spans.some((span) => span && isLoad(span));
+/** Whether pieces cost anything besides their ops. */
+const someCalls = data.devices.some((device) => device.calls > 0);
 const someTransfers = spans.some((span) => span && span.kind === 1);
 
 function spanTitle(span) {
   if (span.kind === 0) return opName(span.id);
+  if (span.kind === 3) return `piece ${span.id + 1} begins`;
   if (span.kind === 2) return `weights ${data.params.name[span.id]}`;
   const producer = data.tensors.producer[span.id];
   return producer === null ? "an input of the network" : `output of ${opName(producer)}`;

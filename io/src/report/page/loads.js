@@ -20,10 +20,10 @@ function loadsCard() {
   const most = Math.max(data.value, ...used.map((device) => data.devices[device].busy), ...data.links.map((link) => link.busy), 1);
   const mark = () => make("span", { class: "mark", title: `the ${valueName}`, style: { left: `calc(${(data.value / most) * 100}% - 2px)` } });
   const device = (i) => {
-    const { busy } = data.devices[i];
+    const { busy, calls, pieces } = data.devices[i];
     return [
       make("span", { class: "name" }, deviceChip(i)),
-      make("div", { class: "track" }, partBar(0, busy, most, "", i), mark()),
+      make("div", { class: "track" }, partBar(0, busy - calls, most, "", i), partBar(busy - calls, calls, most, "call-bar", null, `${plural(pieces, "piece")}: ${showTime(calls)}`), mark()),
       make("span", { class: "figure" }, `${showTime(busy)} · ${showShare(data.value ? busy / data.value : 0)}`),
     ];
   };
@@ -140,7 +140,7 @@ function exchanged(partOf, parts) {
 }
 
 function stagesCard() {
-  const shares = data.stages.map((stage) => Math.ceil((stage.incoming + stage.work + stage.overflow + stage.outgoing) / stage.devices.length));
+  const shares = data.stages.map((stage) => Math.ceil((stage.call + stage.incoming + stage.work + stage.overflow + stage.outgoing) / stage.devices.length));
   const most = Math.max(data.value, 1);
   const partOf = new Array(opCount).fill(0);
   data.stages.forEach((stage, i) => stage.ops.forEach((op) => (partOf[op] = i)));
@@ -149,7 +149,7 @@ function stagesCard() {
   const build = ({ stage, i }) => {
     const device = stage.devices[0];
     const share = stage.devices.length;
-    const parts = [["comes in", stage.incoming, "transfer-bar"], ["work", stage.work, ""], ["overflow", stage.overflow, "load-bar"], ["goes out", stage.outgoing, "transfer-bar"]];
+    const parts = [["the call", stage.call, "call-bar"], ["comes in", stage.incoming, "transfer-bar"], ["work", stage.work, ""], ["overflow", stage.overflow, "load-bar"], ["goes out", stage.outgoing, "transfer-bar"]];
     let at = 0;
     const bars = parts.map(([name, time, style]) => {
       const bar = partBar(at / share, time / share, most, style, style ? null : device, `${name}: ${showTime(time)}`);
@@ -174,6 +174,7 @@ function stagesCard() {
     make("div", { style: { marginTop: "0.8rem" } }, showAll(rows, 32, build, most)),
     legend(
       used.slice(0, 16).map(deviceChip),
+      someCalls && swatch("call-bar", "what a stage costs besides that: the call"),
       swatch("transfer-bar", "transfers in and out"),
       data.stages.some((stage) => stage.overflow > 0) && swatch("load-bar", "overflow of fast memory"),
       swatch("mark-bar", `the period: ${showTime(data.value)}`),

@@ -64,9 +64,10 @@ function bestMove() {
 
 function placesInWords() {
   const list = used.slice(0, 8).map((device) => {
-    const { ops, busy } = data.devices[device];
+    const { ops, busy, pieces } = data.devices[device];
+    const cut = pieces > 0 ? ` in ${plural(pieces, "piece")}` : "";
     const does = ops > 0 ? plural(ops, sharesOf.size ? "batch" : "op", sharesOf.size ? "batches" : undefined) : "only copies";
-    return [deviceChip(device), ` ${does}, busy ${showTime(busy)}`];
+    return [deviceChip(device), ` ${does}${cut}, busy ${showTime(busy)}`];
   });
   const parts = list.flatMap((item, i) => (i ? ["; ", ...item] : item));
   const idle = deviceCount - used.length;

@@ -67,7 +67,7 @@ function timelineCard() {
   const isSelected = (span) => span.kind === 0 && span.id === state.op;
 
   /** The colour of a span: the device that runs an op has its own, and so have transfers and weights on their way. */
-  const fillOf = (span) => colour(isLoad(span) ? "load" : span.kind === 1 ? "transfer" : colourOf.get(span.lane) ?? "idle");
+  const fillOf = (span) => colour(isLoad(span) ? "load" : span.kind === 3 ? "call" : span.kind === 1 ? "transfer" : colourOf.get(span.lane) ?? "idle");
   /** What is on its way says at its top which device it is for. */
   const stripeOf = (span) => (isLoad(span) || span.kind === 1 ? colour(colourOf.get(span.kind === 0 ? opDevice(span.id) : span.more) ?? "idle") : null);
 
@@ -140,7 +140,7 @@ function timelineCard() {
   }
 
   function paintLabel(context, span, left, right, top, tall) {
-    const text = span.kind === 0 ? shortName(opName(span.id)) : span.kind === 2 ? shortName(data.params.name[span.id]) : showBytes(data.tensors.bytes[span.id]);
+    const text = span.kind === 3 ? "call" : span.kind === 0 ? shortName(opName(span.id)) : span.kind === 2 ? shortName(data.params.name[span.id]) : showBytes(data.tensors.bytes[span.id]);
     const room = Math.floor((right - left - 6) / 6.1);
     if (room < 3) return;
     context.save();
@@ -285,6 +285,8 @@ function timelineCard() {
     if (span.kind === 0) {
       if (opKind(span.id)) rows.unshift(["kind", opKind(span.id)]);
       if (span.more > 1) rows.push(["inputs", String(span.more)]);
+    } else if (span.kind === 3) {
+      rows.unshift(["what", "the call, values at its borders, synchronisation"]);
     } else {
       rows.unshift(["bytes", showBytes(span.kind === 1 ? data.tensors.bytes[span.id] : data.params.bytes[span.id])]);
       rows.push(["to", deviceName(span.more)]);
@@ -414,6 +416,7 @@ function timelineCard() {
     more || null,
     legend(
       used.slice(0, 16).map(deviceChip),
+      someCalls && swatch("call-bar", "what a piece costs besides its ops"),
       someTransfers && swatch("transfer-bar", "a tensor on its way; the stripe is the device it goes to"),
       someLoads && swatch("load-bar", "weights on their way; the stripe is the device they go to"),
       measured && swatch("measured-bar", "measured"),

@@ -98,11 +98,11 @@ impl Bound for ColumnGeneration {
             return;
         }
         let limits = BisectionLimits::of(run.budget, 0.95);
-        let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+        let low = run.relaxed_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
         // Without a plan the upper end is a guess.
         let guess = relaxed.picoseconds(work).min(low + low / 4 + 1);
-        let high = run.outcome().value().map_or(guess, |value| value.0);
+        let high = run.relaxed_value().map_or(guess, |value| value.0);
         if high <= low {
             return;
         }

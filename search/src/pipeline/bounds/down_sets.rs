@@ -50,9 +50,9 @@ impl Bound for DownSetBound {
         let Ok(all) = DownSets::new(&relaxed) else { return };
         // The check of the evidence takes as long as the proof.
         let limits = BisectionLimits::of(run.budget, 0.5);
-        let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+        let low = run.relaxed_bound().map_or(0, |bound| bound.0);
         let work: u64 = relaxed.least().work.iter().flatten().sum();
-        let high = run.outcome().value().map_or(relaxed.picoseconds(work), |value| value.0);
+        let high = run.relaxed_value().map_or(relaxed.picoseconds(work), |value| value.0);
         bisect(low, high, limits, FIRST_SHARE, &mut |threshold, tree_limits| match all
             .decide_threshold(threshold, &mut || !tree_limits.is_spent())
         {
@@ -65,7 +65,7 @@ impl Bound for DownSetBound {
                     run.set_planner(self.name());
                     offer(run, &relaxed, &stages);
                 }
-                let reached = run.outcome().value().map_or(threshold, |value| value.0);
+                let reached = run.relaxed_value().map_or(threshold, |value| value.0);
                 ThresholdResult::Reached(reached.min(threshold))
             }
             None => ThresholdResult::Unknown,

@@ -66,8 +66,8 @@ fn raise(
     alone: u64,
     limits: BisectionLimits<'_>,
 ) {
-    let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-    let high = run.outcome().value().map_or(alone, |value| value.0.min(alone));
+    let low = run.relaxed_bound().map_or(0, |bound| bound.0);
+    let high = run.relaxed_value().map_or(alone, |value| value.0.min(alone));
     let mut prices = vec![0; relaxed.units()];
     prices[unit] = 1;
     let attempt = |threshold: u64, tree_limits: TreeLimits<'_>| {

@@ -113,8 +113,8 @@ fn raise(
         let each = [0, 1].map(|i| relaxed.picoseconds(costs[i]).div_ceil(u64::from(groups[i])));
         each[0].max(each[1])
     };
-    let low = run.outcome().lower_bound().map_or(0, |bound| bound.0);
-    let best = run.outcome().value().map(|value| value.0);
+    let low = run.relaxed_bound().map_or(0, |bound| bound.0);
+    let best = run.relaxed_value().map(|value| value.0);
     // All ops in one group is a valid cut.
     let work: u64 = relaxed.least().work.iter().flatten().sum();
     let high = reached([work, 0]).min(reached([0, work])).min(best.unwrap_or(u64::MAX));

@@ -61,9 +61,9 @@ fn kernelised<'a>(problem: &Problem, tables: &'a PipelineTables) -> StageNetwork
 /// Runs the workers until the budget is spent.
 fn search(run: &mut Run<'_>, network: &StageNetwork<'_>, progress: &BudgetProgress) {
     let threads = u64::from(run.budget.threads.max(1));
-    let best = run.outcome().value().map_or(NEVER, |value| value.0);
+    let best = run.relaxed_value().map_or(NEVER, |value| value.0);
     let (problem, seed) = (run.problem, run.budget.seed);
-    let floor = run.outcome().lower_bound().map_or(0, |bound| bound.0);
+    let floor = run.relaxed_bound().map_or(0, |bound| bound.0);
     let shared = || SharedIncumbent { problem, network, best: AtomicU64::new(best), floor };
     if threads == 1 {
         work(&shared(), seed, progress.clone(), &mut |plan| offer(run, plan));
