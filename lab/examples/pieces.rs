@@ -57,12 +57,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: f64 = std::env::args().nth(1).ok_or("usage: pieces SECONDS")?.parse()?;
     let cases = cases();
     let next = Mutex::new(0..cases.len());
+    let take = || next.lock().ok().and_then(|mut next| next.next());
     let rows: Mutex<BTreeMap<usize, Row>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                loop {
-                    let Some(i) = next.lock().ok().and_then(|mut next| next.next()) else { break };
+                while let Some(i) = take() {
                     if let (Some(row), Ok(mut rows)) = (row(&cases[i], seconds), rows.lock()) {
                         rows.insert(i, row);
                     }

@@ -168,7 +168,8 @@ impl Origins<'_> {
         let own = self.problem.hardware.spec();
         // A profile may have told what pieces cost on a device.
         let alike = |(a, b): (&DeviceSpec, &DeviceSpec)| DeviceSpec { piece: b.piece, ..a.clone() } == *b;
-        let same = found.devices.len() == own.devices.len() && found.devices.iter().zip(&own.devices).all(alike);
+        let same =
+            found.devices.len() == own.devices.len() && found.devices.iter().zip(&own.devices).all(alike);
         (same && found.links == own.links).then_some(name)
     }
 

@@ -157,7 +157,7 @@ impl Problem {
             if is_called { self.piece_cost(to) } else { Time::ZERO }
         };
         let mut relaxed = self.with_dearer_transfers(&called);
-        if !self.objective.is_period() {
+        if !matches!(self.objective, Objective::Pipeline { .. }) {
             relaxed.earliest_starts = self.hardware.devices().map(|device| self.piece_cost(device)).collect();
         }
         Some(relaxed)
@@ -171,7 +171,8 @@ impl Problem {
         costs.min().filter(|_| is_paid).unwrap_or(Time::ZERO)
     }
 
-    /// Before when nothing starts on a device; zero but for [relaxed](Problem::relaxed) problems.
+    /// Before when nothing starts on a device, and the least for which a device that is used is busy besides its ops; zero but for
+    /// [relaxed](Problem::relaxed) problems.
     pub fn earliest_start(&self, device: DeviceId) -> Time {
         self.earliest_starts.get(device.index()).copied().unwrap_or(Time::ZERO)
     }
