@@ -241,7 +241,12 @@ fn every_evidence() -> Vec<Certificate> {
             shares: vec![vec![1, 2]],
             steps: vec![ProofStep::Tails { window: 12, width: 100, limit_ps: Time(7), ops: 3 }],
         },
-        Evidence::SegmentPrices { links: vec![1, 0], kernels: 3, chain: vec![OpId(0), OpId(1)] },
+        Evidence::SegmentPrices {
+            links: vec![1, 0],
+            kernels: 3,
+            chain: vec![OpId(0), OpId(1)],
+            shared: true,
+        },
         Evidence::FrontierSearch {
             weights: vec![vec![1, 2]],
             steps: vec![

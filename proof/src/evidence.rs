@@ -62,6 +62,9 @@ pub enum Evidence {
         kernels: u64,
         /// The chain: each op is an ancestor of the next.
         chain: Vec<OpId>,
+        /// Whether parameters with several readers count.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        shared: bool,
     },
     /// A dynamic program with dominance over partial schedules, to be run again: `latency`.
     FrontierSearch {

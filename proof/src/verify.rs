@@ -64,7 +64,12 @@ impl Proven {
     ) -> Option<Proven> {
         let value_ps = segments.proven(prices).ok()?;
         let (links, kernels) = (prices.links.clone(), prices.kernels);
-        let evidence = Evidence::SegmentPrices { links, kernels, chain: segments.chain().to_vec() };
+        let evidence = Evidence::SegmentPrices {
+            links,
+            kernels,
+            chain: segments.chain().to_vec(),
+            shared: segments.shared(),
+        };
         Some(Proven(Certificate { bound: bound.to_owned(), value_ps, evidence }))
     }
 
@@ -152,9 +157,9 @@ pub fn proven(problem: &Problem, evidence: &Evidence) -> Result<Option<Time>, Vi
         Evidence::LastLoads { weights, left_ps, shares, steps } => {
             last_loads::proven(problem, weights, *left_ps, shares, steps)
         }
-        Evidence::SegmentPrices { links, kernels, chain } => {
+        Evidence::SegmentPrices { links, kernels, chain, shared } => {
             let prices = SegmentPrices { links: links.clone(), kernels: *kernels };
-            segment_prices::proven(problem, chain, &prices)
+            segment_prices::proven(problem, chain, *shared, &prices)
         }
         Evidence::FrontierSearch { weights, steps } => recipe::proven(problem, weights, steps),
         Evidence::IntervalLp { weights, steps, rows } => interval_lp::proven(problem, weights, steps, rows),

@@ -82,7 +82,8 @@ fn malformed(case: &Case) -> Vec<Evidence> {
         all.extend((count > 0).then(|| wrap(vec![u64::MAX; count])));
         all.extend((count > 0).then(|| wrap([&[u64::MAX][..], &vec![0; count - 1]].concat())));
     }
-    let segments = |links: Vec<u64>, kernels, chain| Evidence::SegmentPrices { links, kernels, chain };
+    let segments =
+        |links: Vec<u64>, kernels, chain| Evidence::SegmentPrices { links, kernels, chain, shared: true };
     all.push(segments(vec![1; links], 1, Vec::new()));
     all.push(segments(vec![0; links], 0, vec![OpId(0)]));
     all.push(segments(vec![1; links + 1], 1, vec![OpId(0)]));

@@ -134,6 +134,7 @@ pub(crate) fn evidences(problem: &Problem) -> Vec<Evidence> {
             links: vec![1; problem.hardware.links().len()],
             kernels: 1,
             chain: some_chain(problem),
+            shared: false,
         },
         Evidence::ChainDp {
             stages: some_chain(problem).into_iter().map(plain_stage).collect(),

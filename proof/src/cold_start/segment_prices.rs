@@ -11,7 +11,7 @@
 //! adds up the minimum of each segment for each pair of devices.
 //!
 //! In a segment every op chooses a device and, for each of its two largest parameters, the device where it lands; or to read in
-//! place. A parameter with several readers counts for the one that reads most in place. An option costs bus time at its
+//! place. A parameter with several readers counts, if at all, for the one that reads most in place. An option costs bus time at its
 //! price, and compute time for forwarded parameters. The length
 //! is at least the longest path, with copies between devices and the piece that reads each; and for each device its head + all
 //! its work, copies to it included, + its tail. A beam search gives an upper bound, depth-first branch and bound the minimum; where it takes too many
@@ -53,6 +53,8 @@ pub struct SegmentArgument<'a> {
     problem: &'a Problem,
     loads: LastLoadArgument<'a>,
     chain: Vec<OpId>,
+    /// Whether parameters with several readers count.
+    shared: bool,
     segments: Vec<SegmentOps>,
     /// A lower bound from the last load or read in place that counts to the end of the schedule.
     behind_loads: u64,
@@ -124,7 +126,9 @@ type OpOption = (u64, u128);
 
 impl<'a> SegmentArgument<'a> {
     /// Cuts a network at a chain; fails where an op is no ancestor of the next.
-    pub fn new(problem: &'a Problem, chain: Vec<OpId>) -> Result<SegmentArgument<'a>, String> {
+    ///
+    /// Where `shared`, parameters with several readers count.
+    pub fn new(problem: &'a Problem, chain: Vec<OpId>, shared: bool) -> Result<SegmentArgument<'a>, String> {
         let graph = &problem.graph;
         if problem.hardware.device_count() > MOST_DEVICES {
             return Err(format!("segments are searched for up to {MOST_DEVICES} devices"));
@@ -135,7 +139,7 @@ impl<'a> SegmentArgument<'a> {
         let loads = LastLoadArgument::new(problem)?;
         let mut segments = Vec::new();
         for pair in chain.windows(2) {
-            segments.push(SegmentOps::new(problem, pair[0], pair[1])?);
+            segments.push(SegmentOps::new(problem, pair[0], pair[1], shared)?);
         }
         let counted =
             segments.iter().flat_map(|segment| &segment.nodes[1..]).filter(|node| !node.params.is_empty());
@@ -146,12 +150,17 @@ impl<'a> SegmentArgument<'a> {
             ends[op.index()] = before + problem.shortest_time(op).0;
         }
         let head = ends[chain[0].index()];
-        Ok(SegmentArgument { problem, loads, chain, segments, behind_loads, head })
+        Ok(SegmentArgument { problem, loads, chain, shared, segments, behind_loads, head })
     }
 
     /// The chain.
     pub fn chain(&self) -> &[OpId] {
         &self.chain
+    }
+
+    /// Whether parameters with several readers count.
+    pub fn shared(&self) -> bool {
+        self.shared
     }
 
     /// The bound of Lagrange multipliers.
@@ -197,7 +206,7 @@ impl<'a> SegmentArgument<'a> {
 
 impl SegmentOps {
     /// The ops between two ops of the chain.
-    fn new(problem: &Problem, from: OpId, to: OpId) -> Result<SegmentOps, String> {
+    fn new(problem: &Problem, from: OpId, to: OpId, shared: bool) -> Result<SegmentOps, String> {
         let graph = &problem.graph;
         let (first, last) = (graph.position(from), graph.position(to));
         if first >= last {
@@ -241,7 +250,8 @@ impl SegmentOps {
                 continue;
             }
             let mut params: Vec<ParamId> = graph.params_of(op).to_vec();
-            params.retain(|&param| counted_reader(problem, param) == Some(op));
+            let is_own = |param: ParamId| graph.readers(param).iter().all(|&reader| reader == op);
+            params.retain(|&param| is_own(param) || (shared && counted_reader(problem, param) == Some(op)));
             params.sort_by_key(|&param| (std::cmp::Reverse(graph.param_bytes(param)), param));
             params.dedup();
             params.truncate(2);
@@ -596,6 +606,11 @@ impl<'s> SegmentSearch<'s> {
 }
 
 /// The bound of Lagrange multipliers over the segments of a chain.
-pub(crate) fn proven(problem: &Problem, chain: &[OpId], prices: &SegmentPrices) -> Result<Time, String> {
-    SegmentArgument::new(problem, chain.to_vec())?.proven(prices)
+pub(crate) fn proven(
+    problem: &Problem,
+    chain: &[OpId],
+    shared: bool,
+    prices: &SegmentPrices,
+) -> Result<Time, String> {
+    SegmentArgument::new(problem, chain.to_vec(), shared)?.proven(prices)
 }

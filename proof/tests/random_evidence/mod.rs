@@ -33,7 +33,8 @@ pub(crate) fn all(model: &Model, rng: &mut Rng) -> Vec<Evidence> {
     }
     for chain in chains(model) {
         let links = (0..model.link_widths.len()).map(|_| rng.between(0, 4)).collect();
-        all.push(Evidence::SegmentPrices { links, kernels: rng.between(0, 4), chain });
+        let (kernels, shared) = (rng.between(0, 4), rng.chance(0.5));
+        all.push(Evidence::SegmentPrices { links, kernels, chain, shared });
     }
     all.extend((0..4).map(|_| frontier_search(model, rng)));
     all.extend((0..12).map(|_| interval_lp(model, rng)));

@@ -45,7 +45,7 @@ impl Bound for SegmentBound {
         if problem.hardware.device_count() > MOST_DEVICES {
             return Err(format!("it searches up to {MOST_DEVICES} devices"));
         }
-        SegmentArgument::new(problem, chain(problem)).map(|_| ())
+        SegmentArgument::new(problem, chain(problem), true).map(|_| ())
     }
 
     fn runs(&self) -> When {
@@ -56,7 +56,7 @@ impl Bound for SegmentBound {
         if run.outcome().gap().is_some_and(|gap| gap < SMALL_GAP) {
             return;
         }
-        let Ok(argument) = SegmentArgument::new(run.problem, chain(run.problem)) else { return };
+        let Ok(argument) = SegmentArgument::new(run.problem, chain(run.problem), true) else { return };
         let groups = groups(run.problem);
         let mut shares = vec![1.0; groups.len() + 1];
         shares[groups.len()] = FIRST_KERNEL_PRICE;
