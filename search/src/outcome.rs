@@ -53,6 +53,8 @@ pub struct Outcome {
     pub found_by: Option<String>,
     /// The strongest certificate of each bound by name.
     pub certificates: Vec<Certificate>,
+    /// The least value of an offered plan as the relaxed problem counts, where a run asks for that.
+    relaxed: Option<Time>,
     verified: Option<Time>,
     verified_by: Option<String>,
     /// The reasons why no plan exists, if that is known.
@@ -133,6 +135,16 @@ impl Outcome {
     /// The best value.
     pub fn value(&self) -> Option<Time> {
         self.best.as_ref().map(|(_, score)| score.value)
+    }
+
+    /// The least value of an offered plan as the relaxed problem counts.
+    pub(crate) fn relaxed_value(&self) -> Option<Time> {
+        self.relaxed
+    }
+
+    /// Notes what an offered plan is worth as the relaxed problem counts.
+    pub(crate) fn note_relaxed(&mut self, value: Time) {
+        self.relaxed = Some(self.relaxed.map_or(value, |least| least.min(value)));
     }
 
     /// The best lower bound, verified or attested.

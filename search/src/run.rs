@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::outcome::Outcome;
 use crate::pieces::recut;
+use divvy_core::check::check;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
@@ -156,12 +157,12 @@ impl<'a> Run<'a> {
         self.outcome
     }
 
-    /// The value of the best plan so far, without what every plan costs beyond what the run's problem counts.
+    /// The least value of a `pipeline` plan that was offered, as the run's problem counts.
     pub(crate) fn relaxed_value(&self) -> Option<Time> {
-        self.outcome.value().map(|value| Time(value.0.saturating_sub(self.least_call().0)))
+        if self.is_relaxed() { self.outcome.relaxed_value() } else { self.outcome.value() }
     }
 
-    /// The best bound so far, likewise.
+    /// The best bound so far, without what every plan costs beyond what the run's problem counts.
     pub(crate) fn relaxed_bound(&self) -> Option<Time> {
         self.outcome.lower_bound().map(|bound| Time(bound.0.saturating_sub(self.least_call().0)))
     }
@@ -184,6 +185,12 @@ impl<'a> Run<'a> {
     /// rules that it breaks.
     pub fn offer(&mut self, plan: Plan) -> Result<(), Vec<Violation>> {
         let before = self.outcome.value();
+        if self.is_relaxed()
+            && matches!(plan, Plan::Pipeline(_))
+            && let Ok(score) = check(self.problem, &plan)
+        {
+            self.outcome.note_relaxed(score.value);
+        }
         let to_cut = self.real.has_piece_costs().then(|| plan.clone());
         self.outcome.offer(self.real, plan, &self.planner, self.budget)?;
         if let Some(recut) = to_cut.and_then(|plan| self.recut(&plan)) {
