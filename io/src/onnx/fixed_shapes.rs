@@ -4,11 +4,12 @@
 //! were set for a plan, a shape may be another when the pieces run, so there are no such nodes: shapes are then made where
 //! the tensor is, and flow like any other value.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::cut::Piece;
 use super::facts::{Fact, Facts, element};
 use super::proto::{Attribute, Graph, Model, Node, Tensor};
+use super::reads::makers;
 
 /// The nodes of a graph that ask for a shape which is always the same.
 #[derive(Default)]
@@ -81,10 +82,4 @@ pub(super) fn constant(output: &str, fact: &Fact) -> Option<Node> {
     let attribute = vec![Attribute { name, r#type: Some(4), t, ..Attribute::default() }];
     let (op_type, output) = (Some("Constant".to_owned()), vec![output.to_owned()]);
     Some(Node { op_type, output, attribute, ..Node::default() })
-}
-
-/// The node that makes each value.
-pub(super) fn makers(graph: &Graph) -> HashMap<&str, usize> {
-    let nodes = graph.node.iter().enumerate();
-    nodes.flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i))).collect()
 }

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::batch::SizedModel;
 use super::facts::Facts;
-use super::fixed_shapes::makers;
 use super::infer::attribute;
 use super::proto::{Graph, Node};
-use super::reads::reads;
+use super::reads::makers;
+use super::reads::{makers, reads};
 
 /// The dimension that holds the inputs, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

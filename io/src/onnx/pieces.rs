@@ -18,11 +18,11 @@ pub use groups::{GroupModel, group_models};
 
 use self::runs::Runs;
 use super::cut::Piece;
-use super::fixed_shapes::{FixedShapes, makers};
+use super::fixed_shapes::FixedShapes;
 use super::import::op_names;
 use super::infer::order::order as node_order;
 use super::proto::Graph;
-use super::reads::reads;
+use super::reads::{makers, reads};
 
 /// Why a plan has no pieces of a model without any of its ops.
 const FOREIGN: &str = "the plan was made from another model";

@@ -1,8 +1,8 @@
-//! What a node reads: its inputs, and what the graphs inside it take from around them.
+//! What a node reads: its inputs, and what the graphs inside it take from around them; and who makes it.
 //!
 //! Names made inside a graph are its own, wherever in it they are made. Empty names stand for values left out.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::proto::{Graph, Node, SparseTensor};
 
@@ -23,6 +23,12 @@ pub fn reads(node: &Node) -> Vec<&str> {
     }
     let mut seen = HashSet::new();
     own.chain(bodies(node).flat_map(taken)).filter(|name| seen.insert(*name)).collect()
+}
+
+/// The node that makes each value.
+pub(super) fn makers(graph: &Graph) -> HashMap<&str, usize> {
+    let nodes = graph.node.iter().enumerate();
+    nodes.flat_map(|(i, node)| node.output.iter().map(move |output| (output.as_str(), i))).collect()
 }
 
 /// The graphs inside a node.

@@ -7,9 +7,8 @@
 use std::collections::HashMap;
 
 use super::Piece;
-use crate::onnx::fixed_shapes::makers;
 use crate::onnx::proto::{Graph, Model, Node};
-use crate::onnx::reads::reads;
+use crate::onnx::reads::{makers, reads};
 use crate::onnx::symbolic::SymbolicShapes;
 
 /// The model and its pieces with the nodes copied; none where there is nothing to copy.

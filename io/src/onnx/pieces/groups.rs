@@ -16,9 +16,9 @@ use super::runs::Runs;
 use super::{FOREIGN, empty_piece, ops_of_nodes, place_nodes};
 use crate::onnx::batch::SizedModel;
 use crate::onnx::cut::{CutPiece, Piece};
-use crate::onnx::fixed_shapes::{FixedShapes, constant, makers};
+use crate::onnx::fixed_shapes::{FixedShapes, constant};
 use crate::onnx::proto::{Graph, Model, Node, ValueInfo};
-use crate::onnx::reads::reads;
+use crate::onnx::reads::{makers, reads};
 
 /// A group of inputs and its part of the model.
 #[derive(Clone, Debug)]
