@@ -11,7 +11,6 @@ use super::batch::SizedModel;
 use super::facts::Facts;
 use super::infer::attribute;
 use super::proto::{Graph, Node};
-use super::reads::makers;
 use super::reads::{makers, reads};
 
 /// The dimension that holds the inputs, one after another.
