@@ -237,7 +237,17 @@ impl<'a> Run<'a> {
     /// Claims a lower bound without evidence, attested by a solver or search. A claim above the value of a valid plan
     /// is false, hence a bug of its author, and not kept.
     pub fn attest(&mut self, bound: &str, value: Time, by: String) {
-        let value = value + self.least_call();
+        self.claim(bound, value + self.least_call(), by);
+    }
+
+    /// Claims that no plan is better than the best so far, attested by a search through all plans of the real problem.
+    pub(crate) fn attest_best(&mut self, bound: &str, by: String) {
+        if let Some(value) = self.outcome.value() {
+            self.claim(bound, value, by);
+        }
+    }
+
+    fn claim(&mut self, bound: &str, value: Time, by: String) {
         let is_false = self.outcome.value().is_some_and(|best| value > best);
         debug_assert!(!is_false, "{by} claims a bound above the value of a plan");
         if is_false || value == Time::ZERO {

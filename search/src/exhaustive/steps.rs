@@ -63,7 +63,7 @@ impl<'s, 'a> Steps<'s, 'a> {
 /// What follows from a search that has seen all plans, or was cut short.
 pub(crate) fn conclude(run: &mut Run<'_>, name: &str, is_complete: bool) -> StopReason {
     match (is_complete, run.outcome().value()) {
-        (true, Some(value)) => run.attest(name, value, "divvy exhaustive search".to_owned()),
+        (true, Some(_)) => run.attest_best(name, "divvy exhaustive search".to_owned()),
         (true, None) => run.rule_out("all plans were tried, and each breaks a rule".to_owned()),
         _ if run.budget.is_cancelled() => return StopReason::Cancelled,
         _ => return StopReason::OutOfBudget,
