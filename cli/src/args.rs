@@ -321,7 +321,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "FILE", requires = "against")]
     pub(crate) profile: Option<String>,
     /// The --piece-cost that the plan was made with, with --against
-    #[arg(long, value_name = "TIME", requires = "against")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME", requires = "against")]
     pub(crate) piece_cost: Option<String>,
     /// How the model of --against is read; what the plan was made with must be named
     #[command(flatten)]

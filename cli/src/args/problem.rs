@@ -170,7 +170,7 @@ pub(crate) struct ProblemArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<String>,
     /// What a piece costs on every device besides its ops, such as 20us; 0 as in papers [default: what profile and hardware say]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, allow_negative_numbers = true, value_name = "TIME")]
     pub(crate) piece_cost: Option<String>,
     /// Op that must run on a device; may be repeated
     #[arg(long, value_name = "OP=DEVICE")]
