@@ -42,6 +42,15 @@ pub(crate) fn device_specs(
 /// Every device of the hardware with its cores: as asked for by `DEVICE=CORES`, else an equal share of those that this
 /// process may use.
 pub(crate) fn cores_of_all(asked: &[String], problem: &Problem) -> Result<Vec<DeviceSpec>, DeployError> {
+    cores_of(asked, problem, &vec![true; problem.hardware.device_count()])
+}
+
+/// The same with shares for some devices alone; the others, which need a core only to be told what to do, have all.
+pub(crate) fn cores_of(
+    asked: &[String],
+    problem: &Problem,
+    sharing: &[bool],
+) -> Result<Vec<DeviceSpec>, DeployError> {
     let hardware = &problem.hardware;
     let names: Vec<&str> = hardware.devices().map(|device| hardware.device_name(device)).collect();
     let allowed = Cores::allowed();
@@ -61,10 +70,10 @@ pub(crate) fn cores_of_all(asked: &[String], problem: &Problem) -> Result<Vec<De
         }
         given.insert(name, cores);
     }
-    let share = allowed.divided(names.len().max(1));
-    let specs = names.iter().zip(share).map(|(&name, share)| DeviceSpec {
-        name: name.to_owned(),
-        cores: given.get(name).cloned().unwrap_or(share),
+    let mut shares = allowed.divided(sharing.iter().filter(|&&shares| shares).count().max(1)).into_iter();
+    let specs = names.iter().zip(sharing).map(|(&name, &shares_cores)| {
+        let share = if shares_cores { shares.next() } else { None }.unwrap_or_else(|| allowed.clone());
+        DeviceSpec { name: name.to_owned(), cores: given.get(name).cloned().unwrap_or(share) }
     });
     Ok(specs.collect())
 }

@@ -33,6 +33,7 @@
 //! | `pieces` | pieces of the model as stages of a program; inputs put together anew for `batch` |
 //! | `prepare`, `prepared` | all of that in one step, and what comes of it |
 //! | `session` | starts programs, feeds them, warms them up |
+//! | `cold_start` | runs a cold-start plan on cards, in turns with what would be done without it |
 //! | `run` | runs a plan; prediction against measurement; traces |
 //! | `learn` | op times that agree with what was measured |
 //! | `profile` | times of every op, of cuts and of transfers |
@@ -42,6 +43,7 @@
 //!
 //! This crate prints nothing and knows no command line; who calls it shows warnings and progress.
 
+mod cold_start;
 mod device_specs;
 mod error;
 mod inputs;
@@ -56,6 +58,7 @@ mod scratch;
 mod session;
 mod source_model;
 
+pub use cold_start::{ColdComparison, ColdOptions, LoadedColdStart, WayMeasured};
 pub use error::DeployError;
 pub use prepare::prepare;
 pub use prepared::{Prepared, StageWork};

@@ -2,7 +2,6 @@
 
 use divvy_core::plan::Plan;
 use divvy_core::problem::Objective;
-use divvy_exec::backend::StageModel;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_io::onnx::batch::with_batch;
@@ -16,7 +15,7 @@ use crate::error::DeployError;
 use crate::inputs::inputs_of;
 use crate::kernel_owners::Owners;
 use crate::pieces::shares::Share;
-use crate::pieces::stage_source::{RUNNABLE, StageSource};
+use crate::pieces::stage_source::{RUNNABLE, StageSource, whole_model};
 use crate::pieces::{input_groups, one_input};
 use crate::prepared::Prepared;
 use crate::run::options::RunOptions;
@@ -108,12 +107,7 @@ fn check_runnable(plan_path: &str, plan: &Plan) -> Result<(), DeployError> {
 /// The model in one piece, on every core that may be used.
 fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
     let (inputs, results) = (inputs.to_vec(), results.to_vec());
-    let model = StageModel {
-        name: "whole model".into(),
-        bytes: model.to_bytes(),
-        inputs: inputs.clone(),
-        outputs: results.clone(),
-    };
+    let model = whole_model("whole model", model.clone(), inputs.clone(), results.clone());
     let device = DeviceSpec { name: "all cores".into(), cores: Cores::allowed() };
     let (devices, stages) = (vec![device], vec![StageSpec::new(model, 0)]);
     ProgramSpec { devices, stages, inputs, results, ..ProgramSpec::default() }

@@ -1,13 +1,16 @@
 //! The ONNX model that a plan was made from, and its weights.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use divvy_core::input_error::Code;
+use divvy_exec::mapped::map;
 use divvy_io::file;
 use divvy_io::import::onnx_model;
 use divvy_io::onnx::load;
 use divvy_io::onnx::proto::Model;
-use divvy_io::onnx::weights::bring_in;
+use divvy_io::onnx::weights::bring_in_with;
 use divvy_io::plan_file::PlanFile;
 
 use crate::error::DeployError;
@@ -59,7 +62,17 @@ pub(crate) fn fill_weights(
     warnings: &mut Vec<String>,
 ) -> Result<(), DeployError> {
     let folder = Path::new(path).parent().unwrap_or(Path::new(""));
-    let made_up = bring_in(model, folder, seed)
+    let mut mapped: HashMap<PathBuf, Bytes> = HashMap::new();
+    // Not read but mapped: a copy of all weights in memory is one too many.
+    let mut open = |path: &Path| {
+        if let Some(known) = mapped.get(path) {
+            return Ok(Some(known.clone()));
+        }
+        let file = map(path)?;
+        mapped.insert(path.to_owned(), file.clone());
+        Ok(Some(file))
+    };
+    let made_up = bring_in_with(model, folder, seed, &mut open)
         .map_err(|error| DeployError::Environment(format!("{path}: {error}")))?;
     if let Some(first) = made_up.first() {
         let count = made_up.len();

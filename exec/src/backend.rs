@@ -3,17 +3,46 @@
 //! A backend opens devices; a device loads stages; a stage runs. All of these calls come from a thread that is pinned to
 //! the first of the device's cores. Threads that a runtime starts belong on the others.
 
+use bytes::Bytes;
+
 use crate::cores::Cores;
 use crate::stage_error::StageError;
-use crate::tensor::{HostTensor, Tensor};
+use crate::tensor::{Element, HostTensor, Tensor};
+
+/// A weight in host memory, shared by all stages that read it.
+#[derive(Clone, Debug)]
+pub struct Weight {
+    /// Its name.
+    pub name: String,
+    /// The type of its elements.
+    pub element: Element,
+    /// Its shape.
+    pub shape: Vec<i64>,
+    /// Its elements, row after row, little end first.
+    pub data: Bytes,
+}
+
+/// How a stage is given the weights that are not in its model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightsAre {
+    /// As constants, which the runtime may fold, unite and lay out anew.
+    #[default]
+    Constants,
+    /// As inputs, fed with what lies somewhere in memory, as in a cold start.
+    Inputs,
+}
 
 /// A piece of a model, as a backend is given it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StageModel {
     /// Its name, for messages.
     pub name: String,
-    /// The model: an ONNX file, weights included.
+    /// The model: an ONNX file. It has its small weights itself; for the others it says that they lie elsewhere.
     pub bytes: Vec<u8>,
+    /// Those others.
+    pub weights: Vec<Weight>,
+    /// How it is given them. As inputs they follow `inputs`, in this order.
+    pub weights_are: WeightsAre,
     /// Values to feed, in the order in which they will be given.
     pub inputs: Vec<String>,
     /// Values wanted, in the order in which they are to be returned.

@@ -34,6 +34,8 @@ pub fn difference(expected: &HostTensor, found: &HostTensor) -> Result<f64, Stri
 
 fn numbers(data: &Data) -> Vec<f64> {
     match data {
+        Data::F16(v) => v.iter().map(|x| x.to_f64()).collect(),
+        Data::BF16(v) => v.iter().map(|x| x.to_f64()).collect(),
         Data::F32(v) => v.iter().map(|&x| f64::from(x)).collect(),
         Data::F64(v) => v.clone(),
         Data::I8(v) => v.iter().map(|&x| f64::from(x)).collect(),

@@ -7,7 +7,6 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-use crate::for_each_type;
 use crate::tensor::{Data, Element, HostTensor};
 
 /// The most bytes of one array.
@@ -62,7 +61,9 @@ fn read_array(source: impl Read) -> Result<HostTensor, String> {
 /// An array as the bytes of an `.npy` file.
 pub fn encode(array: &HostTensor) -> Vec<u8> {
     let kind = match array.element() {
-        Element::F32 => "<f4",
+        Element::F16 => "<f2",
+        // NumPy has no such type: its values are written as what holds all of them.
+        Element::BF16 | Element::F32 => "<f4",
         Element::F64 => "<f8",
         Element::I8 => "|i1",
         Element::I16 => "<i2",
@@ -89,17 +90,8 @@ pub fn encode(array: &HostTensor) -> Vec<u8> {
     bytes.extend((header.len() as u16).to_le_bytes());
     bytes.extend(header.as_bytes());
     match &array.data {
-        Data::Bool(values) => bytes.extend(values.iter().map(|&value| u8::from(value))),
-        Data::F32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::F64(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I8(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::I64(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::U8(v) => bytes.extend(v),
-        Data::U16(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::U32(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
-        Data::U64(v) => v.iter().for_each(|x| bytes.extend(x.to_le_bytes())),
+        Data::BF16(values) => bytes.extend(values.iter().flat_map(|x| x.to_f32().to_le_bytes())),
+        _ => bytes.extend(array.to_bytes()),
     }
     bytes
 }
@@ -134,35 +126,24 @@ fn decode(bytes: &[u8]) -> Result<HostTensor, String> {
         .map(|size| size.parse().map_err(|_| format!("its shape has `{size}`")))
         .collect::<Result<_, _>>()?;
     let data = &bytes[source.position() as usize..];
-    macro_rules! numbers {
-        ($wrap:path, $type:ty) => {
-            $wrap(
-                data.chunks_exact(size_of::<$type>())
-                    .filter_map(|c| Some(<$type>::from_le_bytes(c.try_into().ok()?)))
-                    .collect(),
-            )
-        };
-    }
-    let data = match kind {
-        "<f4" => numbers!(Data::F32, f32),
-        "<f8" => numbers!(Data::F64, f64),
-        "|i1" => numbers!(Data::I8, i8),
-        "<i2" => numbers!(Data::I16, i16),
-        "<i4" => numbers!(Data::I32, i32),
-        "<i8" => numbers!(Data::I64, i64),
-        "|u1" => Data::U8(data.to_vec()),
-        "<u2" => numbers!(Data::U16, u16),
-        "<u4" => numbers!(Data::U32, u32),
-        "<u8" => numbers!(Data::U64, u64),
-        "|b1" => Data::Bool(data.iter().map(|&byte| byte != 0).collect()),
+    let element = match kind {
+        "<f2" => Element::F16,
+        "<f4" => Element::F32,
+        "<f8" => Element::F64,
+        "|i1" => Element::I8,
+        "<i2" => Element::I16,
+        "<i4" => Element::I32,
+        "<i8" => Element::I64,
+        "|u1" => Element::U8,
+        "<u2" => Element::U16,
+        "<u4" => Element::U32,
+        "<u8" => Element::U64,
+        "|b1" => Element::Bool,
         other => return Err(format!("elements of type `{other}` are not supported")),
     };
-    let wanted = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size));
-    let count = for_each_type!(&data, values => values.len());
-    if wanted != Some(count) {
-        return Err(format!("it holds {count} elements, its shape {shape:?} needs others"));
-    }
-    Ok(HostTensor { shape, data })
+    let count = data.len() / element.size();
+    HostTensor::from_bytes(element, shape.clone(), data)
+        .ok_or_else(|| format!("it holds {count} elements, its shape {shape:?} needs others"))
 }
 
 #[cfg(test)]

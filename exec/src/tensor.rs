@@ -7,6 +7,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use half::{bf16, f16};
+
 use crate::stage_error::StageError;
 
 /// What a backend keeps of a value.
@@ -46,6 +48,10 @@ impl fmt::Debug for Tensor {
 /// Elements of one type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
+    /// 16-bit floats of IEEE 754.
+    F16(Vec<f16>),
+    /// 16-bit floats with the range of 32-bit ones.
+    BF16(Vec<bf16>),
     /// 32-bit floats.
     F32(Vec<f32>),
     /// 64-bit floats.
@@ -75,6 +81,8 @@ pub enum Data {
 macro_rules! for_each_type {
     ($data:expr, $values:ident => $body:expr) => {
         match $data {
+            $crate::tensor::Data::F16($values) => $body,
+            $crate::tensor::Data::BF16($values) => $body,
             $crate::tensor::Data::F32($values) => $body,
             $crate::tensor::Data::F64($values) => $body,
             $crate::tensor::Data::I8($values) => $body,
@@ -93,6 +101,10 @@ macro_rules! for_each_type {
 /// Types of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
+    /// 16-bit floats of IEEE 754.
+    F16,
+    /// 16-bit floats with the range of 32-bit ones.
+    BF16,
     /// 32-bit floats.
     F32,
     /// 64-bit floats.
@@ -129,11 +141,42 @@ impl Element {
             6 => Element::I32,
             7 => Element::I64,
             9 => Element::Bool,
+            10 => Element::F16,
             11 => Element::F64,
             12 => Element::U32,
             13 => Element::U64,
+            16 => Element::BF16,
             _ => return None,
         })
+    }
+
+    /// The number that ONNX gives it.
+    pub fn onnx(self) -> i32 {
+        match self {
+            Element::F32 => 1,
+            Element::U8 => 2,
+            Element::I8 => 3,
+            Element::U16 => 4,
+            Element::I16 => 5,
+            Element::I32 => 6,
+            Element::I64 => 7,
+            Element::Bool => 9,
+            Element::F16 => 10,
+            Element::F64 => 11,
+            Element::U32 => 12,
+            Element::U64 => 13,
+            Element::BF16 => 16,
+        }
+    }
+
+    /// Bytes of one.
+    pub fn size(self) -> usize {
+        match self {
+            Element::I8 | Element::U8 | Element::Bool => 1,
+            Element::F16 | Element::BF16 | Element::I16 | Element::U16 => 2,
+            Element::F32 | Element::I32 | Element::U32 => 4,
+            Element::F64 | Element::I64 | Element::U64 => 8,
+        }
     }
 }
 
@@ -147,6 +190,98 @@ pub struct HostTensor {
 }
 
 impl HostTensor {
+    /// From the bytes of its elements, little end first; none where there are too few or too many for the shape.
+    pub fn from_bytes(element: Element, shape: Vec<usize>, bytes: &[u8]) -> Option<HostTensor> {
+        let count = shape.iter().try_fold(1usize, |product, &size| product.checked_mul(size))?;
+        if count.checked_mul(element.size()) != Some(bytes.len()) {
+            return None;
+        }
+        macro_rules! numbers {
+            ($wrap:path, $type:ty) => {
+                $wrap(
+                    bytes
+                        .chunks_exact(size_of::<$type>())
+                        .filter_map(|c| Some(<$type>::from_le_bytes(c.try_into().ok()?)))
+                        .collect(),
+                )
+            };
+        }
+        let data = match element {
+            Element::F16 => numbers!(Data::F16, f16),
+            Element::BF16 => numbers!(Data::BF16, bf16),
+            Element::F32 => numbers!(Data::F32, f32),
+            Element::F64 => numbers!(Data::F64, f64),
+            Element::I8 => numbers!(Data::I8, i8),
+            Element::I16 => numbers!(Data::I16, i16),
+            Element::I32 => numbers!(Data::I32, i32),
+            Element::I64 => numbers!(Data::I64, i64),
+            Element::U8 => Data::U8(bytes.to_vec()),
+            Element::U16 => numbers!(Data::U16, u16),
+            Element::U32 => numbers!(Data::U32, u32),
+            Element::U64 => numbers!(Data::U64, u64),
+            Element::Bool => Data::Bool(bytes.iter().map(|&byte| byte != 0).collect()),
+        };
+        Some(HostTensor { shape, data })
+    }
+
+    /// The bytes of its elements, little end first.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.byte_count()];
+        self.write_bytes(&mut bytes);
+        bytes
+    }
+
+    /// Writes the bytes of its elements, little end first; not where `into` has another length.
+    pub fn write_bytes(&self, into: &mut [u8]) -> bool {
+        if into.len() != self.byte_count() {
+            return false;
+        }
+        macro_rules! write {
+            ($values:expr, $type:ty) => {
+                let (places, _) = into.as_chunks_mut::<{ size_of::<$type>() }>();
+                places.iter_mut().zip($values).for_each(|(place, x)| *place = x.to_le_bytes());
+            };
+        }
+        match &self.data {
+            Data::Bool(v) => into.iter_mut().zip(v).for_each(|(place, &x)| *place = u8::from(x)),
+            Data::F16(v) => {
+                write!(v, f16);
+            }
+            Data::BF16(v) => {
+                write!(v, bf16);
+            }
+            Data::F32(v) => {
+                write!(v, f32);
+            }
+            Data::F64(v) => {
+                write!(v, f64);
+            }
+            Data::I8(v) => {
+                write!(v, i8);
+            }
+            Data::I16(v) => {
+                write!(v, i16);
+            }
+            Data::I32(v) => {
+                write!(v, i32);
+            }
+            Data::I64(v) => {
+                write!(v, i64);
+            }
+            Data::U8(v) => into.copy_from_slice(v),
+            Data::U16(v) => {
+                write!(v, u16);
+            }
+            Data::U32(v) => {
+                write!(v, u32);
+            }
+            Data::U64(v) => {
+                write!(v, u64);
+            }
+        }
+        true
+    }
+
     /// How many elements.
     pub fn len(&self) -> usize {
         for_each_type!(&self.data, values => values.len())
@@ -160,6 +295,8 @@ impl HostTensor {
     /// The type of its elements.
     pub fn element(&self) -> Element {
         match &self.data {
+            Data::F16(_) => Element::F16,
+            Data::BF16(_) => Element::BF16,
             Data::F32(_) => Element::F32,
             Data::F64(_) => Element::F64,
             Data::I8(_) => Element::I8,
@@ -193,7 +330,7 @@ impl HostTensor {
                 }
             };
         }
-        let data = united!(F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool);
+        let data = united!(F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool);
         let mut shape = first.shape.clone();
         shape[0] = rows;
         Some(HostTensor { shape, data })
@@ -213,7 +350,7 @@ impl HostTensor {
                 }
             };
         }
-        Some(HostTensor { shape, data: cut!(F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool) })
+        Some(HostTensor { shape, data: cut!(F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool) })
     }
 
     /// Elements made from random numbers in [0, 1): floats about 0 with spread 1, whole numbers below `below`.
@@ -241,6 +378,12 @@ impl HostTensor {
             Element::U32 => whole!(Data::U32, u32),
             Element::U64 => whole!(Data::U64, u64),
             Element::Bool => Data::Bool((0..count).map(|_| unit() < 0.5).collect()),
+            Element::F16 => {
+                Data::F16((0..count).map(|_| f16::from_f64((unit() - 0.5) * width)).collect())
+            }
+            Element::BF16 => {
+                Data::BF16((0..count).map(|_| bf16::from_f64((unit() - 0.5) * width)).collect())
+            }
             Element::F32 => Data::F32((0..count).map(|_| ((unit() - 0.5) * width) as f32).collect()),
             Element::F64 => Data::F64((0..count).map(|_| (unit() - 0.5) * width).collect()),
         };
@@ -269,6 +412,24 @@ impl Stored for HostTensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_come_back_from_their_bytes() {
+        for number in 1..17 {
+            let Some(element) = Element::of_onnx(number) else { continue };
+            assert_eq!(element.onnx(), number);
+            let mut state = 0.3;
+            let mut unit = || {
+                state = (state * 997.0 + 0.1f64).fract();
+                state
+            };
+            let value = HostTensor::random(element, vec![2, 3], 9, &mut unit);
+            let bytes = value.to_bytes();
+            assert_eq!((bytes.len(), value.element()), (6 * element.size(), element));
+            assert_eq!(HostTensor::from_bytes(element, vec![2, 3], &bytes), Some(value));
+            assert_eq!(HostTensor::from_bytes(element, vec![7], &bytes), None);
+        }
+    }
 
     #[test]
     fn what_is_stacked_comes_apart_again() {

@@ -118,7 +118,7 @@ fn stage(what: &str, device: usize, inputs: &[&str], outputs: &[&str]) -> StageS
     let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let name = format!("stage-{}", outputs[0]);
     let model =
-        StageModel { name, bytes: what.as_bytes().to_vec(), inputs: list(inputs), outputs: list(outputs) };
+        StageModel { name, bytes: what.as_bytes().to_vec(), inputs: list(inputs), outputs: list(outputs), ..StageModel::default() };
     StageSpec::new(model, device)
 }
 

@@ -22,7 +22,7 @@ fn stage(file: &str, device: usize, input: &str, output: &str) -> StageSpec {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("{file}.onnx"));
     let bytes = std::fs::read(path).expect("it is there");
     let (inputs, outputs) = (vec![input.to_owned()], vec![output.to_owned()]);
-    StageSpec::new(StageModel { name: file.into(), bytes, inputs, outputs }, device)
+    StageSpec::new(StageModel { name: file.into(), bytes, inputs, outputs, ..StageModel::default() }, device)
 }
 
 fn program(stages: Vec<StageSpec>, linked: bool) -> ProgramSpec {

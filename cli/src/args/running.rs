@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use divvy::deploy::{ProfileOptions, RunOptions};
 
-use super::{ReadingArgs, duration};
+use super::{ReadingArgs, bytes, duration};
 
 /// What `profile` and `run` say of numbers of items.
 fn items() -> clap::builder::RangedU64ValueParser<u64> {
@@ -70,6 +70,13 @@ pub(crate) struct RunArgs {
     /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
     #[arg(long, value_name = "DEVICE=CORES")]
     pub(crate) cores: Vec<String>,
+    /// What a device is here: cores, a CUDA card by its number, or a simulated card; such as gpu1=cuda:0, may be repeated
+    /// [default: CPUs are cores, GPUs the CUDA cards in order]
+    #[arg(long, value_name = "DEVICE=PLACE")]
+    pub(crate) device: Vec<String>,
+    /// Use no more than this of a card's memory, such as 8GB [default: all that is free]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) card_memory: Option<u64>,
     /// Inputs, .npz or .npy; may be repeated [default: random]
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Vec<PathBuf>,
@@ -82,7 +89,7 @@ pub(crate) struct RunArgs {
     /// Library of ONNX Runtime, or its folder [default: ORT_DYLIB_PATH, then the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub(crate) onnxruntime: Option<PathBuf>,
-    /// Items to run [default: as many as fit into --duration, else until the median is certain to 3 %, or --at-most has passed]
+    /// Items to run; requests by each way, of a cold start [default: 10 of a cold start; else as many as fit into --duration, else until the median is certain to 3 %, or --at-most has passed]
     #[arg(long, value_name = "N", value_parser = items())]
     pub(crate) repeat: Option<u64>,
     /// Stop feeding items after this time, such as 10s or 2m
@@ -153,6 +160,8 @@ impl RunArgs {
         RunOptions {
             model: self.model.clone(),
             cores: self.cores.clone(),
+            devices: self.device.clone(),
+            card_memory: self.card_memory,
             inputs: self.input.clone(),
             items: self.repeat,
             duration: self.duration,

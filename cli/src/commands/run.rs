@@ -1,7 +1,9 @@
 //! `divvy run`: a plan, run on this machine and compared with what was predicted.
 
+mod cold_start;
 pub(super) mod report;
 
+use divvy::core::plan::Plan;
 use divvy::deploy::{FinishedRun, LoadedPlan, prepare, runtime};
 use divvy::io::file::{self, Kind};
 use divvy::io::plan_file::PlanFile;
@@ -19,6 +21,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
     }
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
     let (runtime, options) = (runtime(args.onnxruntime.as_deref())?, args.options());
+    if matches!(plan.plan, Plan::ColdStart(_)) {
+        return cold_start::run(args, &plan, &runtime, &options);
+    }
     let progress = Progress::about("cutting the model and loading its pieces");
     let prepared = prepare(&args.plan, &plan, &options)?;
     prepared.warnings.iter().for_each(|warning| progress.tell(&format!("warning: {warning}")));

@@ -53,6 +53,7 @@ pub(super) fn regroupings(
             bytes: model.to_bytes(),
             inputs,
             outputs: values.into_iter().map(|value| value.name).collect(),
+            ..StageModel::default()
         };
         (rank, StageSpec::new(model, source.device(device)))
     };

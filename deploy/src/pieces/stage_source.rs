@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use divvy_exec::backend::StageModel;
+use divvy_exec::backend::{StageModel, WeightsAre};
 use divvy_exec::program::{DeviceSpec, StageSpec};
 use divvy_io::onnx::cut::{CutPiece, Piece, cut};
 use divvy_io::onnx::op_rewrites::rewrite_ops;
@@ -10,6 +10,7 @@ use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::plan_file::PlanFile;
 
+use crate::cold_start::weights::take_out;
 use crate::error::DeployError;
 use crate::kernel_owners::Owners;
 use crate::pieces::shares::Share;
@@ -98,10 +99,18 @@ impl StageSource<'_> {
 
 /// A piece as what a backend loads.
 pub(crate) fn stage_model(piece: &CutPiece) -> StageModel {
-    StageModel {
-        name: piece.name.clone(),
-        bytes: rewrite_ops(piece.model.clone()).to_bytes(),
-        inputs: piece.inputs.clone(),
-        outputs: piece.outputs.clone(),
-    }
+    let model = rewrite_ops(piece.model.clone());
+    whole_model(&piece.name, model, piece.inputs.clone(), piece.outputs.clone())
+}
+
+/// A model as what a backend loads: its large weights stay where they are in memory.
+pub(crate) fn whole_model(
+    name: &str,
+    mut model: Model,
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+) -> StageModel {
+    let weights = take_out(&mut model);
+    let (name, bytes) = (name.to_owned(), model.to_bytes());
+    StageModel { name, bytes, weights, weights_are: WeightsAre::Constants, inputs, outputs }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::problem::Problem;
-use divvy_exec::backend::{Backend, Kernel, StageModel};
+use divvy_exec::backend::{Backend, Kernel};
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::compare::difference;
 use divvy_exec::executor::Running;
@@ -20,6 +20,7 @@ use divvy_io::onnx::proto::Model;
 use crate::error::DeployError;
 use crate::inputs::{inputs_of, random};
 use crate::kernel_owners::{Owners, marked};
+use crate::pieces::stage_source::whole_model;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::kernel_times::KernelTimes;
 use crate::profile::model_on_hardware::ModelOnHardware;
@@ -73,12 +74,8 @@ impl ProfiledModel {
     pub(super) fn program(&self, model: &Model, device: &DeviceSpec) -> ProgramSpec {
         let outputs = model.graph.iter().flat_map(|graph| &graph.output);
         let results: Vec<String> = outputs.map(|value| value.name().to_owned()).collect();
-        let model = StageModel {
-            name: "whole model".into(),
-            bytes: rewrite_ops(model.clone()).to_bytes(),
-            inputs: self.names.clone(),
-            outputs: results.clone(),
-        };
+        let model = rewrite_ops(model.clone());
+        let model = whole_model("whole model", model, self.names.clone(), results.clone());
         let stages = vec![StageSpec::new(model, 0)];
         let inputs = self.names.clone();
         ProgramSpec { devices: vec![device.clone()], stages, inputs, results, ..ProgramSpec::default() }

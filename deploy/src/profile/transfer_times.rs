@@ -96,6 +96,7 @@ fn gaps(
             bytes: identity(from, to, elements).to_bytes(),
             inputs: vec![from.to_owned()],
             outputs: vec![to.to_owned()],
+            ..StageModel::default()
         };
         StageSpec::new(model, device)
     };

@@ -10,6 +10,10 @@ pub struct RunOptions {
     pub model: Option<String>,
     /// Cores of devices, such as `cpu1=0,2-3`; the others have an equal share.
     pub cores: Vec<String>,
+    /// What devices are here, such as `gpu1=cuda:0`; the others are cores if they are CPUs, and CUDA cards in order if GPUs.
+    pub devices: Vec<String>,
+    /// Bytes of a card's memory that may be used; none: as many as are free.
+    pub card_memory: Option<u64>,
     /// Files with inputs, `.npz` or `.npy`; without any, inputs are random.
     pub inputs: Vec<PathBuf>,
     /// How many items run; none: as many as `duration` allows, else until the median is certain.
@@ -43,6 +47,8 @@ impl Default for RunOptions {
         RunOptions {
             model: None,
             cores: Vec::new(),
+            devices: Vec::new(),
+            card_memory: None,
             inputs: Vec::new(),
             items: None,
             duration: None,

@@ -62,7 +62,7 @@ fn system_folders() -> Vec<PathBuf> {
 }
 
 /// The active Python environment, and that of the checkout which the program was built in.
-fn environments() -> Vec<PathBuf> {
+pub(super) fn environments() -> Vec<PathBuf> {
     let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(env::var_os).map(PathBuf::from);
     let program = env::current_exe().ok();
     let built_in = program.iter().flat_map(|path| path.ancestors());

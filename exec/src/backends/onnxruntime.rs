@@ -17,17 +17,18 @@ use std::sync::{Arc, OnceLock};
 use ort::LoadDynamicError;
 use ort::environment::Environment;
 use ort::logging::LogLevel;
-use ort::session::builder::GraphOptimizationLevel;
+use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, PrimitiveTensorElementType, Tensor as OrtTensor, TensorElementType, ValueType};
 use serde_json::Value;
 
 use super::library;
-use crate::backend::{Backend, Device, Kernel, Stage, StageModel};
+use super::ort_memory::weight_value;
+use crate::backend::{Backend, Device, Kernel, Stage, StageModel, Weight, WeightsAre};
 use crate::cores::Cores;
 use crate::for_each_type;
 use crate::stage_error::StageError;
-use crate::tensor::{Data, HostTensor, Stored, Tensor};
+use crate::tensor::{Data, Element, HostTensor, Stored, Tensor};
 
 /// Why ONNX Runtime cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -99,6 +100,11 @@ impl OnnxRuntime {
         Ok(OnnxRuntime { library, optimised: true, plain: false, profile_in: None })
     }
 
+    /// Its library.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
     /// The same as it is without divvy: threads look for work for a while after a run, as is the runtime's habit.
     pub fn plain(self) -> OnnxRuntime {
         OnnxRuntime { plain: true, ..self }
@@ -157,8 +163,18 @@ impl OrtDevice {
             let number = PROFILED.fetch_add(1, Ordering::Relaxed);
             builder = builder.with_profiling(folder.join(number.to_string()))?;
         }
-        builder.commit_from_memory(&model.bytes)
+        commit(builder, model)
     }
+}
+
+/// A session of a model whose weights stay where they are.
+pub(super) fn commit(mut builder: SessionBuilder, model: &StageModel) -> Result<Session, ort::Error> {
+    if model.weights_are == WeightsAre::Constants {
+        for weight in &model.weights {
+            builder = builder.with_external_initializer(&weight.name, weight_value(weight)?)?;
+        }
+    }
+    builder.commit_from_memory(&model.bytes)
 }
 
 impl Device for OrtDevice {
@@ -168,7 +184,11 @@ impl Device for OrtDevice {
         let order = model.outputs.iter().map(|wanted| {
             places(wanted).ok_or_else(|| StageError::new(format!("the model does not give `{wanted}`")))
         });
+        let fed = if model.weights_are == WeightsAre::Inputs { &model.weights[..] } else { &[] };
+        let fed = fed.iter().map(|weight| Ok((weight.name.clone(), weight_value(weight)?)));
         Ok(Box::new(OrtStage {
+            fed: fed.collect::<Result<_, ort::Error>>().map_err(|error| failure(&error))?,
+            _weights: model.weights.clone(),
             order: order.collect::<Result<_, _>>()?,
             inputs: model.inputs.clone(),
             profiled: self.how.profile_in.is_some(),
@@ -182,7 +202,11 @@ impl Device for OrtDevice {
 }
 
 struct OrtStage {
+    // In the order in which they must go: a session looks at its weights as long as it lives.
     session: Session,
+    /// Weights that it is fed.
+    fed: Vec<(String, DynValue)>,
+    _weights: Vec<Weight>,
     inputs: Vec<String>,
     /// For each output wanted, its place among the model's.
     order: Vec<usize>,
@@ -204,6 +228,7 @@ impl Stage for OrtStage {
                 feeds.push((Cow::Borrowed(name.as_str()), value.into()));
             }
         }
+        feeds.extend(self.fed.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), value.into())));
         let made = self.session.run(feeds).map_err(|error| failure(&error))?;
         let mut made: Vec<Option<DynValue>> = made.into_iter().map(|(_, value)| Some(value)).collect();
         let take = |&place: &usize| made[place].take().map(|value| Tensor::new(OrtValue(value)));
@@ -218,13 +243,17 @@ impl Stage for OrtStage {
         if !self.profiled {
             return Err(StageError::new("kernels were not timed"));
         }
-        let path = self.session.end_profiling().map_err(|error| failure(&error))?;
-        let text = std::fs::read_to_string(&path).map_err(|cause| {
-            StageError::new(format!("cannot read the runtime's profile `{path}`: {cause}"))
-        })?;
-        let _ = std::fs::remove_file(&path);
-        read_profile(&text).map_err(|fault| StageError::new(format!("the runtime's profile: {fault}")))
+        session_kernels(&mut self.session)
     }
+}
+
+/// Ends a session's profile, and gives what it says.
+pub(super) fn session_kernels(session: &mut Session) -> Result<Vec<Vec<Kernel>>, StageError> {
+    let path = session.end_profiling().map_err(|error| failure(&error))?;
+    let text = std::fs::read_to_string(&path)
+        .map_err(|cause| StageError::new(format!("cannot read the runtime's profile `{path}`: {cause}")))?;
+    let _ = std::fs::remove_file(&path);
+    read_profile(&text).map_err(|fault| StageError::new(format!("the runtime's profile: {fault}")))
 }
 
 /// The kernels of each run in a profile that ONNX Runtime wrote.
@@ -307,7 +336,7 @@ fn upload(host: HostTensor) -> Result<DynValue, StageError> {
         .map_err(|error| failure(&error))
 }
 
-fn download(value: &DynValue) -> Result<HostTensor, StageError> {
+pub(super) fn download(value: &DynValue) -> Result<HostTensor, StageError> {
     let ValueType::Tensor { ty, .. } = value.dtype() else {
         return Err(StageError::new(format!("a value is no tensor but {}", value.dtype())));
     };
@@ -320,6 +349,8 @@ fn download(value: &DynValue) -> Result<HostTensor, StageError> {
         Ok(HostTensor { shape, data: wrap(values.to_vec()) })
     }
     match ty {
+        TensorElementType::Float16 => copy(value, Data::F16),
+        TensorElementType::Bfloat16 => copy(value, Data::BF16),
         TensorElementType::Float32 => copy(value, Data::F32),
         TensorElementType::Float64 => copy(value, Data::F64),
         TensorElementType::Int8 => copy(value, Data::I8),
@@ -337,8 +368,28 @@ fn download(value: &DynValue) -> Result<HostTensor, StageError> {
     }
 }
 
+/// The type of elements, if values of it can be copied out.
+pub(super) fn element_of(ty: TensorElementType) -> Option<Element> {
+    Some(match ty {
+        TensorElementType::Float16 => Element::F16,
+        TensorElementType::Bfloat16 => Element::BF16,
+        TensorElementType::Float32 => Element::F32,
+        TensorElementType::Float64 => Element::F64,
+        TensorElementType::Int8 => Element::I8,
+        TensorElementType::Int16 => Element::I16,
+        TensorElementType::Int32 => Element::I32,
+        TensorElementType::Int64 => Element::I64,
+        TensorElementType::Uint8 => Element::U8,
+        TensorElementType::Uint16 => Element::U16,
+        TensorElementType::Uint32 => Element::U32,
+        TensorElementType::Uint64 => Element::U64,
+        TensorElementType::Bool => Element::Bool,
+        _ => return None,
+    })
+}
+
 /// What the runtime says, and the node it names.
-fn failure<R>(error: &ort::Error<R>) -> StageError {
+pub(super) fn failure<R>(error: &ort::Error<R>) -> StageError {
     let cause = error.message().to_owned();
     // "... while running Conv node. Name:'conv1' Status Message: ...", or "Node (conv1) Op (Conv) ...".
     let between = |before: &str, after: char| {

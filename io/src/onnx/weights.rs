@@ -27,7 +27,7 @@ use std::path::{Component, Path, PathBuf};
 use bytes::Bytes;
 
 pub use self::absent::{Absent, AbsentFile, absent};
-pub use self::bring_in::bring_in;
+pub use self::bring_in::{bring_in, bring_in_with};
 pub use self::manifest::{Dim, Feed, MANIFEST, Manifest, MissingWeights, PieceEntry, Source, Value};
 pub use self::write::{Weights, Writing, write_pieces};
 use super::facts::bits;

@@ -12,7 +12,7 @@ const MOST_STAGES: usize = 12;
 /// Timings that scatter more say little.
 pub(in crate::commands) const NOISY: f64 = 0.1;
 
-fn time(us: f64) -> String {
+pub(super) fn time(us: f64) -> String {
     if us >= 1e6 {
         format!("{} s", show_number(us / 1e6, 4))
     } else if us >= 1e3 {

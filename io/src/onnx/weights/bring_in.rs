@@ -1,10 +1,12 @@
 //! A model with all of its weights in memory, for running it at once.
 
+use std::io;
 use std::path::Path;
 
+use bytes::Bytes;
 use divvy_core::rng::Rng;
 
-use super::{WeightsError, data_bytes, is_external, read, resolve, tensors};
+use super::{External, WeightsError, data_bytes, is_external, read, resolve, tensors};
 use crate::onnx::facts::element;
 use crate::onnx::proto::{Model, Tensor};
 
@@ -14,6 +16,16 @@ use crate::onnx::proto::{Model, Tensor};
 /// What is made up keeps values about as large as they were: matrices and filters are centred, with a spread that falls
 /// with the number of terms of a sum; vectors, such as variances, lie around 1. Whole numbers are 0.
 pub fn bring_in(model: &mut Model, folder: &Path, seed: u64) -> Result<Vec<String>, WeightsError> {
+    bring_in_with(model, folder, seed, &mut |_| Ok(None))
+}
+
+/// As [`bring_in`], with files that `open` has in memory, mapped there say, as slices of what it gives; none for those to be read.
+pub fn bring_in_with(
+    model: &mut Model,
+    folder: &Path,
+    seed: u64,
+    open: &mut dyn FnMut(&Path) -> io::Result<Option<Bytes>>,
+) -> Result<Vec<String>, WeightsError> {
     let mut made_up = Vec::new();
     let mut rng = Rng::new(seed);
     tensors::visit(model, &mut |_, tensor| {
@@ -21,8 +33,13 @@ pub fn bring_in(model: &mut Model, folder: &Path, seed: u64) -> Result<Vec<Strin
             return Ok(());
         }
         let external = resolve(folder, tensor)?;
+        let unreadable = |cause| WeightsError::Unreadable { path: external.path.display().to_string(), cause };
         let data = if external.present {
-            read(folder, tensor)?
+            let file = open(&external.path).map_err(unreadable)?;
+            match file.and_then(|file| part(&file, &external)) {
+                Some(part) => part,
+                None => read(folder, tensor)?,
+            }
         } else {
             let absent = WeightsError::Absent { tensor: tensor.name().into(), location: external.location };
             made_up.push(tensor.name().to_owned());
@@ -34,6 +51,13 @@ pub fn bring_in(model: &mut Model, folder: &Path, seed: u64) -> Result<Vec<Strin
         Ok(())
     })?;
     Ok(made_up)
+}
+
+/// The data of a tensor in a file that is in memory.
+fn part(file: &Bytes, external: &External) -> Option<Bytes> {
+    let from = usize::try_from(external.offset).ok()?;
+    let to = from.checked_add(usize::try_from(external.length?).ok()?)?;
+    (to <= file.len()).then(|| file.slice(from..to))
 }
 
 /// Data of a tensor's type and shape; none where they would be absurdly large.
