@@ -34,6 +34,14 @@ pub enum DeployError {
 }
 
 impl DeployError {
+    /// The same once more.
+    pub(crate) fn again(&self) -> DeployError {
+        match self {
+            DeployError::Absent { message, fix } => DeployError::Absent { message: message.clone(), fix: fix.clone() },
+            other => DeployError::Environment(other.to_string()),
+        }
+    }
+
     /// A fault of an option, such as `--cores`.
     pub(crate) fn option(place: &str, message: impl Into<String>, fix: impl Into<String>) -> DeployError {
         DeployError::File(divvy_io::Error::option(place, message, fix))

@@ -2,6 +2,7 @@
 
 use divvy_core::plan::Plan;
 use divvy_core::problem::Objective;
+use divvy_exec::backend::WeightsAre;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::{DeviceSpec, ProgramSpec, StageSpec};
 use divvy_io::onnx::batch::with_batch;
@@ -107,7 +108,7 @@ fn check_runnable(plan_path: &str, plan: &Plan) -> Result<(), DeployError> {
 /// The model in one piece, on every core that may be used.
 fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
     let (inputs, results) = (inputs.to_vec(), results.to_vec());
-    let model = whole_model("whole model", model.clone(), inputs.clone(), results.clone());
+    let model = whole_model("whole model", model.clone(), inputs.clone(), results.clone(), WeightsAre::Constants);
     let device = DeviceSpec { name: "all cores".into(), cores: Cores::allowed() };
     let (devices, stages) = (vec![device], vec![StageSpec::new(model, 0)]);
     ProgramSpec { devices, stages, inputs, results, ..ProgramSpec::default() }

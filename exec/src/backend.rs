@@ -28,8 +28,10 @@ pub enum WeightsAre {
     /// As constants, which the runtime may fold, unite and lay out anew.
     #[default]
     Constants,
-    /// As inputs, fed with what lies somewhere in memory, as in a cold start.
+    /// As inputs, fed with what lies in the device's memory, as in a cold start.
     Inputs,
+    /// As inputs, fed with what lies in pinned host memory: a card reads it over its bus.
+    InPlace,
 }
 
 /// A piece of a model, as a backend is given it.

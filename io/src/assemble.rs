@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use divvy_core::coarsen::{Granularity, coarsen};
 use divvy_core::costs::{ClassCosts, Profile};
 use divvy_core::graph::{Graph, GraphSpec};
-use divvy_core::hardware::HardwareSpec;
+use divvy_core::hardware::{ClassSpec, HardwareSpec};
 use divvy_core::input_error::{Code, InputErrors};
 use divvy_core::problem::{
     ConstraintsSpec, Contention, LinkUse, Objective, OwnHardware, Problem, ProblemSpec,
@@ -158,7 +158,7 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
     let (Model { mut spec, sha256, reading, warnings }, found) = both(model, read, found)?;
     let mut sources = vec![Source { role: "model".into(), path: model.to_owned(), sha256: Some(sha256) }];
     if let Some(path) = &options.profile {
-        let times = read_times(path, &spec.graph)?;
+        let times = read_times(path, &mut spec.graph)?;
         spec.profile = times.profile;
         spec.constraints.colocate.extend(times.together);
         sources.push(times.source);
@@ -170,8 +170,12 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
         }
         None => own_hardware(&options.objective, &spec)?,
     };
-    if options.profile.is_some() && matches!(objective, Objective::Latency { .. }) {
-        of_devices_alone(&mut spec.profile, &hardware);
+    if options.profile.is_some() {
+        match objective {
+            Objective::Latency { .. } => scale_classes(&mut spec.profile, &hardware, |class| class.alone),
+            Objective::ColdStart { .. } => scale_classes(&mut spec.profile, &hardware, |class| class.beside_copies),
+            _ => {}
+        }
     }
     for (class, time) in &spec.profile.pieces {
         let of_class = hardware.devices.iter_mut().filter(|device| device.class == *class);
@@ -185,12 +189,12 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
     Ok(Assembled { problem, sources, reading, warnings })
 }
 
-/// Makes times that were measured while all devices of a class were busy those of devices that work alone, as they do for
-/// most of one request.
-fn of_devices_alone(profile: &mut Profile, hardware: &HardwareSpec) {
+/// Makes times that were measured while all devices of a class were busy with them, and with nothing else, those of devices that
+/// work alone, as they do for most of one request, or beside copies to cards, as in a cold start: by a factor of each class.
+fn scale_classes(profile: &mut Profile, hardware: &HardwareSpec, factor: impl Fn(&ClassSpec) -> Option<f64>) {
     for class in &mut profile.classes {
         let known = hardware.classes.iter().find(|known| known.name == class.class);
-        let Some(share) = known.and_then(|known| known.alone) else { continue };
+        let Some(share) = known.and_then(&factor) else { continue };
         for cost in class.costs.iter_mut().flatten().flatten() {
             cost.time = Time((cost.time.0 as f64 * share).round() as u64);
         }
@@ -351,8 +355,9 @@ fn add_constraints(own: &mut ConstraintsSpec, added: &ConstraintsSpec) {
 
 /// The times in another file, matched to the model's ops by name.
 ///
-/// A file that holds nothing but times may say which ops are run as one; they stay together then.
-fn read_times(path: &str, graph: &GraphSpec) -> Result<TimesFile, Error> {
+/// A file that holds nothing but times may say which ops are run as one; they stay together then. What ops read in place is taken
+/// from it, too, where it says so: how long that takes is measured.
+fn read_times(path: &str, graph: &mut GraphSpec) -> Result<TimesFile, Error> {
     let loaded = file::load(path)?;
     let other = import::import_problem(&loaded)?;
     let rows: HashMap<&str, usize> =
@@ -374,6 +379,9 @@ fn read_times(path: &str, graph: &GraphSpec) -> Result<TimesFile, Error> {
         }
     }
     errors.into_result(()).map_err(|errors| Error::Input { path: path.to_owned(), errors })?;
+    for (op, &row) in graph.ops.iter_mut().zip(&row_of) {
+        op.in_place_bytes = other.graph.ops[row].in_place_bytes.or(op.in_place_bytes);
+    }
     let pick = |class: &ClassCosts| ClassCosts {
         class: class.class.clone(),
         batch_sizes: class.batch_sizes.clone(),

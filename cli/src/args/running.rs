@@ -34,6 +34,14 @@ pub(crate) struct ProfileArgs {
     /// Cores of a device, such as cpu1=0,2-3; may be repeated [default: an equal share]
     #[arg(long, value_name = "DEVICE=CORES")]
     pub(crate) cores: Vec<String>,
+    /// What a device is here: cores, or a CUDA card by its number; such as gpu1=cuda:0, may be repeated [default: CPUs are cores,
+    /// GPUs the CUDA cards in order]
+    #[arg(long, value_name = "DEVICE=PLACE")]
+    pub(crate) device: Vec<String>,
+    /// For cold starts: feed cards their weights instead of making them constants, and measure copies, cores beside them and reads in
+    /// place
+    #[arg(long, conflicts_with = "from")]
+    pub(crate) cold_start: bool,
     /// Inputs that run at once, such as 1,2,4; each is a batch size of the profile
     #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) batch: Vec<u32>,
@@ -139,6 +147,8 @@ impl ProfileArgs {
     pub(crate) fn options(&self) -> ProfileOptions {
         ProfileOptions {
             cores: self.cores.clone(),
+            devices: self.device.clone(),
+            cold_start: self.cold_start,
             batch_sizes: self.batch.clone(),
             repeat: self.repeat,
             warm_up: self.warm_up,

@@ -98,6 +98,25 @@ fn describe(profile: &ModelProfile) -> String {
             "{from} -> {to}: {latency:.1} us, {beyond}; timings scatter by {spread:.1} %\n"
         ));
     }
+    for bus in &profile.cards.buses {
+        let (device, rates) = (&bus.device, &bus.rates);
+        text.push_str(&format!(
+            "{device}: {:.1} GB/s to it from pinned memory, {:.1} back; {:.1} us a copy besides its bytes, {:.1} us from the host's \
+             call to a small copy's end\n",
+            rates.to_card / 1e9,
+            rates.from_card / 1e9,
+            rates.each_us,
+            rates.handover_us
+        ));
+    }
+    for beside in &profile.cards.beside_copies {
+        let (class, more) = (&beside.class, 100.0 * (beside.factor - 1.0));
+        let spread = 100.0 * beside.spread;
+        text.push_str(&format!("{class}: {more:+.1} % beside copies to cards; timings scatter by {spread:.1} %\n"));
+    }
+    if !profile.cards.in_place.is_empty() {
+        text.push_str(&format!("{} ops timed reading their weights in place\n", profile.cards.in_place.len()));
+    }
     text
 }
 

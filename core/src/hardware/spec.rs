@@ -94,6 +94,8 @@ pub struct ClassSpec {
     pub transfer_bandwidth: Option<u64>,
     /// The factor on op times while the other devices of the machine are idle; none: 1.
     pub alone: Option<f64>,
+    /// The factor on op times while weights are copied from the same memory to cards; none: 1.
+    pub beside_copies: Option<f64>,
     /// Time of an op that does nothing.
     pub launch: Time,
     /// What a piece costs besides its ops: the call, values at its borders, synchronisation.

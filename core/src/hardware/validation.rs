@@ -89,6 +89,10 @@ fn check_class(place: &str, class: &ClassSpec, errors: &mut InputErrors) {
         let fix = "it is about 1: what op times are multiplied by while the other devices are idle";
         errors.add(Code::Range, format!("{place}.alone"), "not a positive number", fix);
     }
+    if class.beside_copies.is_some_and(|share| !(share > 0.0 && share.is_finite())) {
+        let fix = "it is 1 or more: what op times are multiplied by while weights are copied to cards";
+        errors.add(Code::Range, format!("{place}.beside_copies"), "not a positive number", fix);
+    }
     if class.batch_sizes.contains(&0) {
         errors.add(
             Code::Range,

@@ -136,15 +136,15 @@ impl Source<'_> {
                 let param = *readers.params.get(name)?;
                 readers.via.get(&(param, device)).copied()
             };
-            let names = into_inputs(&mut model, |name| by_name.contains_key(name) && (in_place || via(name).is_some()));
-            for name in names {
-                let weight = by_name[name.as_str()];
-                let at = match via(&name).filter(|_| !in_place) {
+            let wanted = |name: &str| by_name.contains_key(name) && (in_place || via(name).is_some());
+            for taken in into_inputs(&mut model, wanted) {
+                let weight = by_name[taken.name.as_str()];
+                let at = match via(&taken.name).filter(|_| !in_place) {
                     Some(via) => WeightAt::Loaded { via: via.index() },
                     None => WeightAt::InPlace,
                 };
                 uses.push(WeightUse { weight, at });
-                fed.push(self.weights[weight].clone());
+                fed.push(taken);
             }
         }
         // What is left and large is a constant that lies elsewhere in memory.

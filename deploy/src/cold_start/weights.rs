@@ -64,21 +64,15 @@ pub(crate) fn take_out(model: &mut Model) -> Vec<Weight> {
     weights
 }
 
-/// Makes inputs of the weights for which `wanted` says so; returns their names, in the order of the inputs.
-pub(crate) fn into_inputs(model: &mut Model, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+/// Makes inputs of the large weights for which `wanted` says so; returns them in the order of the inputs.
+pub(crate) fn into_inputs(model: &mut Model, wanted: impl Fn(&str) -> bool) -> Vec<Weight> {
     let Some(graph) = &mut model.graph else { return Vec::new() };
-    let mut names = Vec::new();
-    let taken: Vec<Tensor> = graph
-        .initializer
-        .extract_if(.., |tensor| weight_of(tensor).is_some() && wanted(tensor.name()))
-        .collect();
+    let is_wanted = |tensor: &Tensor| weight_of(tensor).is_some() && wanted(tensor.name());
+    let taken: Vec<Tensor> = graph.initializer.extract_if(.., |tensor| is_wanted(tensor)).collect();
     // Before IR 4, weights were listed as inputs too.
     graph.input.retain(|input| !taken.iter().any(|tensor| tensor.name() == input.name()));
-    for tensor in taken {
-        graph.input.push(declared(&tensor));
-        names.push(tensor.name().to_owned());
-    }
-    names
+    graph.input.extend(taken.iter().map(declared));
+    taken.iter().filter_map(weight_of).collect()
 }
 
 fn declared(tensor: &Tensor) -> ValueInfo {

@@ -10,7 +10,7 @@ use divvy_io::onnx::proto::Model;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::plan_file::PlanFile;
 
-use crate::cold_start::weights::take_out;
+use crate::cold_start::weights::{into_inputs, take_out};
 use crate::error::DeployError;
 use crate::kernel_owners::Owners;
 use crate::pieces::shares::Share;
@@ -99,8 +99,13 @@ impl StageSource<'_> {
 
 /// A piece as what a backend loads.
 pub(crate) fn stage_model(piece: &CutPiece) -> StageModel {
+    fed_model(piece, WeightsAre::Constants)
+}
+
+/// The same with weights given otherwise, as in a cold start.
+pub(crate) fn fed_model(piece: &CutPiece, weights_are: WeightsAre) -> StageModel {
     let model = rewrite_ops(piece.model.clone());
-    whole_model(&piece.name, model, piece.inputs.clone(), piece.outputs.clone())
+    whole_model(&piece.name, model, piece.inputs.clone(), piece.outputs.clone(), weights_are)
 }
 
 /// A model as what a backend loads: its large weights stay where they are in memory.
@@ -109,8 +114,12 @@ pub(crate) fn whole_model(
     mut model: Model,
     inputs: Vec<String>,
     outputs: Vec<String>,
+    weights_are: WeightsAre,
 ) -> StageModel {
-    let weights = take_out(&mut model);
+    let weights = match weights_are {
+        WeightsAre::Constants => take_out(&mut model),
+        WeightsAre::Inputs | WeightsAre::InPlace => into_inputs(&mut model, |_| true),
+    };
     let (name, bytes) = (name.to_owned(), model.to_bytes());
-    StageModel { name, bytes, weights, weights_are: WeightsAre::Constants, inputs, outputs }
+    StageModel { name, bytes, weights, weights_are, inputs, outputs }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::ids::OpId;
-use divvy_exec::backend::Backend;
+use divvy_exec::backend::{Backend, WeightsAre};
 use divvy_exec::executor::Running;
 use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec};
@@ -19,6 +19,7 @@ use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_costs::CutCosts;
 use crate::profile::cut_model::CutModel;
+use crate::profile::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
@@ -93,11 +94,12 @@ impl ProfiledModel {
         if devices.len() < 2 {
             return Ok(None);
         }
-        let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
+        let engine = Engine::Cores(self.runtime.clone());
+        let backend = engine.plain();
         let fed = feeds(&self.inputs[..1], &*backend)?;
         let mut wholes = Vec::new();
         for device in devices {
-            wholes.push(start(self.program(&self.model, device), &backend, 1)?);
+            wholes.push(start(self.program(&self.model, device, &engine), &backend, 1)?);
         }
         let mut trials = self.trials(times, devices, (cuts, launch), &backend)?;
         for running in wholes.iter_mut().chain(trials.iter_mut().map(|trial| &mut trial.running)) {
@@ -136,7 +138,7 @@ impl ProfiledModel {
         for first in TRIALS {
             let rest = (devices.len() as f64 - first) / (devices.len() - 1) as f64;
             let shares: Vec<f64> = (0..devices.len()).map(|i| if i == 0 { first } else { rest }).collect();
-            let Some(CutModel { mut stages, bytes, ops, crossing }) = self.cut(times, &shares, &facts) else {
+            let Some(CutModel { mut stages, bytes, ops, crossing }) = self.cut(times, &shares, &facts, WeightsAre::Constants) else {
                 continue;
             };
             if stages.len() != devices.len() {
@@ -147,7 +149,7 @@ impl ProfiledModel {
             let beyond = rates.per_byte * bytes as f64 + rates.piece * (stages.len() - 1) as f64;
             let all = crossing.iter().sum::<u64>().max(1) as f64;
             let beyond = crossing.iter().map(|&bytes| beyond * bytes as f64 / all).collect();
-            let whole = self.program(&self.model, &devices[0]);
+            let whole = self.program(&self.model, &devices[0], &Engine::Cores(self.runtime.clone()));
             let spec = ProgramSpec { devices: devices.to_vec(), stages, ..whole };
             trials.push(Trial { running: start(spec, backend, 2 * devices.len())?, ops, beyond });
         }

@@ -5,11 +5,9 @@
 //! most pieces takes also corrects the times of its ops: a piece is timed by its thread, undisturbed, and kernels are timed by
 //! the runtime, which counts the time for which others had the core into whichever kernel was under way.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::ids::OpId;
-use divvy_exec::backend::Backend;
 use divvy_exec::executor::Running;
 use divvy_exec::measure::Timings;
 use divvy_exec::program::{DeviceSpec, ProgramSpec};
@@ -19,6 +17,7 @@ use divvy_io::onnx::infer::infer;
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::CutModel;
+use crate::profile::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
@@ -115,16 +114,17 @@ impl ProfiledModel {
         &self,
         times: &ClassTimes,
         devices: &[DeviceSpec],
+        engine: &Engine,
         cancelled: &AtomicBool,
     ) -> Result<Option<CutCosts>, DeployError> {
         let facts = infer(&self.model, &self.dims);
-        let cuts = PIECES.iter().filter_map(|&count| self.cut(times, &vec![1.0; count], &facts));
+        let cuts = PIECES.iter().filter_map(|&count| self.cut(times, &vec![1.0; count], &facts, self.weights_are(engine)));
         let cuts: Vec<CutModel> = cuts.filter(|cut| cut.stages.len() > 1 && cut.bytes > 0).collect();
-        let backend: Arc<dyn Backend> = Arc::new(self.runtime.clone());
+        let backend = engine.plain();
         let fed = feeds(&self.inputs[..1], &*backend)?;
         let mut programs = Vec::new();
         for device in devices {
-            let whole = self.program(&self.model, device);
+            let whole = self.program(&self.model, device, engine);
             let cut = cuts.iter().map(|cut| ProgramSpec { stages: cut.stages.clone(), ..whole.clone() });
             let all: Vec<ProgramSpec> = std::iter::once(whole.clone()).chain(cut).collect();
             programs

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use divvy_core::ids::OpId;
 use divvy_core::plan::{PipelinePlan, Plan, Stage};
+use divvy_exec::backend::WeightsAre;
 use divvy_exec::program::StageSpec;
 use divvy_io::onnx::cut::{CutPiece, cut};
 use divvy_io::onnx::facts::Facts;
@@ -13,7 +14,7 @@ use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 
 use crate::kernel_owners::Owners;
-use crate::pieces::stage_source::stage_model;
+use crate::pieces::stage_source::fed_model;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::profiled_model::ProfiledModel;
 
@@ -31,7 +32,13 @@ pub(super) struct CutModel {
 
 impl ProfiledModel {
     /// The model in pieces that take about such shares of its time; none if it cannot be cut so.
-    pub(super) fn cut(&self, times: &ClassTimes, shares: &[f64], facts: &Facts) -> Option<CutModel> {
+    pub(super) fn cut(
+        &self,
+        times: &ClassTimes,
+        shares: &[f64],
+        facts: &Facts,
+        weights_are: WeightsAre,
+    ) -> Option<CutModel> {
         let empty = Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);
         let device = self.problem.hardware.devices().next()?;
@@ -60,7 +67,7 @@ impl ProfiledModel {
             bytes: cut.iter().map(read).sum(),
             ops: cut.iter().map(ops_of).collect(),
             crossing: cut.iter().map(|piece| read(piece) + left(piece)).collect(),
-            stages: cut.iter().map(|piece| StageSpec::new(stage_model(piece), 0)).collect(),
+            stages: cut.iter().map(|piece| StageSpec::new(fed_model(piece, weights_are), 0)).collect(),
         })
     }
 }

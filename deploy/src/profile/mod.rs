@@ -21,6 +21,9 @@
 //! | `class_times` | op times of a class at a batch size |
 //! | `cut_model` | the model in pieces that take given shares of its time |
 //! | `cut_costs` | what pieces take beyond the whole model |
+//! | `engine` | what runs the model: cores or a card |
+//! | `card_costs` | copies of a card, and cores beside them |
+//! | `in_place` | how long ops take that read their weights in place |
 //! | `transfer_times` | how long values take from one device to another |
 //! | `contention` | what devices of a class do to each other |
 //! | `turns` | programs that take turns, so that the machine's other work falls on all of them |
@@ -28,11 +31,14 @@
 //! | `model_profile` | all that was measured, and the file for planning with it |
 //! | `measured_hardware` | the hardware with its links as measured |
 
+mod card_costs;
 mod checkpoint;
 mod class_times;
 mod contention;
 mod cut_costs;
 mod cut_model;
+mod engine;
+mod in_place;
 mod kernel_times;
 mod measured_hardware;
 mod model_on_hardware;

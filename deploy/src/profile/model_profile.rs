@@ -8,12 +8,25 @@ use divvy_core::units::Time;
 use divvy_io::{detect, file, problem_file};
 
 use crate::error::DeployError;
+use crate::profile::card_costs::{BesideCopies, CardBus};
 use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::{CutCosts, PieceRates};
+use crate::profile::in_place::InPlaceTime;
 use crate::profile::measured_hardware::measured_hardware;
 use crate::profile::transfer_times::{self, Transfer};
+
+/// What was measured of cards besides their ops.
+#[derive(Clone, Debug, Default)]
+pub struct CardCosts {
+    /// Copies of each card.
+    pub buses: Vec<CardBus>,
+    /// What copies do to cores.
+    pub beside_copies: Vec<BesideCopies>,
+    /// Ops that were timed reading their weights in place.
+    pub in_place: Vec<InPlaceTime>,
+}
 
 /// All that was measured of a model.
 pub struct ModelProfile {
@@ -25,6 +38,8 @@ pub struct ModelProfile {
     pub transfers: Vec<Transfer>,
     /// For classes of several devices, what they do to each other.
     pub contention: Vec<Contention>,
+    /// What cards cost besides their ops.
+    pub cards: CardCosts,
     problem: Problem,
     /// What was kept of this while it was measured.
     checkpoint: Option<Checkpoint>,
@@ -34,7 +49,7 @@ impl ModelProfile {
     /// A profile with nothing but the times of ops.
     pub(super) fn of_ops(problem: Problem, classes: Vec<ClassTimes>) -> ModelProfile {
         let (cuts, transfers, contention) = Default::default();
-        ModelProfile { classes, cuts, transfers, contention, problem, checkpoint: None }
+        ModelProfile { classes, cuts, transfers, contention, cards: CardCosts::default(), problem, checkpoint: None }
     }
 
     /// The same with what else was measured; the checkpoint goes when the profile is written.
@@ -46,6 +61,11 @@ impl ModelProfile {
         checkpoint: Checkpoint,
     ) -> ModelProfile {
         ModelProfile { cuts, transfers, contention, checkpoint: Some(checkpoint), ..self }
+    }
+
+    /// The same with what was measured of cards.
+    pub(super) fn with_cards(self, cards: CardCosts) -> ModelProfile {
+        ModelProfile { cards, ..self }
     }
 
     /// What pieces cost on each class on which the model was cut.
@@ -65,7 +85,12 @@ impl ModelProfile {
 
     /// Writes the hardware with its links, cuts and contention as measured.
     pub fn write_hardware(&self, path: &Path) -> Result<(), DeployError> {
-        let spec = measured_hardware(&self.problem, &self.transfers, &self.cuts, &self.contention);
+        let mut spec = measured_hardware(&self.problem, &self.transfers, &self.cuts, &self.contention);
+        for BesideCopies { class, factor, .. } in &self.cards.beside_copies {
+            if let Some(class) = spec.classes.iter_mut().find(|known| known.name == *class) {
+                class.beside_copies = Some((1000.0 * factor).round() / 1000.0);
+            }
+        }
         Ok(file::write(path, &detect::to_toml(&spec))?)
     }
 
@@ -89,7 +114,15 @@ impl ModelProfile {
             }
             fused.extend(groups.iter().filter(|group| !fused.contains(group)).collect::<Vec<_>>());
         }
-        let graph = self.problem.graph.spec().clone();
+        let mut graph = self.problem.graph.spec().clone();
+        // A read in place holds the bus: what it takes is said in the bytes that the bus carries meanwhile.
+        if let Some(bus) = self.cards.buses.first() {
+            for read in &self.cards.in_place {
+                let bytes = (read.extra_us / 1e6 * bus.rates.to_card).round() as u64;
+                let op = &mut graph.ops[read.op.index()];
+                op.in_place_bytes = Some(bytes);
+            }
+        }
         let name = |&op: &usize| graph.ops[op].name.clone();
         let colocate = fused.iter().map(|group| group.iter().map(name).collect()).collect();
         let pieces = self.piece_rates().map(|(class, rates)| (class.to_owned(), time(rates.piece)));

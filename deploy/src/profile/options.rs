@@ -7,6 +7,10 @@ use std::path::PathBuf;
 pub struct ProfileOptions {
     /// Cores of devices, such as `cpu1=0,2-3`; the others have an equal share.
     pub cores: Vec<String>,
+    /// What devices are here, such as `gpu1=cuda:0`; the others are cores if they are CPUs, and CUDA cards in order if GPUs.
+    pub devices: Vec<String>,
+    /// Whether it is for cold starts: cards are fed weights, and what their bus does is measured.
+    pub cold_start: bool,
     /// How many inputs run at once; each is a batch size of the profile.
     pub batch_sizes: Vec<u32>,
     /// Runs that count, once plain and once with every kernel timed.

@@ -1,11 +1,10 @@
 //! The model with inputs, ready to run on devices, and the times of its ops.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use divvy_core::problem::Problem;
-use divvy_exec::backend::{Backend, Kernel};
+use divvy_exec::backend::{Kernel, WeightsAre};
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::compare::difference;
 use divvy_exec::executor::Running;
@@ -22,6 +21,7 @@ use crate::inputs::{inputs_of, random};
 use crate::kernel_owners::{Owners, marked};
 use crate::pieces::stage_source::whole_model;
 use crate::profile::class_times::ClassTimes;
+use crate::profile::engine::Engine;
 use crate::profile::kernel_times::KernelTimes;
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::options::ProfileOptions;
@@ -70,12 +70,18 @@ impl ProfiledModel {
         })
     }
 
+    /// How an engine is given weights: a card in a cold start is fed them.
+    pub(super) fn weights_are(&self, engine: &Engine) -> WeightsAre {
+        let is_fed = self.options.cold_start && engine.card().is_some();
+        if is_fed { WeightsAre::Inputs } else { WeightsAre::Constants }
+    }
+
     /// The whole model as a program of one stage.
-    pub(super) fn program(&self, model: &Model, device: &DeviceSpec) -> ProgramSpec {
+    pub(super) fn program(&self, model: &Model, device: &DeviceSpec, engine: &Engine) -> ProgramSpec {
         let outputs = model.graph.iter().flat_map(|graph| &graph.output);
         let results: Vec<String> = outputs.map(|value| value.name().to_owned()).collect();
         let model = rewrite_ops(model.clone());
-        let model = whole_model("whole model", model, self.names.clone(), results.clone());
+        let model = whole_model("whole model", model, self.names.clone(), results.clone(), self.weights_are(engine));
         let stages = vec![StageSpec::new(model, 0)];
         let inputs = self.names.clone();
         ProgramSpec { devices: vec![device.clone()], stages, inputs, results, ..ProgramSpec::default() }
@@ -87,18 +93,19 @@ impl ProfiledModel {
         class: &str,
         batch: u32,
         devices: &[DeviceSpec],
+        engine: &Engine,
         cancelled: &AtomicBool,
     ) -> Result<ClassTimes, DeployError> {
         let (model, values) = self.batched(batch, &devices[0])?;
-        let plain: Arc<dyn Backend> = Arc::new(self.runtime.clone());
+        let plain = engine.plain();
         let fed = feeds(&[values], &*plain)?;
         let scratch = Scratch::new()?;
-        let timing: Arc<dyn Backend> = Arc::new(self.runtime.clone().profiling(scratch.0.clone()));
+        let timing = engine.timing(scratch.0.clone());
         let marked = marked(model.clone());
         let mut pairs = Vec::new();
         for device in devices {
-            let running = start(self.program(&model, device), &plain, 1)?;
-            pairs.push((running, start(self.program(&marked, device), &timing, 1)?));
+            let running = start(self.program(&model, device, engine), &plain, 1)?;
+            pairs.push((running, start(self.program(&marked, device, engine), &timing, 1)?));
         }
         let taken = at_once(pairs, |(running, timed)| self.turns(running, timed, &fed, cancelled))?;
         let (wholes, runs): (Vec<_>, Vec<_>) = taken.into_iter().unzip();
@@ -158,7 +165,7 @@ impl ProfiledModel {
         inputs: Vec<HostTensor>,
         device: &DeviceSpec,
     ) -> Result<Vec<HostTensor>, DeployError> {
-        let results = results(self.program(model, device), &self.runtime, &[inputs])?;
+        let results = results(self.program(model, device, &Engine::Cores(self.runtime.clone())), &self.runtime, &[inputs])?;
         Ok(results.into_iter().next().unwrap_or_default())
     }
 

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use divvy_core::hardware::DeviceKind;
-use divvy_core::problem::Problem;
+use divvy_core::ids::DeviceId;
 use divvy_exec::backend::Backend;
+use divvy_exec::backends::cuda::CudaBackend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::program::DeviceSpec;
 
-use crate::device_specs::{by_class, cores_of_all};
+use crate::cold_start::places::{DevicePlace, check_cuda, places};
+use crate::device_specs::{by_class, cores_of, cores_of_all};
 use crate::error::DeployError;
+use crate::profile::card_costs;
 use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::CutCosts;
+use crate::profile::engine::Engine;
 use crate::profile::model_on_hardware::ModelOnHardware;
-use crate::profile::model_profile::ModelProfile;
+use crate::profile::model_profile::{CardCosts, ModelProfile};
 use crate::profile::options::ProfileOptions;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::transfer_times::{self, Transfer};
@@ -26,8 +30,17 @@ use crate::source_model::fill_weights;
 pub struct Profiler {
     model: ProfiledModel,
     devices: Vec<DeviceSpec>,
-    classes: Vec<(String, Vec<DeviceSpec>)>,
+    classes: Vec<ProfiledClass>,
+    /// Devices that are cards, with their numbers.
+    cards: Vec<(String, usize)>,
     checkpoint: Checkpoint,
+}
+
+/// A class of devices, those that are timed, and what runs the model on them.
+struct ProfiledClass {
+    name: String,
+    devices: Vec<DeviceSpec>,
+    engine: Engine,
 }
 
 impl Profiler {
@@ -40,16 +53,18 @@ impl Profiler {
     ) -> Result<Profiler, DeployError> {
         let mut warnings = Vec::new();
         fill_weights(&mut source.model, &source.path, options.seed, &mut warnings)?;
-        let devices = cpus(&source.problem, &source.hardware, &options.cores, &mut warnings)?;
+        let found = devices(&source, &runtime, options, &mut warnings)?;
         warnings.iter().for_each(|warning| warn(warning));
         let reading = &source.reading;
         let granularity = reading.granularity.map(|granularity| granularity.name());
         let (repeat, cores) = (options.repeat, &options.cores);
         let (dims, trips) = (&reading.dims, &reading.trips);
-        let key = format!("{} {dims:?} {trips:?} {granularity:?} {repeat} {cores:?}", source.sha256);
+        let cold = if options.cold_start { " cold" } else { "" };
+        let key = format!("{} {dims:?} {trips:?} {granularity:?} {repeat} {cores:?}{cold}", source.sha256);
         Ok(Profiler {
-            classes: by_class(&source.problem, &devices),
-            devices,
+            classes: found.classes,
+            cards: found.cards,
+            devices: found.cpus,
             checkpoint: Checkpoint { path: options.checkpoint.clone(), key },
             model: ProfiledModel::new(source, runtime, options)?,
         })
@@ -57,7 +72,8 @@ impl Profiler {
 
     /// How many steps [`Self::measure`] has.
     pub fn step_count(&self) -> usize {
-        self.classes.len() * self.model.options.batch_sizes.len() + 3
+        let of_cards = if self.cards.is_empty() { 0 } else { 1 + 2 * usize::from(self.model.options.cold_start) };
+        self.classes.len() * self.model.options.batch_sizes.len() + 3 + of_cards
     }
 
     /// Measures; `begin` is told what each step is about when it begins. None where `cancelled` was set: what is done is in
@@ -73,7 +89,8 @@ impl Profiler {
         begin("transfers");
         let backend: Arc<dyn Backend> = Arc::new(self.model.runtime.clone());
         let ProfiledModel { problem, options, .. } = &self.model;
-        let transfers = transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
+        let mut transfers = transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
+        let cards = self.measure_cards(&mut transfers, begin, cancelled)?;
         begin("devices beside each other");
         let contention = self.measure_contention(&done, &cuts, &transfers, cancelled)?;
         if cancelled.load(Ordering::Relaxed) {
@@ -96,7 +113,38 @@ impl Profiler {
         }
         done.retain(|times| options.batch_sizes.contains(&times.batch));
         let profile = ModelProfile::of_ops(self.model.problem, done);
-        Ok(Some(profile.with(cuts, transfers, contention, self.checkpoint)))
+        Ok(Some(profile.with(cuts, transfers, contention, self.checkpoint).with_cards(cards)))
+    }
+
+    /// Copies of cards, which are added to the transfers; for cold starts, cores beside them, and reads in place.
+    fn measure_cards(
+        &self,
+        transfers: &mut Vec<Transfer>,
+        begin: &mut dyn FnMut(&str),
+        cancelled: &AtomicBool,
+    ) -> Result<CardCosts, DeployError> {
+        let mut costs = CardCosts::default();
+        if self.cards.is_empty() {
+            return Ok(costs);
+        }
+        begin("copies to cards");
+        costs.buses = card_costs::buses(&self.cards)?;
+        let problem = &self.model.problem;
+        transfers.extend(costs.buses.iter().filter_map(|bus| card_costs::transfer(problem, bus, &self.cards)));
+        if !self.model.options.cold_start {
+            return Ok(costs);
+        }
+        begin("cores beside copies");
+        for class in self.classes.iter().filter(|class| class.engine.card().is_none()) {
+            let ProfiledClass { name, devices, engine } = class;
+            costs.beside_copies.extend(self.model.beside_copies(name, devices, engine, &self.cards, cancelled)?);
+        }
+        begin("reads in place");
+        for class in self.classes.iter().filter(|class| class.engine.card().is_some()) {
+            let found = self.model.in_place_times(&class.engine, &mut |_| (), cancelled)?;
+            costs.in_place.extend(found);
+        }
+        Ok(costs)
     }
 
     /// The times of ops, for each class and batch size; none where it was cancelled.
@@ -106,13 +154,13 @@ impl Profiler {
         cancelled: &AtomicBool,
     ) -> Result<Option<Vec<ClassTimes>>, DeployError> {
         let mut done = self.checkpoint.read(self.model.problem.graph.op_count());
-        for (class, devices) in &self.classes {
+        for ProfiledClass { name: class, devices, engine } in &self.classes {
             for &batch in &self.model.options.batch_sizes {
                 begin(&format!("{class}, batches of {batch}"));
                 if done.iter().any(|times| times.class == *class && times.batch == batch) {
                     continue;
                 }
-                let times = self.model.measure(class, batch, devices, cancelled)?;
+                let times = self.model.measure(class, batch, devices, engine, cancelled)?;
                 if cancelled.load(Ordering::Relaxed) {
                     return Ok(None);
                 }
@@ -131,8 +179,8 @@ impl Profiler {
     ) -> Result<Vec<CutCosts>, DeployError> {
         let mut cuts = Vec::new();
         for times in done.iter().filter(|times| times.batch == 1) {
-            if let Some(devices) = self.devices_of(&times.class) {
-                cuts.extend(self.model.cut_costs(times, devices, cancelled)?);
+            if let Some(ProfiledClass { devices, engine, .. }) = self.class(&times.class) {
+                cuts.extend(self.model.cut_costs(times, devices, engine, cancelled)?);
             }
         }
         for cuts in &cuts {
@@ -153,40 +201,78 @@ impl Profiler {
         let mut contention = Vec::new();
         for times in done.iter().filter(|times| times.batch == 1) {
             let cuts = cuts.iter().find(|cuts| cuts.class == times.class);
-            if let (Some(devices), Some(cuts)) = (self.devices_of(&times.class), cuts) {
-                contention.extend(self.model.contention(times, devices, (cuts, launch), cancelled)?);
+            let class = self.class(&times.class).filter(|class| class.engine.card().is_none());
+            if let (Some(class), Some(cuts)) = (class, cuts) {
+                contention.extend(self.model.contention(times, &class.devices, (cuts, launch), cancelled)?);
             }
         }
         Ok(contention)
     }
 
-    fn devices_of(&self, class: &str) -> Option<&[DeviceSpec]> {
-        let (_, devices) = self.classes.iter().find(|(known, _)| known == class)?;
-        Some(devices)
+    fn class(&self, name: &str) -> Option<&ProfiledClass> {
+        self.classes.iter().find(|class| class.name == name)
     }
 }
 
-/// The CPUs of the hardware with their cores.
-fn cpus(
-    problem: &Problem,
-    hardware: &str,
-    cores: &[String],
+/// The devices that are profiled.
+struct Devices {
+    cpus: Vec<DeviceSpec>,
+    cards: Vec<(String, usize)>,
+    classes: Vec<ProfiledClass>,
+}
+
+/// The CPUs of the hardware with their cores, and its GPUs where there are cards for them.
+fn devices(
+    source: &ModelOnHardware,
+    runtime: &OnnxRuntime,
+    options: &ProfileOptions,
     warnings: &mut Vec<String>,
-) -> Result<Vec<DeviceSpec>, DeployError> {
+) -> Result<Devices, DeployError> {
+    let (problem, hardware) = (&source.problem, &source.hardware);
     let known = &problem.hardware;
-    let is_cpu = |name: &str| {
-        let device = known.device_named(name);
-        device.is_some_and(|device| known.class(device).kind == DeviceKind::Cpu)
+    let places = places(&options.devices, problem, warnings)?;
+    let asked = places.iter().any(|place| matches!(place, DevicePlace::Cuda(_))) && !options.devices.is_empty();
+    let usable = check_cuda(&places);
+    if asked {
+        usable.as_ref().map_err(DeployError::again)?;
+    }
+    let is_cpu = |device: DeviceId| known.class(device).kind == DeviceKind::Cpu;
+    let sharing: Vec<bool> = known.devices().map(|d| places[d.index()] == DevicePlace::Cores).collect();
+    let specs = if sharing.iter().any(|&shares| shares) && usable.is_ok() {
+        cores_of(&options.cores, problem, &sharing)?
+    } else {
+        cores_of_all(&options.cores, problem)?
     };
-    let mut specs = cores_of_all(cores, problem)?;
-    specs.retain(|spec| is_cpu(&spec.name));
-    if specs.is_empty() {
-        let message = format!("`{hardware}` has no CPU, and nothing else can be measured yet");
+    let (mut cpus, mut cards, mut classes) = (Vec::new(), Vec::new(), Vec::<ProfiledClass>::new());
+    for (device, spec) in known.devices().zip(specs) {
+        match places[device.index()] {
+            DevicePlace::Cores if is_cpu(device) => cpus.push(spec),
+            DevicePlace::Cuda(card) if usable.is_ok() => {
+                let backend = CudaBackend::new(card);
+                let backend = backend.map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
+                let name = known.class(device).name.clone();
+                // One card stands for its class.
+                if classes.iter().all(|class| class.name != name) {
+                    classes.push(ProfiledClass { name, devices: vec![spec.clone()], engine: Engine::Card(backend) });
+                }
+                cards.push((spec.name, card));
+            }
+            _ => {}
+        }
+    }
+    if cpus.is_empty() && cards.is_empty() {
+        let message = match usable {
+            Err(absent) => format!("`{hardware}` has no CPU, and no card can be measured: {absent}"),
+            Ok(()) => format!("`{hardware}` has no CPU, and nothing else can be measured"),
+        };
         return Err(DeployError::option("--on", message, "give hardware with a device of kind cpu"));
     }
-    if specs.len() < known.device_count() {
-        let left_out = known.device_count() - specs.len();
+    let left_out = known.device_count() - cpus.len() - cards.len();
+    if left_out > 0 {
         warnings.push(format!("{left_out} of the devices are no CPUs and are left out"));
     }
-    Ok(specs)
+    let of_cores = by_class(problem, &cpus).into_iter();
+    let engine = Engine::Cores(runtime.clone());
+    classes.extend(of_cores.map(|(name, devices)| ProfiledClass { name, devices, engine: engine.clone() }));
+    Ok(Devices { cpus, cards, classes })
 }

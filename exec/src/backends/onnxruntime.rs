@@ -184,7 +184,7 @@ impl Device for OrtDevice {
         let order = model.outputs.iter().map(|wanted| {
             places(wanted).ok_or_else(|| StageError::new(format!("the model does not give `{wanted}`")))
         });
-        let fed = if model.weights_are == WeightsAre::Inputs { &model.weights[..] } else { &[] };
+        let fed = if model.weights_are == WeightsAre::Constants { &[] } else { &model.weights[..] };
         let fed = fed.iter().map(|weight| Ok((weight.name.clone(), weight_value(weight)?)));
         Ok(Box::new(OrtStage {
             fed: fed.collect::<Result<_, ort::Error>>().map_err(|error| failure(&error))?,

@@ -115,6 +115,9 @@ fn write_class(file: &mut Text, class: &ClassSpec) {
     if let Some(alone) = class.alone {
         file.line("alone", &alone.to_string());
     }
+    if let Some(beside) = class.beside_copies {
+        file.line("beside_copies", &beside.to_string());
+    }
     file.time("launch", class.launch);
     file.time("piece", class.piece);
     if !class.batch_sizes.is_empty() {

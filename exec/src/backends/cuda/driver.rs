@@ -93,6 +93,7 @@ pub(super) fn moment(queue: &CudaStream) -> Result<CudaEvent, StageError> {
 }
 
 /// Memory of a card.
+#[derive(Debug)]
 pub(super) struct CardMemory {
     context: Arc<CudaContext>,
     address: u64,
@@ -198,6 +199,7 @@ pub(super) fn read_at(
 }
 
 /// Host memory that stays where it is, so that a card can reach it by itself.
+#[derive(Debug)]
 pub(super) struct Staging {
     context: Arc<CudaContext>,
     address: usize,

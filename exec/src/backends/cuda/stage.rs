@@ -4,8 +4,9 @@
 //! copied in as the stage begins.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::{CudaContext, CudaStream};
@@ -29,7 +30,11 @@ pub struct CudaBackend {
     optimised: bool,
     most_bytes: Option<usize>,
     profile_in: Option<PathBuf>,
+    /// Weights in the card's memory, by where they lie in the host's.
+    weights: Arc<Mutex<SharedWeights>>,
 }
+
+type SharedWeights = HashMap<(usize, usize), Weak<Brought>>;
 
 impl CudaBackend {
     /// A card by its number; what is missing is told with how to get it.
@@ -39,7 +44,7 @@ impl CudaBackend {
             message: error.to_string(),
             fix: "`nvidia-smi -L` lists the cards; name one with --device DEVICE=cuda:NUMBER".into(),
         })?;
-        Ok(CudaBackend { card, optimised: true, most_bytes: None, profile_in: None })
+        Ok(CudaBackend { card, optimised: true, most_bytes: None, profile_in: None, weights: Arc::default() })
     }
 
     /// Its number.
@@ -106,9 +111,19 @@ impl Device for CudaDevice {
         for weight in fed {
             weights.push((weight.name.clone(), self.bring(weight)?));
         }
+        let in_place = if model.weights_are == WeightsAre::InPlace { &model.weights[..] } else { &[] };
         let mut binding = session.create_binding().map_err(about)?;
         for (name, here) in &weights {
             binding.bind_input(name.as_str(), &value(card, &here.place).map_err(about)?).map_err(about)?;
+        }
+        for weight in in_place {
+            let place = Place {
+                address: weight.data.as_ptr() as u64,
+                bytes: weight.data.len(),
+                element: weight.element,
+                shape: weight.shape.clone(),
+            };
+            binding.bind_input(weight.name.as_str(), &value(card, &place).map_err(about)?).map_err(about)?;
         }
         for name in &model.outputs {
             binding.bind_output_to_device(name.as_str(), &memory(card).map_err(about)?).map_err(about)?;
@@ -131,19 +146,27 @@ impl Device for CudaDevice {
 }
 
 impl CudaDevice {
-    /// A weight in the card's memory.
-    fn bring(&self, weight: &Weight) -> Result<Brought, StageError> {
+    /// A weight in the card's memory, once for all stages that read it.
+    fn bring(&self, weight: &Weight) -> Result<Arc<Brought>, StageError> {
+        let key = (weight.data.as_ptr() as usize, weight.data.len());
+        let mut shared = self.how.weights.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = shared.get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
         let mut here = Brought::new(&self.context, weight.element, weight.shape.clone(), weight.data.len())?;
         here.staging.fill(|into| into[..weight.data.len()].copy_from_slice(&weight.data));
         here.copy(&self.queue)?;
         self.queue.synchronize().map_err(failed("copying a weight"))?;
         // What is there already needs no second place.
         here.staging = Staging::new(&self.context, 0)?;
+        let here = Arc::new(here);
+        shared.insert(key, Arc::downgrade(&here));
         Ok(here)
     }
 }
 
 /// Something that was copied to the card, and its place in pinned memory.
+#[derive(Debug)]
 struct Brought {
     memory: CardMemory,
     staging: Staging,
@@ -174,7 +197,7 @@ struct CudaStage {
     options: RunOptions<NoSelectedOutputs>,
     /// For each input, the place to which it is copied if it comes from the host.
     brought: Vec<Option<Brought>>,
-    _weights: Vec<(String, Brought)>,
+    _weights: Vec<(String, Arc<Brought>)>,
     _constants: Vec<Weight>,
     inputs: Vec<String>,
     outputs: Vec<String>,

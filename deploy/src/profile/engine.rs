@@ -1,0 +1,43 @@
+//! What runs the model while a class of devices is profiled: cores, or a card.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use divvy_exec::backend::Backend;
+use divvy_exec::backends::cuda::CudaBackend;
+use divvy_exec::backends::onnxruntime::OnnxRuntime;
+
+/// What runs the model.
+#[derive(Clone, Debug)]
+pub(super) enum Engine {
+    /// ONNX Runtime on cores.
+    Cores(OnnxRuntime),
+    /// Its CUDA provider on a card.
+    Card(CudaBackend),
+}
+
+impl Engine {
+    /// As plans run.
+    pub(super) fn plain(&self) -> Arc<dyn Backend> {
+        match self {
+            Engine::Cores(runtime) => Arc::new(runtime.clone()),
+            Engine::Card(card) => Arc::new(card.clone()),
+        }
+    }
+
+    /// With kernels timed.
+    pub(super) fn timing(&self, folder: PathBuf) -> Arc<dyn Backend> {
+        match self {
+            Engine::Cores(runtime) => Arc::new(runtime.clone().profiling(folder)),
+            Engine::Card(card) => Arc::new(card.clone().profiling(folder)),
+        }
+    }
+
+    /// The card's number, if it is one.
+    pub(super) fn card(&self) -> Option<usize> {
+        match self {
+            Engine::Cores(_) => None,
+            Engine::Card(card) => Some(card.card()),
+        }
+    }
+}
