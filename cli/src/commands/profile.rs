@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<Done, Failure> {
     if let Some(path) = &args.hardware {
         file::check_replaceable(path, Kind::Hardware, args.force)?;
     }
-    let model = ModelOnHardware::read(&args.file, &args.on, &args.reading.options()?)?;
+    let model = ModelOnHardware::read(&args.file, &args.on, &args.reading.options()?, args.cold_start)?;
     let profile = if args.from.is_empty() {
         measure(args, model)?
     } else {
@@ -113,6 +113,10 @@ fn describe(profile: &ModelProfile) -> String {
         let (class, more) = (&beside.class, 100.0 * (beside.factor - 1.0));
         let spread = 100.0 * beside.spread;
         text.push_str(&format!("{class}: {more:+.1} % beside copies to cards; timings scatter by {spread:.1} %\n"));
+    }
+    for handover in &profile.cards.handovers {
+        let (class, us) = (&handover.class, handover.piece_us);
+        text.push_str(&format!("{class}: {us:.0} us a piece between pieces of a card, the way there and back\n"));
     }
     if !profile.cards.in_place.is_empty() {
         text.push_str(&format!("{} ops timed reading their weights in place\n", profile.cards.in_place.len()));

@@ -23,19 +23,19 @@ use super::places::DevicePlace;
 use super::weights::{into_inputs, take_out};
 
 /// What all ways share.
-pub(super) struct Source<'a> {
-    pub(super) problem: &'a Problem,
-    pub(super) model: &'a Model,
-    pub(super) facts: &'a Facts,
-    pub(super) fixed: &'a FixedShapes,
-    pub(super) symbolic_shapes: &'a SymbolicShapes,
-    pub(super) places: &'a [DevicePlace],
+pub(crate) struct Source<'a> {
+    pub(crate) problem: &'a Problem,
+    pub(crate) model: &'a Model,
+    pub(crate) facts: &'a Facts,
+    pub(crate) fixed: &'a FixedShapes,
+    pub(crate) symbolic_shapes: &'a SymbolicShapes,
+    pub(crate) places: &'a [DevicePlace],
     /// For each device, its cores.
-    pub(super) cores: &'a [Cores],
+    pub(crate) cores: &'a [Cores],
     /// Large weights.
-    pub(super) weights: &'a [Weight],
-    pub(super) inputs: &'a [String],
-    pub(super) results: &'a [String],
+    pub(crate) weights: &'a [Weight],
+    pub(crate) inputs: &'a [String],
+    pub(crate) results: &'a [String],
 }
 
 /// Names of values to their positions, and the values so far.
@@ -66,7 +66,7 @@ impl Values<'_> {
 
 impl Source<'_> {
     /// What the executor runs for a plan; fails with the reason.
-    pub(super) fn assemble(&self, plan: &Plan) -> Result<ColdSpec, String> {
+    pub(crate) fn assemble(&self, plan: &Plan) -> Result<ColdSpec, String> {
         let Plan::ColdStart(cold) = plan else { return Err("it is no cold-start plan".into()) };
         let empty = divvy_io::onnx::proto::Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);

@@ -8,7 +8,7 @@
 //! | `weights` | weights in memory once, pinned where cards read it |
 //! | `run` | all ways in turns; prediction against measurement |
 
-mod assemble;
+pub(crate) mod assemble;
 pub(crate) mod places;
 mod run;
 mod ways;

@@ -73,7 +73,7 @@ impl ProfiledModel {
 }
 
 /// Stretches of the canonical order that take about such shares of the time, and keep together what runs as one kernel.
-fn stretches(times: &ClassTimes, order: &[OpId], shares: &[f64]) -> Vec<Vec<OpId>> {
+pub(super) fn stretches(times: &ClassTimes, order: &[OpId], shares: &[f64]) -> Vec<Vec<OpId>> {
     let mut may_end = vec![true; order.len()];
     for group in &times.fused {
         let members =

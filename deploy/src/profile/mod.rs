@@ -23,6 +23,7 @@
 //! | `cut_costs` | what pieces take beyond the whole model |
 //! | `engine` | what runs the model: cores or a card |
 //! | `card_costs` | copies of a card, and cores beside them |
+//! | `handovers` | what a piece on cores costs beside a card |
 //! | `in_place` | how long ops take that read their weights in place |
 //! | `transfer_times` | how long values take from one device to another |
 //! | `contention` | what devices of a class do to each other |
@@ -38,6 +39,7 @@ mod contention;
 mod cut_costs;
 mod cut_model;
 mod engine;
+mod handovers;
 mod in_place;
 mod kernel_times;
 mod measured_hardware;

@@ -1,7 +1,7 @@
 //! The ONNX model that is profiled, and the problem that it makes on the hardware this machine stands for.
 
-use divvy_core::problem::Problem;
-use divvy_io::assemble::{Assembled, ProblemOptions, assemble};
+use divvy_core::problem::{Contention, Objective, Problem};
+use divvy_io::assemble::{Assembled, ObjectiveOptions, ProblemOptions, assemble};
 use divvy_io::file;
 use divvy_io::import::onnx_model;
 use divvy_io::onnx::load;
@@ -9,6 +9,9 @@ use divvy_io::onnx::proto::{Graph, Model};
 use divvy_io::read_options::ReadOptions;
 
 use crate::error::DeployError;
+
+/// A cold start with nothing to load.
+const ALL_RESIDENT: Objective = Objective::ColdStart { contention: Contention::Bus, resident: 100 };
 
 /// A model file, and the problem that it makes on hardware.
 pub struct ModelOnHardware {
@@ -26,8 +29,14 @@ pub struct ModelOnHardware {
 }
 
 impl ModelOnHardware {
-    /// Reads the ONNX model at `path`; `hardware` is a built-in name or a file.
-    pub fn read(path: &str, hardware: &str, reading: &ReadOptions) -> Result<ModelOnHardware, DeployError> {
+    /// Reads the ONNX model at `path`; `hardware` is a built-in name or a file. The problem is one of a cold
+    /// start where that is what is profiled for.
+    pub fn read(
+        path: &str,
+        hardware: &str,
+        reading: &ReadOptions,
+        cold_start: bool,
+    ) -> Result<ModelOnHardware, DeployError> {
         let loaded = file::load(path)?;
         if !load::looks_like_onnx(&loaded.bytes) {
             return Err(DeployError::option("MODEL", "only ONNX models can be run", "give an .onnx file"));
@@ -35,6 +44,7 @@ impl ModelOnHardware {
         let question = ProblemOptions {
             read: reading.clone(),
             hardware: Some(hardware.to_owned()),
+            objective: if cold_start { ObjectiveOptions::from(ALL_RESIDENT) } else { ObjectiveOptions::default() },
             ..ProblemOptions::default()
         };
         let Assembled { problem, reading, .. } = assemble(path, &question)?;

@@ -13,6 +13,7 @@ use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::{CutCosts, PieceRates};
+use crate::profile::handovers::Handover;
 use crate::profile::in_place::InPlaceTime;
 use crate::profile::measured_hardware::measured_hardware;
 use crate::profile::transfer_times::{self, Transfer};
@@ -24,6 +25,8 @@ pub struct CardCosts {
     pub buses: Vec<CardBus>,
     /// What copies do to cores.
     pub beside_copies: Vec<BesideCopies>,
+    /// What pieces on cores cost beside a card.
+    pub handovers: Vec<Handover>,
     /// Ops that were timed reading their weights in place.
     pub in_place: Vec<InPlaceTime>,
 }
@@ -125,7 +128,11 @@ impl ModelProfile {
         }
         let name = |&op: &usize| graph.ops[op].name.clone();
         let colocate = fused.iter().map(|group| group.iter().map(name).collect()).collect();
-        let pieces = self.piece_rates().map(|(class, rates)| (class.to_owned(), time(rates.piece)));
+        let handover = |class: &str| self.cards.handovers.iter().find(|known| known.class == class);
+        let pieces = self.piece_rates().map(|(class, rates)| {
+            let us = handover(class).map_or(rates.piece, |known| known.piece_us.max(rates.piece));
+            (class.to_owned(), time(us))
+        });
         profile.pieces = pieces.collect();
         let mut spec =
             ProblemSpec { graph, profile, hardware: None, objective: None, constraints: Default::default() };

@@ -8,6 +8,7 @@ use divvy_core::ids::DeviceId;
 use divvy_exec::backend::Backend;
 use divvy_exec::backends::cuda::CudaBackend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
+use divvy_exec::cores::Cores;
 use divvy_exec::program::DeviceSpec;
 
 use crate::cold_start::places::{DevicePlace, check_cuda, places};
@@ -19,6 +20,7 @@ use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::CutCosts;
 use crate::profile::engine::Engine;
+use crate::profile::handovers::{Handover, Side};
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::model_profile::{CardCosts, ModelProfile};
 use crate::profile::options::ProfileOptions;
@@ -72,7 +74,7 @@ impl Profiler {
 
     /// How many steps [`Self::measure`] has.
     pub fn step_count(&self) -> usize {
-        let of_cards = if self.cards.is_empty() { 0 } else { 1 + 2 * usize::from(self.model.options.cold_start) };
+        let of_cards = if self.cards.is_empty() { 0 } else { 1 + 3 * usize::from(self.model.options.cold_start) };
         self.classes.len() * self.model.options.batch_sizes.len() + 3 + of_cards
     }
 
@@ -90,7 +92,7 @@ impl Profiler {
         let backend: Arc<dyn Backend> = Arc::new(self.model.runtime.clone());
         let ProfiledModel { problem, options, .. } = &self.model;
         let mut transfers = transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
-        let cards = self.measure_cards(&mut transfers, begin, cancelled)?;
+        let cards = self.measure_cards(&done, &mut transfers, begin, cancelled)?;
         begin("devices beside each other");
         let contention = self.measure_contention(&done, &cuts, &transfers, cancelled)?;
         if cancelled.load(Ordering::Relaxed) {
@@ -119,6 +121,7 @@ impl Profiler {
     /// Copies of cards, which are added to the transfers; for cold starts, cores beside them, and reads in place.
     fn measure_cards(
         &self,
+        done: &[ClassTimes],
         transfers: &mut Vec<Transfer>,
         begin: &mut dyn FnMut(&str),
         cancelled: &AtomicBool,
@@ -139,6 +142,8 @@ impl Profiler {
             let ProfiledClass { name, devices, engine } = class;
             costs.beside_copies.extend(self.model.beside_copies(name, devices, engine, &self.cards, cancelled)?);
         }
+        begin("hand-overs between cores and card");
+        costs.handovers = self.handovers(done, cancelled)?;
         begin("reads in place");
         for class in self.classes.iter().filter(|class| class.engine.card().is_some()) {
             let found = self.model.in_place_times(&class.engine, &mut |_| (), cancelled)?;
@@ -207,6 +212,31 @@ impl Profiler {
             }
         }
         Ok(contention)
+    }
+
+    /// What pieces on each class of cores cost beside the first card.
+    fn handovers(&self, done: &[ClassTimes], cancelled: &AtomicBool) -> Result<Vec<Handover>, DeployError> {
+        let hardware = &self.model.problem.hardware;
+        let side = |class: &ProfiledClass| {
+            let times = done.iter().find(|times| times.batch == 1 && times.class == class.name)?;
+            Some(Side { device: hardware.device_named(&class.devices.first()?.name)?, times })
+        };
+        let Some(card) = self.classes.iter().find(|class| class.engine.card().is_some()) else {
+            return Ok(Vec::new());
+        };
+        let cores_of = |device: DeviceId| {
+            let all = self.classes.iter().flat_map(|class| &class.devices);
+            let known = all.into_iter().find(|spec| spec.name == hardware.device_name(device));
+            known.map_or_else(Cores::allowed, |spec| spec.cores.clone())
+        };
+        let cores: Vec<Cores> = hardware.devices().map(cores_of).collect();
+        let mut found = Vec::new();
+        for class in self.classes.iter().filter(|class| class.engine.card().is_none()) {
+            if let (Some(here), Some(there)) = (side(class), side(card)) {
+                found.extend(self.model.handover(&here, &there, &card.engine, &cores, cancelled)?);
+            }
+        }
+        Ok(found)
     }
 
     fn class(&self, name: &str) -> Option<&ProfiledClass> {

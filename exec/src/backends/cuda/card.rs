@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::{CudaContext, CudaEvent, CudaStream};
 
 use super::driver::{ALIGNED, CardMemory, Staging, context, failed, memory_of, moment, queue};
+use super::host_reader::HostReader;
 use super::libraries;
 use super::session::{Bound, Place, SessionOptions, session};
 use crate::backends::onnxruntime::failure;
@@ -33,6 +34,7 @@ pub struct CudaCard {
     value_at: Vec<Option<usize>>,
     /// For each value that comes from the host or goes there, a place that the card reaches.
     staging: Vec<Option<Mutex<Staging>>>,
+    reader: HostReader,
     queues: [Arc<CudaStream>; 3],
     began: Mutex<Option<CudaEvent>>,
     context: Arc<CudaContext>,
@@ -109,7 +111,7 @@ impl CudaCard {
         let staging = (0..spec.values.len()).map(|value| {
             let wanted = staged.contains(&value) && crosses(value);
             let bytes = spec.values[value].byte_count();
-            wanted.then(|| Staging::new(&context, bytes).map(Mutex::new)).transpose()
+            wanted.then(|| Staging::new(&context, bytes.next_multiple_of(ALIGNED)).map(Mutex::new)).transpose()
         });
         let staging = staging.collect::<Result<Vec<_>, _>>()?;
         let held = (weights.end + values.end) as u64;
@@ -161,6 +163,7 @@ impl CudaCard {
             weight_at: weights.at,
             value_at: values.at,
             staging,
+            reader: HostReader::new(&context)?,
             queues,
             began: Mutex::new(None),
             context,
@@ -278,7 +281,7 @@ impl Card for CudaCard {
             let name = &self.spec.values[value].name;
             return Err(StageError::new(format!("`{name}` has another size than was planned for")));
         }
-        self.values.take_in(place, &staging.bytes()[..bytes], self.queue(Queue::Compute))
+        self.reader.take_in(&staging, &self.values, place, bytes, self.queue(Queue::Compute))
     }
 
     fn bring_from(&self, value: usize, from: &dyn Card) -> Result<(), StageError> {

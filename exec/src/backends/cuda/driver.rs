@@ -1,6 +1,6 @@
 //! The driver's side of a card: its memory, pinned host memory, queues and moments in them.
 //!
-//! Everything unsafe about cards is in this file and in [`super::session`]. Memory is freed when its owner goes, in whatever way the
+//! What is unsafe about cards is in this file, in [`super::session`] and in [`super::host_reader`]. Memory is freed when its owner goes, in whatever way the
 //! run ended, and the driver frees all of a process that was killed.
 
 #![allow(unsafe_code)]
@@ -221,7 +221,7 @@ impl Staging {
         Ok(Staging { context: context.clone(), address: address as usize, bytes })
     }
 
-    fn within(&self, bytes: usize) -> Result<(), StageError> {
+    pub(super) fn within(&self, bytes: usize) -> Result<(), StageError> {
         if bytes > self.bytes { Err(StageError::new("a place beyond the end of pinned memory")) } else { Ok(()) }
     }
 

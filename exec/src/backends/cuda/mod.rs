@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `libraries` | finds the provider and the kernel libraries that it needs, or says how to get them |
 //! | `driver` | memory of cards, pinned host memory, queues, moments; unsafe code is here |
+//! | `host_reader` | a kernel that reads pinned host memory, past the copy engine |
 //! | `session` | sessions whose inputs and outputs lie at given addresses of a card |
 //! | `stage` | a card as a device of a warm program |
 //! | `card` | a card in a cold start |
@@ -14,6 +15,7 @@
 
 mod card;
 mod driver;
+mod host_reader;
 mod libraries;
 mod rates;
 mod session;
