@@ -112,9 +112,12 @@ impl From<DeployError> for Failure {
     }
 }
 
-/// What the system says, without its error number.
+/// What the system says, without its error number; what divvy says, as it is.
 fn plainly(cause: &std::io::Error) -> String {
     let text = cause.to_string();
+    if cause.get_ref().is_some() {
+        return text;
+    }
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 

@@ -51,7 +51,7 @@ fn run(args: &Args) -> Result<Done, Failure> {
     match &args.command {
         Command::Inspect(args) => commands::inspect::run(args).map(good),
         Command::Hardware(args) => commands::hardware::run(args).map(good),
-        Command::Generate(args) => commands::generate::run(args).map(good),
+        Command::Generate(args) => commands::generate::run(args),
         Command::Combine(args) => commands::combine::run(args).map(good),
         Command::Plan(args) => commands::plan::run(args),
         Command::Bound(args) => commands::bound::run(args).map(good),

@@ -206,6 +206,9 @@ pub fn check_writable(path: &Path) -> Result<(), Error> {
     tried.map_err(|cause| Error::Unwritable { path: path.display().to_string(), cause })
 }
 
+/// Who made a model that divvy wrote by itself, as its file says.
+pub const MODEL_MAKER: &str = "divvy generate";
+
 /// What a command writes, as far as the first bytes of a file tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -219,6 +222,8 @@ pub enum Kind {
     Hardware,
     /// Arrays of NumPy.
     Npz,
+    /// An ONNX model that divvy made itself.
+    GeneratedModel,
 }
 
 impl Kind {
@@ -229,7 +234,13 @@ impl Kind {
             Kind::Svg => "picture".to_owned(),
             Kind::Hardware => "hardware file".to_owned(),
             Kind::Npz => "NumPy archive".to_owned(),
+            Kind::GeneratedModel => format!("model of `{MODEL_MAKER}`"),
         }
+    }
+
+    /// The option that names the file.
+    fn option(self) -> &'static str {
+        if self == Kind::GeneratedModel { "--onnx" } else { "--output" }
     }
 
     /// Whether this may be the beginning of such a file.
@@ -244,6 +255,12 @@ impl Kind {
                 ["[[device]]", "[[class]]", "\"device\":["].iter().any(|mark| squeezed.contains(mark))
             }
             Kind::Npz => start.starts_with(b"PK"),
+            Kind::GeneratedModel => {
+                // The maker is one of a model's first fields.
+                let (start, maker) = (&start[..start.len().min(64)], MODEL_MAKER.as_bytes());
+                crate::onnx::load::looks_like_onnx(start)
+                    && start.windows(maker.len()).any(|part| part == maker)
+            }
         }
     }
 }
@@ -251,18 +268,18 @@ impl Kind {
 /// Refuses to replace a file that is of another kind than what will be written, and to write where nothing can be.
 pub fn check_replaceable(path: &Path, kind: Kind, force: bool) -> Result<(), Error> {
     check_writable(path)?;
-    refuse_other(path, &kind.name(), |start| force || kind.fits(start))
+    refuse_other(path, kind.option(), &kind.name(), |start| force || kind.fits(start))
 }
 
 /// As [`check_replaceable`], for a text that begins as all of its kind do.
 pub fn check_alike(path: &Path, text: &str, force: bool) -> Result<(), Error> {
     check_writable(path)?;
     let same = &text.as_bytes()[..text.len().min(12)];
-    refuse_other(path, "export of this format", |start| force || start.starts_with(same))
+    refuse_other(path, "--output", "export of this format", |start| force || start.starts_with(same))
 }
 
 /// Refuses a path with a file that `fits` does not accept by its first bytes, unpacked; empty ones are in nobody's way.
-fn refuse_other(path: &Path, wanted: &str, fits: impl Fn(&[u8]) -> bool) -> Result<(), Error> {
+fn refuse_other(path: &Path, option: &str, wanted: &str, fits: impl Fn(&[u8]) -> bool) -> Result<(), Error> {
     if !path.is_file() {
         return Ok(());
     }
@@ -279,7 +296,7 @@ fn refuse_other(path: &Path, wanted: &str, fits: impl Fn(&[u8]) -> bool) -> Resu
         return Ok(());
     }
     let message = format!("`{}` is there, and is no {wanted}", path.display());
-    Err(Error::option("--output", message, "name another file, or replace it with --force"))
+    Err(Error::option(option, message, "name another file, or replace it with --force"))
 }
 
 /// A new file beside a path, to be moved there; links that lie in wait are not followed.

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use divvy::io::onnx::transformer::NumberFormat;
 
 #[derive(clap::Args)]
 pub(crate) struct GenerateArgs {
@@ -66,9 +67,9 @@ pub(crate) enum Generator {
         #[arg(long)]
         paper_scale: bool,
     },
-    /// GPT-2 or GPT-3, op by op
+    /// GPT-2 or GPT-3, op by op; with --onnx as a model that runs
     Gpt(TransformerArgs),
-    /// LLaMA, op by op
+    /// LLaMA, op by op; with --onnx as a model that runs
     Llama(TransformerArgs),
 }
 
@@ -107,4 +108,34 @@ pub(crate) struct TransformerArgs {
     /// Tokens in the KV cache already; 0 for the prompt
     #[arg(long, default_value_t = 0)]
     pub(crate) past: u32,
+    /// Write a runnable ONNX model to this file instead, its random weights to FILE.data beside it
+    #[arg(long, value_name = "FILE", conflicts_with = "output")]
+    pub(crate) onnx: Option<PathBuf>,
+    /// Numbers of the ONNX model
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = ElementName::Fp32, requires = "onnx")]
+    pub(crate) element: ElementName,
+    /// Give the head of the ONNX model a weight of its own instead of the embedding's table (gpt)
+    #[arg(long, requires = "onnx")]
+    pub(crate) untied: bool,
+    /// Seed of the ONNX model's weights
+    #[arg(long, default_value_t = 1, requires = "onnx")]
+    pub(crate) seed: u64,
+}
+
+/// Formats of numbers by name.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ElementName {
+    /// 32-bit floats
+    Fp32,
+    /// 16-bit floats
+    Fp16,
+}
+
+impl From<ElementName> for NumberFormat {
+    fn from(name: ElementName) -> Self {
+        match name {
+            ElementName::Fp32 => Self::Fp32,
+            ElementName::Fp16 => Self::Fp16,
+        }
+    }
 }

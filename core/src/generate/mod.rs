@@ -28,5 +28,5 @@ pub use random_graphs::RandomModel;
 pub use regal::{RegalFamily, RegalOptions, regal};
 pub use rwnn::{RwnnOptions, Wiring, rwnn};
 pub use transformer::{gpt, llama};
-pub use transformer_sizes::TransformerOptions;
+pub use transformer_sizes::{TransformerOptions, TransformerSizes};
 pub use yolov2::{Yolov2Options, yolov2};

@@ -10,9 +10,9 @@
 //! the token embedding; LLaMA does neither. Constants such as the mask and the tables of the rotation are left out.
 
 use super::draft::{Draft, DraftTensor};
-use super::transformer_sizes::{GPTS, LLAMAS, TransformerOptions, TransformerSizes};
+use super::transformer_sizes::{TransformerOptions, TransformerSizes};
 use crate::graph::OpSpec;
-use crate::input_error::{Code, InputErrors};
+use crate::input_error::InputErrors;
 use crate::problem::ProblemSpec;
 
 const BYTES: u64 = 2;
@@ -27,16 +27,7 @@ const ROTATION: u64 = 3;
 
 /// A network of the GPT family without times or hardware.
 pub fn gpt(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
-    let (sizes, mut errors) = TransformerSizes::new(options, &GPTS)?;
-    if options.kv_heads.is_some() {
-        let fix = "leave it out, or generate a llama";
-        errors.add(Code::Option, "--kv-heads", "gpt has one head of keys for each of queries", fix);
-    }
-    if sizes.keys() > sizes.context {
-        let message = format!("{} tokens, and only {} positions are known", sizes.keys(), sizes.context);
-        errors.add(Code::Range, "--sequence, --past", message, "shorten them, or raise --context");
-    }
-    errors.into_result(())?;
+    let sizes = TransformerSizes::gpt(options)?;
     let mut network = TransformerBuilder::new(sizes);
     let mut x = network.gpt_embeddings();
     for layer in 0..sizes.layers {
@@ -50,12 +41,7 @@ pub fn gpt(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
 
 /// A network of the LLaMA family without times or hardware.
 pub fn llama(options: &TransformerOptions) -> Result<ProblemSpec, InputErrors> {
-    let (sizes, mut errors) = TransformerSizes::new(options, &LLAMAS)?;
-    if options.context.is_some() {
-        let fix = "leave it out, or generate a gpt";
-        errors.add(Code::Option, "--context", "llama has no table of positions", fix);
-    }
-    errors.into_result(())?;
+    let sizes = TransformerSizes::llama(options)?;
     let mut network = TransformerBuilder::new(sizes);
     let tokens = network.tokens();
     let mut x = network.lookup("embed_tokens", &[tokens], sizes.vocabulary, sizes.rows());
@@ -90,9 +76,7 @@ struct TransformerBuilder {
 
 impl TransformerBuilder {
     fn new(sizes: TransformerSizes) -> TransformerBuilder {
-        let past = if sizes.past > 0 { format!("-past{}", sizes.past) } else { String::new() };
-        let name = format!("{}-{}x{}{past}", sizes.name, sizes.batch, sizes.sequence);
-        TransformerBuilder { draft: Draft::new(name, Some("fp16")), sizes, module: 0 }
+        TransformerBuilder { draft: Draft::new(sizes.network_name(), Some("fp16")), sizes, module: 0 }
     }
 
     fn finish(self) -> ProblemSpec {

@@ -53,7 +53,7 @@ impl Default for TransformerOptions {
 
 /// Sizes of a published network.
 #[derive(Clone, Copy)]
-pub(super) struct Published {
+struct Published {
     name: &'static str,
     layers: u32,
     hidden: u32,
@@ -68,7 +68,7 @@ const fn published_gpt(name: &'static str, layers: u32, hidden: u32, heads: u32,
 }
 
 /// The GPTs, the default first.
-pub(super) const GPTS: [Published; 4] = [
+const GPTS: [Published; 4] = [
     published_gpt("gpt2", 12, 768, 12, 1024),
     published_gpt("gpt2-large", 36, 1280, 20, 1024),
     published_gpt("gpt2-xl", 48, 1600, 25, 1024),
@@ -86,30 +86,65 @@ const fn published_llama(
 }
 
 /// The LLaMAs, the default first.
-pub(super) const LLAMAS: [Published; 2] = [
+const LLAMAS: [Published; 2] = [
     published_llama("open-llama-3b", 26, 3200, 32, 8640),
     published_llama("open-llama-7b", 32, 4096, 32, 11_008),
 ];
 
-/// All sizes, settled.
-#[derive(Clone, Copy)]
-pub(super) struct TransformerSizes {
-    pub(super) name: &'static str,
-    pub(super) layers: u32,
-    pub(super) hidden: u64,
-    pub(super) heads: u64,
-    pub(super) kv_heads: u64,
-    pub(super) intermediate: u64,
-    pub(super) vocabulary: u64,
-    pub(super) context: u64,
-    pub(super) batch: u64,
-    pub(super) sequence: u64,
-    pub(super) past: u64,
+/// All sizes of a network, settled: each is in its range, heads divide the width, and no sum of theirs overflows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransformerSizes {
+    /// The published network, or `custom`.
+    pub name: &'static str,
+    /// Number of layers.
+    pub layers: u32,
+    /// Width of the network.
+    pub hidden: u64,
+    /// Attention heads.
+    pub heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// Width inside the feed-forward part.
+    pub intermediate: u64,
+    /// Number of tokens known.
+    pub vocabulary: u64,
+    /// Most positions.
+    pub context: u64,
+    /// Sequences in one input.
+    pub batch: u64,
+    /// New tokens of each sequence.
+    pub sequence: u64,
+    /// Tokens of each sequence whose keys and values are cached.
+    pub past: u64,
 }
 
 impl TransformerSizes {
+    /// The sizes of a network of the GPT family, or every fault of the options.
+    pub fn gpt(options: &TransformerOptions) -> Result<TransformerSizes, InputErrors> {
+        let (sizes, mut errors) = TransformerSizes::new(options, &GPTS)?;
+        if options.kv_heads.is_some() {
+            let fix = "leave it out, or generate a llama";
+            errors.add(Code::Option, "--kv-heads", "gpt has one head of keys for each of queries", fix);
+        }
+        if sizes.keys() > sizes.context {
+            let message = format!("{} tokens, and only {} positions are known", sizes.keys(), sizes.context);
+            errors.add(Code::Range, "--sequence, --past", message, "shorten them, or raise --context");
+        }
+        errors.into_result(sizes)
+    }
+
+    /// The sizes of a network of the LLaMA family, or every fault of the options.
+    pub fn llama(options: &TransformerOptions) -> Result<TransformerSizes, InputErrors> {
+        let (sizes, mut errors) = TransformerSizes::new(options, &LLAMAS)?;
+        if options.context.is_some() {
+            let fix = "leave it out, or generate a gpt";
+            errors.add(Code::Option, "--context", "llama has no table of positions", fix);
+        }
+        errors.into_result(sizes)
+    }
+
     /// The sizes that `options` ask for and their faults, or the fault that leaves no sizes at all.
-    pub(super) fn new(
+    fn new(
         options: &TransformerOptions,
         all: &[Published],
     ) -> Result<(TransformerSizes, InputErrors), InputErrors> {
@@ -201,18 +236,24 @@ impl TransformerSizes {
         }
     }
 
+    /// What a network of these sizes is called: its name and its tokens.
+    pub fn network_name(&self) -> String {
+        let past = if self.past > 0 { format!("-past{}", self.past) } else { String::new() };
+        format!("{}-{}x{}{past}", self.name, self.batch, self.sequence)
+    }
+
     /// New tokens in all.
-    pub(super) fn rows(&self) -> u64 {
+    pub fn rows(&self) -> u64 {
         self.batch * self.sequence
     }
 
     /// Tokens that each new one can attend to.
-    pub(super) fn keys(&self) -> u64 {
+    pub fn keys(&self) -> u64 {
         self.past + self.sequence
     }
 
     /// Width of one head.
-    pub(super) fn head_width(&self) -> u64 {
+    pub fn head_width(&self) -> u64 {
         self.hidden / self.heads
     }
 }

@@ -25,6 +25,7 @@
 //! | [`input_axis`] | which dimension of a value holds the inputs of a batch |
 //! | [`regroup`] | models that join and part values of several batches |
 //! | [`op_rewrites`] | writes slow operators as faster ones, for running |
+//! | [`transformer`] | runnable models of transformers, made from sizes alone |
 //! | [`weights`] | finds weights in files of their own, and writes pieces with theirs |
 
 mod assumptions;
@@ -48,6 +49,7 @@ pub mod proto;
 pub mod reads;
 pub mod regroup;
 pub mod symbolic;
+pub mod transformer;
 pub mod trips;
 pub mod values;
 pub mod weights;
