@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use divvy_core::did_you_mean::closest;
-use divvy_core::ids::{LinkId, TensorId};
+use divvy_core::ids::{LinkId, ParamId, TensorId};
 use divvy_core::input_error::Code;
 use divvy_core::problem::Problem;
 use divvy_core::score::{Activity, Lane, Span, Trace};
@@ -47,6 +47,7 @@ pub fn read(loaded: &Loaded, problem: &Problem) -> Result<Trace, Error> {
 struct Names<'a> {
     problem: &'a Problem,
     tensors: HashMap<&'a str, TensorId>,
+    params: HashMap<&'a str, ParamId>,
     links: HashMap<&'a str, LinkId>,
 }
 
@@ -57,13 +58,14 @@ impl<'a> Names<'a> {
         Names {
             problem,
             tensors: graph.tensors().map(|tensor| (graph.tensor_name(tensor), tensor)).collect(),
+            params: graph.params().map(|param| (graph.param_name(param), param)).collect(),
             links: links.map(|(i, link)| (link.name.as_str(), LinkId::new(i))).collect(),
         }
     }
 }
 
 fn span(item: &Item<'_, '_>, names: &Names<'_>) -> Option<Span> {
-    item.only(&["op", "device", "inputs", "tensor", "link", "to", "start", "end"]);
+    item.only(&["op", "device", "inputs", "tensor", "param", "link", "to", "start", "end"]);
     let (start, end) = (item.required("start"), item.required("end"));
     let (start, end) = (start?.microseconds()?, end?.microseconds()?);
     if end < start {
@@ -82,7 +84,17 @@ fn span(item: &Item<'_, '_>, names: &Names<'_>) -> Option<Span> {
         }
         found
     };
-    let (lane, what) = if item.optional("tensor").is_some() {
+    let (lane, what) = if item.optional("param").is_some() {
+        let (param, link) = (item.required("param")?, item.required("link")?);
+        let (param_name, link_name) = (param.text()?, link.text()?);
+        let to = device("to")?;
+        let (Some(&found), Some(&on)) = (names.params.get(param_name), names.links.get(link_name)) else {
+            let message = format!("there is no parameter `{param_name}`, or no link `{link_name}`");
+            item.fault(Code::Dangling, message, "use the names of the problem that was planned");
+            return None;
+        };
+        (Lane::Link(on), Activity::Param(found, to))
+    } else if item.optional("tensor").is_some() {
         let (tensor, link) = (item.required("tensor")?, item.required("link")?);
         let (tensor_name, link_name) = (tensor.text()?, link.text()?);
         let to = device("to")?;

@@ -20,8 +20,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<Done, Failure> {
         path.iter().try_for_each(|path| file::check_replaceable(path, kind, args.force))?;
     }
     let plan = PlanFile::read(&file::load(&args.plan)?)?;
+    let is_cold = matches!(plan.plan, Plan::ColdStart(_));
+    if is_cold && args.learn.is_some() {
+        let fix = "profile again with `divvy profile --cold-start`";
+        return Err(Failure::option("--learn", "a cold start times pieces, not ops", fix));
+    }
     let (runtime, options) = (runtime(args.onnxruntime.as_deref())?, args.options());
-    if matches!(plan.plan, Plan::ColdStart(_)) {
+    if is_cold {
         return cold_start::run(args, &plan, &runtime, &options);
     }
     let progress = Progress::about("cutting the model and loading its pieces");

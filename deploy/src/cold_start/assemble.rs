@@ -38,6 +38,13 @@ pub(crate) struct Source<'a> {
     pub(crate) results: &'a [String],
 }
 
+/// What the executor runs, and what it is of.
+pub(crate) struct Assembled {
+    pub(crate) spec: ColdSpec,
+    /// For each piece, its ops.
+    pub(crate) ops: Vec<Vec<OpId>>,
+}
+
 /// Names of values to their positions, and the values so far.
 struct Values<'a> {
     facts: &'a Facts,
@@ -66,7 +73,7 @@ impl Values<'_> {
 
 impl Source<'_> {
     /// What the executor runs for a plan; fails with the reason.
-    pub(crate) fn assemble(&self, plan: &Plan) -> Result<ColdSpec, String> {
+    pub(crate) fn assemble(&self, plan: &Plan) -> Result<Assembled, String> {
         let Plan::ColdStart(cold) = plan else { return Err("it is no cold-start plan".into()) };
         let empty = divvy_io::onnx::proto::Graph::default();
         let graph = self.model.graph.as_ref().unwrap_or(&empty);
@@ -86,10 +93,15 @@ impl Source<'_> {
         let mut values = Values { facts: self.facts, by_name: HashMap::new(), list: Vec::new() };
         let by_name: HashMap<&str, usize> =
             self.weights.iter().enumerate().map(|(i, weight)| (weight.name.as_str(), i)).collect();
-        let readers = Readers::new(self.problem, cold, &pieces, &ops_of_nodes(self.problem, graph));
+        let owners = ops_of_nodes(self.problem, graph);
+        let readers = Readers::new(self.problem, cold, &pieces, &owners);
         let mut assembled = Vec::new();
+        let mut ops = Vec::new();
         for piece in &cut {
             let device = hardware.device_named(&piece.device).ok_or("a piece has no device")?;
+            let nodes = pieces.iter().find(|other| other.name == piece.name).map_or(&[][..], |other| &other.nodes);
+            let own: BTreeSet<OpId> = nodes.iter().filter_map(|&node| owners[node]).collect();
+            ops.push(own.into_iter().collect());
             assembled.push(self.piece(piece, device, devices[device.index()].is_card(), &readers, &by_name, &mut values)?);
         }
         let used: BTreeSet<(usize, usize)> = assembled
@@ -107,7 +119,7 @@ impl Source<'_> {
         };
         let inputs = self.inputs.iter().map(|name| values.position(name)).collect::<Result<_, _>>()?;
         let results = self.results.iter().map(|name| values.position(name)).collect::<Result<_, _>>()?;
-        Ok(ColdSpec {
+        let spec = ColdSpec {
             devices,
             weights: self.weights.to_vec(),
             values: values.list,
@@ -116,7 +128,8 @@ impl Source<'_> {
             inputs,
             results,
             resident,
-        })
+        };
+        Ok(Assembled { spec, ops })
     }
 
     fn piece(

@@ -14,4 +14,4 @@ mod run;
 mod ways;
 pub(crate) mod weights;
 
-pub use run::{ColdComparison, ColdOptions, LoadedColdStart, WayMeasured};
+pub use run::{ColdComparison, ColdOptions, DeviceMeasured, LoadedColdStart, PieceMeasured, WayMeasured};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
-use divvy_core::score::Score;
+use divvy_core::ids::OpId;
+use divvy_core::score::{Activity, Lane, Score};
 use divvy_core::units::Time;
 use divvy_exec::backends::cuda::{CardRoom, CudaCard, Pinned};
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
@@ -26,6 +27,7 @@ use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::proto::Graph;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 use divvy_io::plan_file::PlanFile;
+use serde_json::{Value, json};
 
 use super::assemble::Source;
 use super::places::{DevicePlace, check_cuda, places};
@@ -60,10 +62,27 @@ pub struct WayMeasured {
     pub pieces: usize,
     /// For each device, how many pieces it runs, and its busy time: predicted, and from the first to the last moment measured.
     pub devices: Vec<DeviceMeasured>,
+    /// Each piece: predicted and measured.
+    pub stages: Vec<PieceMeasured>,
     /// When the last weight was on its card, in microseconds: the median.
     pub loaded_us: f64,
     /// The largest difference of its results from those of the whole model in one piece, over the largest value.
     pub difference: Option<f64>,
+}
+
+/// What was measured of a piece.
+#[derive(Clone, Debug)]
+pub struct PieceMeasured {
+    /// Its name.
+    pub name: String,
+    /// Its device.
+    pub device: String,
+    /// How many ops it has.
+    pub ops: usize,
+    /// When it begins and ends by the plan, in microseconds after the request.
+    pub predicted_us: [f64; 2],
+    /// When it did: medians.
+    pub measured_us: [f64; 2],
 }
 
 /// What was measured of a device in one way.
@@ -106,9 +125,13 @@ struct LoadedWay {
     way: Way,
     score: Score,
     cold: ColdStart,
+    /// For each piece, its ops.
+    ops: Vec<Vec<OpId>>,
     took: Vec<f64>,
     loaded: Vec<f64>,
     busy: Vec<Vec<f64>>,
+    /// For each piece, when it began and ended in each run.
+    spans: Vec<Vec<(f64, f64)>>,
     last: Option<ColdRun>,
 }
 
@@ -194,7 +217,8 @@ impl LoadedColdStart {
         let mut loaded = Vec::new();
         // The last loads most weights: the others use the same room, one after the other.
         for way in ways.into_iter().rev() {
-            let spec = Arc::new(source.assemble(&way.plan).map_err(cannot)?);
+            let assembled = source.assemble(&way.plan).map_err(cannot)?;
+            let (spec, ops) = (Arc::new(assembled.spec), assembled.ops);
             let count = spec.pieces.len();
             let known = |piece: usize| say(&format!("loading pieces of `{}`: {piece} of {count}", way.name));
             let cards = cards(&spec, &places, runtime, &mut rooms, options, &known)?;
@@ -203,7 +227,8 @@ impl LoadedColdStart {
                 cannot(violations.first().map_or(String::new(), ToString::to_string))
             })?;
             let (took, loads) = (Vec::new(), Vec::new());
-            loaded.push(LoadedWay { way, score, cold, took, loaded: loads, busy: Vec::new(), last: None });
+            let (busy, spans) = (Vec::new(), vec![Vec::new(); ops.len()]);
+            loaded.push(LoadedWay { way, score, cold, ops, took, loaded: loads, busy, spans, last: None });
         }
         loaded.reverse();
         let inputs = given_or_random(&inputs, 1, options)?.swap_remove(0);
@@ -299,9 +324,67 @@ impl LoadedColdStart {
             took_us: Timings::new(loaded.took.clone()),
             pieces: spec.pieces.len(),
             devices: devices.filter(|device| device.pieces > 0).collect(),
+            stages: (0..spec.pieces.len()).map(|piece| self.piece(loaded, piece)).collect(),
             loaded_us: Timings::new(loaded.loaded.clone()).median(),
             difference,
         }
+    }
+
+    fn piece(&self, loaded: &LoadedWay, piece: usize) -> PieceMeasured {
+        let spec = &loaded.cold.spec().pieces[piece];
+        let ops = &loaded.ops[piece];
+        let (start, end) = predicted(loaded, ops);
+        let device = self.problem.hardware.device_named(&loaded.cold.spec().devices[spec.device].name);
+        let call = device.map_or(Time::ZERO, |device| self.problem.piece_cost(device)).as_us();
+        let middle = |of: fn(&(f64, f64)) -> f64| Timings::new(loaded.spans[piece].iter().map(of).collect()).median();
+        PieceMeasured {
+            name: spec.model.name.clone(),
+            device: loaded.cold.spec().devices[spec.device].name.clone(),
+            ops: ops.len(),
+            predicted_us: [(start - call).max(0.0), end],
+            measured_us: [middle(|span| span.0), middle(|span| span.1)],
+        }
+    }
+
+    /// Writes when everything of the plan's last request happened, for `divvy report --measured`. Of a piece it is known when it began
+    /// and ended; its ops have shares of that time as predicted.
+    pub fn write_trace(&self, path: &Path) -> Result<(), DeployError> {
+        let none = || DeployError::Environment("no request was answered, so there is no trace".into());
+        let loaded = self.ways.first().ok_or_else(none)?;
+        let last = loaded.last.as_ref().ok_or_else(none)?;
+        let (spec, graph, hardware) = (loaded.cold.spec(), &self.problem.graph, &self.problem.hardware);
+        let mut spans: Vec<Value> = Vec::new();
+        for span in &last.spans {
+            match span.what {
+                ColdWork::Piece(piece) => {
+                    let ops = &loaded.ops[piece];
+                    let name = &spec.devices[spec.pieces[piece].device].name;
+                    let device = hardware.device_named(name);
+                    let time = |op: &OpId| device.and_then(|d| self.problem.time(*op, d)).map_or(0.0, |t| t.as_us());
+                    let all: f64 = ops.iter().map(time).sum::<f64>().max(f64::MIN_POSITIVE);
+                    let mut in_order = ops.clone();
+                    in_order.sort_by_key(|op| loaded.score.starts[op.index()]);
+                    let mut start = span.start_us;
+                    for op in &in_order {
+                        let end = start + (span.end_us - span.start_us) * time(op) / all;
+                        spans.push(json!({"op": graph.op_name(*op), "device": name, "start": start, "end": end}));
+                        start = end;
+                    }
+                }
+                ColdWork::Bus(step) => {
+                    let BusWork::Load { weight, device } = spec.bus[step].what else { continue };
+                    let to = &spec.devices[device].name;
+                    let route = hardware.device_named(to).and_then(|device| hardware.host_route(device));
+                    for link in route.iter().flat_map(|route| route.media()) {
+                        let link = &hardware.links()[link.index()].name;
+                        let (start, end) = (span.start_us, span.end_us);
+                        let param = &spec.weights[weight].name;
+                        spans.push(json!({"param": param, "link": link, "to": to, "start": start, "end": end}));
+                    }
+                }
+            }
+        }
+        Ok(file::write(path, &format!("{}\n", json!({"divvy": "trace", "version": 1, "spans": spans})))?)
     }
 
     /// Writes the results of the plan's last request.
@@ -322,13 +405,30 @@ impl LoadedWay {
         let mut loaded: f64 = 0.0;
         for span in &run.spans {
             match span.what {
-                ColdWork::Piece(piece) => busy[spec.pieces[piece].device] += span.end_us - span.start_us,
+                ColdWork::Piece(piece) => {
+                    busy[spec.pieces[piece].device] += span.end_us - span.start_us;
+                    self.spans[piece].push((span.start_us, span.end_us));
+                }
                 ColdWork::Bus(_) => loaded = loaded.max(span.end_us),
             }
         }
         self.loaded.push(loaded);
         self.busy.push(busy);
     }
+}
+
+/// When the first of some ops starts and the last ends, by the plan.
+fn predicted(loaded: &LoadedWay, ops: &[OpId]) -> (f64, f64) {
+    let (mut start, mut end) = (f64::INFINITY, 0.0_f64);
+    for span in &loaded.score.trace.spans {
+        if let (Lane::Device(_), Activity::Op(op, _)) = (span.lane, span.what)
+            && ops.contains(&op)
+        {
+            start = start.min(span.start.as_us());
+            end = end.max(span.end.as_us());
+        }
+    }
+    (if start.is_finite() { start } else { 0.0 }, end)
 }
 
 fn environment(error: &StageError) -> DeployError {

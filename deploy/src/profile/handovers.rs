@@ -94,8 +94,8 @@ impl ProfiledModel {
         let mut room = None;
         for pieces in [FEW, MANY] {
             let (plan, ops) = self.alternating(cores, card, pieces);
-            let Ok(spec) = source.assemble(&plan) else { return Ok(None) };
-            let spec = Arc::new(spec);
+            let Ok(assembled) = source.assemble(&plan) else { return Ok(None) };
+            let spec = Arc::new(assembled.spec);
             let loaded = CudaCard::new(&spec, card.device.index(), number, None, room.clone(), &mut |_| ());
             let loaded = loaded.map_err(failed)?;
             room.get_or_insert_with(|| loaded.room());

@@ -34,6 +34,11 @@ pub(super) fn run(
         loaded.write_results(path)?;
         notes.push(format!("results in {}", path.display()));
     }
+    if let Some(path) = &args.trace {
+        loaded.write_trace(path)?;
+        let (plan, shown) = (&args.plan, path.display());
+        notes.push(format!("trace in {shown}; `divvy report {plan} --measured {shown}` lays it over the plan"));
+    }
     let bound = loaded.lower_bound.map(|bound| bound.as_us());
     let text = if args.json { as_json(&loaded, &compared, bound) } else { as_text(&loaded, &compared, bound, &notes) };
     Ok(Done { text, passed: !compared.cancelled })
@@ -114,6 +119,10 @@ fn as_json(loaded: &LoadedColdStart, compared: &ColdComparison, bound: Option<f6
             "spread": way.took_us.spread(), "took_us": way.took_us.values(), "pieces": way.pieces,
             "loaded_us": way.loaded_us, "devices": devices.collect::<Vec<Value>>(),
             "largest_difference": way.difference,
+            "stages": way.stages.iter().map(|piece| json!({
+                "name": piece.name, "device": piece.device, "ops": piece.ops,
+                "predicted_us": piece.predicted_us, "measured_us": piece.measured_us,
+            })).collect::<Vec<Value>>(),
         })
     };
     let plan = compared.way("plan");
