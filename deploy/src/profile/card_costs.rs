@@ -11,7 +11,7 @@ use crate::error::DeployError;
 use crate::profile::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::transfer_times::Transfer;
-use crate::profile::turns::{SHORT_TURNS, item_times};
+use crate::profile::turns::{SHORT_TURNS, affordable, item_times};
 use crate::session::{feeds, start, warm_up};
 
 /// What was measured of a card's bus.
@@ -66,10 +66,10 @@ pub(super) fn transfer(problem: &Problem, bus: &CardBus, cards: &[(String, usize
 }
 
 impl ProfiledModel {
-    /// The whole model on a class of cores beside copies to cards, over the same without, in turns.
+    /// The whole model, which takes so long on a class of cores, beside copies to cards, over the same without, in turns.
     pub(super) fn beside_copies(
         &self,
-        class: &str,
+        (class, whole): (&str, f64),
         devices: &[DeviceSpec],
         engine: &Engine,
         cards: &[(String, usize)],
@@ -79,10 +79,10 @@ impl ProfiledModel {
         let backend = engine.plain();
         let fed = feeds(&self.inputs[..1], &*backend)?;
         let mut running = start(self.program(&self.model, device, engine), &backend, 1)?;
-        warm_up(&mut running, &fed, self.options.warm_up, cancelled)?;
+        warm_up(&mut running, &fed, affordable(self.options.warm_up, 4.0 * whole), cancelled)?;
         let count = self.options.repeat.div_ceil(SHORT_TURNS);
         let (mut factors, mut beside) = (Vec::new(), Vec::new());
-        for _ in 0..SHORT_TURNS {
+        for _ in 0..affordable(SHORT_TURNS, 2.0 * whole * count as f64) {
             let alone = Timings::new(item_times(&mut running, &fed, count, cancelled)?);
             let traffic = cards.iter().map(|(_, card)| CopyTraffic::start(*card).map_err(failed));
             let traffic = traffic.collect::<Result<Vec<_>, _>>()?;

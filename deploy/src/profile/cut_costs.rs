@@ -19,7 +19,7 @@ use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::CutModel;
 use crate::profile::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
-use crate::profile::turns::{SHORT_TURNS, stage_times};
+use crate::profile::turns::{SHORT_TURNS, affordable, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
 
 /// Into how many pieces the model is cut, besides one: few, as by most plans, and enough for their cost to be seen.
@@ -130,7 +130,7 @@ impl ProfiledModel {
             programs
                 .push(all.into_iter().map(|spec| start(spec, &backend, 1)).collect::<Result<Vec<_>, _>>()?);
         }
-        let shares = at_once(programs, |programs| self.shares(programs, &fed, cancelled))?;
+        let shares = at_once(programs, |programs| self.shares(programs, times.whole, &fed, cancelled))?;
         let styles = cuts.into_iter().enumerate().map(|(i, CutModel { stages, bytes, ops, crossing })| {
             let turns: Vec<&Vec<f64>> = shares.iter().flat_map(|of_device| &of_device[i]).collect();
             let middle = |of: &dyn Fn(&Vec<f64>) -> f64| {
@@ -144,19 +144,21 @@ impl ProfiledModel {
         Ok((!styles.is_empty()).then(|| CutCosts { class: times.class.clone(), styles }))
     }
 
-    /// For each program but the first and each turn, what its stages take over what the first takes.
+    /// For each program but the first and each turn, what its stages take over what the first takes, which is about `whole`.
     fn shares(
         &self,
         mut programs: Vec<Running>,
+        whole: f64,
         fed: &[Vec<Tensor>],
         cancelled: &AtomicBool,
     ) -> Result<Vec<Vec<Vec<f64>>>, DeployError> {
         for running in &mut programs {
-            warm_up(running, fed, self.options.warm_up, cancelled)?;
+            warm_up(running, fed, affordable(self.options.warm_up, 4.0 * whole), cancelled)?;
         }
         let count = self.options.repeat.div_ceil(2 * SHORT_TURNS);
         let mut shares = vec![Vec::new(); programs.len() - 1];
-        for _ in 0..SHORT_TURNS {
+        let all = whole * (programs.len() as u64 * count) as f64;
+        for _ in 0..affordable(SHORT_TURNS, all) {
             let times = programs.iter_mut().map(|running| stage_times(running, fed, count, cancelled));
             let times: Vec<Vec<f64>> = times.collect::<Result<_, _>>()?;
             let whole: f64 = times[0].iter().sum();

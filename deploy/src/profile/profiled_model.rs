@@ -25,7 +25,7 @@ use crate::profile::engine::Engine;
 use crate::profile::kernel_times::KernelTimes;
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::options::ProfileOptions;
-use crate::profile::turns::item_times;
+use crate::profile::turns::{affordable, item_times};
 use crate::scratch::Scratch;
 use crate::session::{at_once, feeds, results, start, warm_up};
 
@@ -178,6 +178,9 @@ impl ProfiledModel {
         cancelled: &AtomicBool,
     ) -> Result<(Vec<f64>, Vec<Vec<Kernel>>), DeployError> {
         let ProfileOptions { repeat, warm_up: before, .. } = self.options;
+        // One shows how many more there is time for.
+        let first = item_times(&mut running, fed, 1, cancelled)?.first().copied().unwrap_or(0.0);
+        let (before, repeat) = (affordable(before, 4.0 * first), affordable(repeat, 2.0 * first));
         for running in [&mut running, &mut timed] {
             warm_up(running, fed, before, cancelled)?;
         }

@@ -140,7 +140,9 @@ impl Profiler {
         begin("cores beside copies");
         for class in self.classes.iter().filter(|class| class.engine.card().is_none()) {
             let ProfiledClass { name, devices, engine } = class;
-            costs.beside_copies.extend(self.model.beside_copies(name, devices, engine, &self.cards, cancelled)?);
+            let whole = done.iter().find(|times| times.class == *name).map_or(0.0, |times| times.whole);
+            let of = (name.as_str(), whole);
+            costs.beside_copies.extend(self.model.beside_copies(of, devices, engine, &self.cards, cancelled)?);
         }
         begin("hand-overs between cores and card");
         costs.handovers = self.handovers(done, cancelled)?;

@@ -12,6 +12,17 @@ use crate::error::DeployError;
 /// machine's speed in them.
 pub(super) const SHORT_TURNS: u64 = 15;
 
+/// About how long a step of a profile may take, in microseconds, where the model is slow.
+const STEP: f64 = 20e6;
+/// Of fewer timings no median is worth its name.
+const FEWEST: u64 = 3;
+
+/// How often to do what takes so long, in microseconds, if `wanted` times were not too long.
+pub(super) fn affordable(wanted: u64, us: f64) -> u64 {
+    let most = if us > 0.0 { (STEP / us) as u64 } else { wanted };
+    wanted.min(most.max(FEWEST))
+}
+
 /// What a program of one stage takes for each of so many items, in microseconds.
 pub(super) fn item_times(
     running: &mut Running,
