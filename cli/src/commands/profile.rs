@@ -115,8 +115,10 @@ fn describe(profile: &ModelProfile) -> String {
         text.push_str(&format!("{class}: {more:+.1} % beside copies to cards; timings scatter by {spread:.1} %\n"));
     }
     for handover in &profile.cards.handovers {
-        let (class, us) = (&handover.class, handover.piece_us);
-        text.push_str(&format!("{class}: {us:.0} us a piece between pieces of a card, the way there and back\n"));
+        let (class, us, more) = (&handover.class, handover.piece_us, 100.0 * (handover.factor - 1.0));
+        text.push_str(&format!(
+            "{class}: {us:.0} us a piece between pieces of a card, the way there and back; ops {more:+.1} % beside copies then\n"
+        ));
     }
     if !profile.cards.in_place.is_empty() {
         text.push_str(&format!("{} ops timed reading their weights in place\n", profile.cards.in_place.len()));

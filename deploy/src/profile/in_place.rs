@@ -14,7 +14,8 @@ use divvy_exec::backend::{Backend, StageModel, WeightsAre};
 use divvy_exec::backends::cuda::Pinned;
 use divvy_exec::cores::Cores;
 use divvy_exec::measure::Timings;
-use divvy_exec::tensor::{Element, HostTensor};
+use divvy_exec::stage_error::StageError;
+use divvy_exec::tensor::{Data, Element, HostTensor};
 use divvy_io::onnx::cut::{CutPiece, cut};
 use divvy_io::onnx::facts::Facts;
 use divvy_io::onnx::fixed_shapes::FixedShapes;
@@ -26,6 +27,7 @@ use crate::error::DeployError;
 use crate::pieces::stage_source::fed_model;
 use crate::profile::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
+use crate::profile::transfer_times::identity;
 
 /// Smaller weights are hardly worth reading in place.
 const FEWEST_BYTES: u64 = 1 << 20;
@@ -40,10 +42,47 @@ pub struct InPlaceTime {
     pub op: OpId,
     /// By how much, in microseconds.
     pub extra_us: f64,
+    /// What it takes by itself with its weights on the card, in microseconds.
+    pub here_us: f64,
 }
 
 /// What makes ops alike: the kind, and sizes of what they read and make.
 type Likeness = (String, Vec<u64>, Vec<u64>, Vec<u64>);
+
+fn failed(error: StageError) -> DeployError {
+    DeployError::Environment(error.to_string())
+}
+
+/// What a stage takes, in microseconds: the median of some runs.
+fn stage_time(model: &StageModel, engine: &Engine, inputs: &[HostTensor]) -> Result<f64, DeployError> {
+    let backend: Arc<dyn Backend> = engine.plain();
+    let mut stage = backend.open(&Cores::allowed()).and_then(|mut device| device.load(model)).map_err(failed)?;
+    let inputs = inputs.iter().map(|input| backend.take_in(input.clone())).collect::<Result<Vec<_>, _>>();
+    let inputs = inputs.map_err(failed)?;
+    let mut times = Vec::new();
+    for run in 0..WARM_UP + RUNS {
+        let start = std::time::Instant::now();
+        stage.run(&inputs).map_err(failed)?;
+        if run >= WARM_UP {
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    Ok(Timings::new(times).median())
+}
+
+/// What a stage takes that does next to nothing: its call, and the wait for its end.
+fn call_time(engine: &Engine) -> Result<f64, DeployError> {
+    const FEW: usize = 16;
+    let model = StageModel {
+        name: "next to nothing".into(),
+        bytes: identity("x", "y", FEW).to_bytes(),
+        inputs: vec!["x".into()],
+        outputs: vec!["y".into()],
+        ..StageModel::default()
+    };
+    let input = HostTensor { shape: vec![FEW], data: Data::F32(vec![1.0; FEW]) };
+    stage_time(&model, engine, &[input])
+}
 
 impl ProfiledModel {
     /// Times every op with large weights, but one of those that are alike.
@@ -56,7 +95,8 @@ impl ProfiledModel {
         let Some(card) = engine.card() else { return Ok(Vec::new()) };
         let graph = &self.problem.graph;
         let facts = infer(&self.model, &self.dims);
-        let mut known: HashMap<Likeness, Option<f64>> = HashMap::new();
+        let mut known: HashMap<Likeness, Option<(f64, f64)>> = HashMap::new();
+        let call = call_time(engine)?;
         let mut found = Vec::new();
         for op in graph.ops().filter(|&op| graph.weight_bytes(op) >= FEWEST_BYTES) {
             if cancelled.load(Ordering::Relaxed) {
@@ -69,24 +109,25 @@ impl ProfiledModel {
                 Some(extra) => *extra,
                 None => {
                     say(&format!("`{}` reading in place", graph.op_name(op)));
-                    let extra = self.in_place(op, card, &facts, engine)?;
+                    let extra = self.in_place(op, card, &facts, engine, call)?;
                     known.insert(likeness, extra);
                     extra
                 }
             };
-            found.extend(extra.map(|extra_us| InPlaceTime { op, extra_us }));
+            found.extend(extra.map(|(extra_us, here_us)| InPlaceTime { op, extra_us, here_us }));
         }
         Ok(found)
     }
 
-    /// How much longer an op takes in place; none where it cannot be cut out, or what it reads cannot be made up.
+    /// How much longer an op takes in place, and how long with its weights here; none where it cannot be cut out, or what it reads cannot be made up.
     fn in_place(
         &self,
         op: OpId,
         card: usize,
         facts: &Facts,
         engine: &Engine,
-    ) -> Result<Option<f64>, DeployError> {
+        call: f64,
+    ) -> Result<Option<(f64, f64)>, DeployError> {
         let Some(piece) = self.alone(op, facts) else { return Ok(None) };
         let mut rng = Rng::new(self.options.seed);
         let make = |name: &String| {
@@ -96,28 +137,13 @@ impl ProfiledModel {
             Some(HostTensor::random(element, shape, self.options.int_below, &mut || rng.unit()))
         };
         let Some(inputs) = piece.inputs.iter().map(make).collect::<Option<Vec<_>>>() else { return Ok(None) };
-        let failed = |error: divvy_exec::stage_error::StageError| DeployError::Environment(error.to_string());
         let fed = fed_model(&piece, WeightsAre::Inputs);
         let weights = Pinned::weights(card, fed.weights.clone()).map_err(failed)?;
         let in_place = StageModel { weights, weights_are: WeightsAre::InPlace, ..fed.clone() };
-        let backend: Arc<dyn Backend> = engine.plain();
-        let mut device = backend.open(&Cores::allowed()).map_err(failed)?;
-        let mut time = |model: &StageModel| -> Result<f64, DeployError> {
-            let mut stage = device.load(model).map_err(failed)?;
-            let inputs = inputs.iter().map(|input| backend.take_in(input.clone())).collect::<Result<Vec<_>, _>>();
-            let inputs = inputs.map_err(failed)?;
-            let mut times = Vec::new();
-            for run in 0..WARM_UP + RUNS {
-                let start = std::time::Instant::now();
-                stage.run(&inputs).map_err(failed)?;
-                if run >= WARM_UP {
-                    times.push(start.elapsed().as_secs_f64() * 1e6);
-                }
-            }
-            Ok(Timings::new(times).median())
-        };
+        let time = |model: &StageModel| stage_time(model, engine, &inputs);
         let here = time(&fed)?;
-        Ok(Some((time(&in_place)? - here).max(0.0)))
+        let extra = (time(&in_place)? - here).max(0.0);
+        Ok(Some((extra, (here - call).max(0.0))))
     }
 
     /// An op as a piece of its own.

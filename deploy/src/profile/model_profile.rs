@@ -94,6 +94,12 @@ impl ModelProfile {
                 class.beside_copies = Some((1000.0 * factor).round() / 1000.0);
             }
         }
+        // The better figure: of cores that wait for the card, as they do in a cold start.
+        for Handover { class, factor, .. } in &self.cards.handovers {
+            if let Some(class) = spec.classes.iter_mut().find(|known| known.name == *class) {
+                class.beside_copies = Some((1000.0 * factor).round() / 1000.0);
+            }
+        }
         Ok(file::write(path, &detect::to_toml(&spec))?)
     }
 

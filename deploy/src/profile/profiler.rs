@@ -93,6 +93,11 @@ impl Profiler {
         let ProfiledModel { problem, options, .. } = &self.model;
         let mut transfers = transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
         let cards = self.measure_cards(&done, &mut transfers, begin, cancelled)?;
+        let alone: Vec<(usize, f64)> = cards.in_place.iter().map(|read| (read.op.index(), read.here_us)).collect();
+        for class in self.classes.iter().filter(|class| class.engine.card().is_some()) {
+            let of_class = done.iter_mut().filter(|times| times.batch == 1 && times.class == class.name);
+            of_class.for_each(|times| times.at_least(&alone));
+        }
         begin("devices beside each other");
         let contention = self.measure_contention(&done, &cuts, &transfers, cancelled)?;
         if cancelled.load(Ordering::Relaxed) {

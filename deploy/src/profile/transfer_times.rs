@@ -128,7 +128,7 @@ fn gaps(
 }
 
 /// A model that hands on what it is given.
-fn identity(from: &str, to: &str, elements: usize) -> Model {
+pub(super) fn identity(from: &str, to: &str, elements: usize) -> Model {
     let value = |name: &str| {
         let size = Some(DimensionValue::DimValue(elements as i64));
         let shape = Shape { dim: vec![Dimension { value: size, ..Dimension::default() }] };
