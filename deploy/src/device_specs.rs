@@ -9,6 +9,7 @@ use divvy_core::problem::Problem;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::{DeviceSpec, LinkSpec};
 
+use crate::cold_start::places::DevicePlace;
 use crate::error::DeployError;
 
 /// The devices that a plan uses, in the order of the problem.
@@ -17,15 +18,17 @@ pub(crate) fn used_devices(plan: &Plan, problem: &Problem) -> Vec<DeviceId> {
     problem.hardware.devices().filter(|device| used.contains(device)).collect()
 }
 
-/// Cores for each device that a plan uses: as asked for, else an equal share of what this process may use.
+/// Cores for each device that a plan uses: as asked for, else an equal share of what this process may use; one for each card.
 pub(crate) fn device_specs(
     asked: &[String],
     problem: &Problem,
     devices: &[DeviceId],
+    places: &[DevicePlace],
     warnings: &mut Vec<String>,
 ) -> Result<Vec<DeviceSpec>, DeployError> {
     let names: Vec<&str> = devices.iter().map(|&device| problem.hardware.device_name(device)).collect();
-    let foreign = devices.iter().filter(|&&d| problem.hardware.class(d).kind != DeviceKind::Cpu);
+    let on_cores = |device: &DeviceId| !matches!(places[device.index()], DevicePlace::Cuda(_));
+    let foreign = devices.iter().filter(|&&d| on_cores(&d) && problem.hardware.class(d).kind != DeviceKind::Cpu);
     for &device in foreign {
         let name = problem.hardware.device_name(device);
         warnings.push(format!(
@@ -33,9 +36,17 @@ pub(crate) fn device_specs(
         ));
     }
     // Every device of the hardware has its share, whether or not the plan uses it, as when it was profiled.
-    let mut specs = cores_of_all(asked, problem)?;
+    let sharing: Vec<bool> = problem.hardware.devices().map(|device| on_cores(&device)).collect();
+    let mut specs = cores_of(asked, problem, &sharing)?;
+    for (spec, on_cores) in specs.iter_mut().zip(&sharing) {
+        if !on_cores && !asked.iter().any(|text| text.starts_with(&format!("{}=", spec.name))) {
+            // Whoever tells a card what to do takes the core that other devices begin with last.
+            spec.cores = spec.cores.last();
+        }
+    }
+    let with_cores: Vec<DeviceSpec> = specs.iter().zip(&sharing).filter(|(_, on)| **on).map(|(spec, _)| spec.clone()).collect();
     specs.retain(|spec| names.contains(&spec.name.as_str()));
-    warn_of_shared_cores(&specs, warnings);
+    warn_of_shared_cores(&with_cores, warnings);
     Ok(specs)
 }
 

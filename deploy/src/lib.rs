@@ -39,12 +39,14 @@
 //! | `profile` | times of every op, of cuts and of transfers |
 //! | `kernel_owners` | from the runtime's kernels back to ops |
 //! | `scratch` | a folder for the runtime's own files |
+//! | `engine` | what runs a model on a device: cores or a card |
 //! | `error` | what can go wrong |
 //!
 //! This crate prints nothing and knows no command line; who calls it shows warnings and progress.
 
 mod cold_start;
 mod device_specs;
+mod engine;
 mod error;
 mod inputs;
 mod kernel_owners;

@@ -11,6 +11,7 @@ use divvy_io::onnx::op_rewrites::rewrite_ops;
 use divvy_io::onnx::proto::{Graph, Model};
 use divvy_io::plan_file::PlanFile;
 
+use crate::cold_start::places::{DevicePlace, check_cuda, places};
 use crate::device_specs::{cores_of_all, device_specs, links, used_devices};
 use crate::error::DeployError;
 use crate::inputs::inputs_of;
@@ -38,7 +39,14 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
     let graph = model.graph.as_ref().unwrap_or(&empty);
     let facts = infer(&model, &plan.reading.dims);
     let devices = used_devices(&plan.plan, &plan.problem);
-    let specs = device_specs(&options.cores, &plan.problem, &devices, &mut warnings)?;
+    let all_places = places(&options.devices, &plan.problem, &mut warnings)?;
+    let used_places: Vec<DevicePlace> = devices.iter().map(|device| all_places[device.index()]).collect();
+    if used_places.contains(&DevicePlace::Simulated) {
+        let fix = "give it cores: --device gpu1=cores";
+        return Err(DeployError::option("--device", "simulated cards run cold-start plans alone", fix));
+    }
+    check_cuda(&used_places)?;
+    let specs = device_specs(&options.cores, &plan.problem, &devices, &all_places, &mut warnings)?;
     let inputs = inputs_of(graph, &facts);
     let results: Vec<String> = graph.output.iter().map(|value| value.name().to_owned()).collect();
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
@@ -89,6 +97,7 @@ pub fn prepare(plan_path: &str, plan: &PlanFile, options: &RunOptions) -> Result
         fed: stages.inputs,
         given: stages.results,
         devices,
+        places: used_places,
         bytes: facts.values.iter().filter_map(|(name, fact)| Some((name.clone(), fact.bytes()?))).collect(),
         owners,
         inputs,

@@ -6,10 +6,15 @@ use divvy_core::ids::{DeviceId, OpId};
 use divvy_core::problem::Problem;
 use divvy_core::score::Score;
 use divvy_exec::backend::StageModel;
+use divvy_exec::backends::cuda::CudaBackend;
+use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::cores::Cores;
 use divvy_exec::program::ProgramSpec;
 
+use crate::cold_start::places::DevicePlace;
+use crate::error::DeployError;
 use crate::inputs::Input;
+use crate::engine::Engine;
 use crate::kernel_owners::Owners;
 use crate::pieces::shares::Share;
 
@@ -45,12 +50,35 @@ pub struct Prepared {
     pub(crate) given: Vec<Share>,
     /// For each device of the program, the device of the problem.
     pub(crate) devices: Vec<DeviceId>,
+    /// For each device of the program, what it is here.
+    pub(crate) places: Vec<DevicePlace>,
     /// Sizes of values, for one input.
     pub(crate) bytes: HashMap<String, u64>,
     /// Where kernels belong.
     pub(crate) owners: Owners,
     /// The inputs of the model.
     pub(crate) inputs: Vec<Input>,
+}
+
+impl Prepared {
+    /// What runs each device of the program.
+    pub(crate) fn engines(&self, runtime: &OnnxRuntime) -> Result<Vec<Engine>, DeployError> {
+        let engine = |place: &DevicePlace| match place {
+            DevicePlace::Cuda(card) => CudaBackend::new(*card)
+                .map(Engine::Card)
+                .map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix }),
+            _ => Ok(Engine::Cores(runtime.clone())),
+        };
+        self.places.iter().map(engine).collect()
+    }
+
+    /// The first card that the plan uses, if it uses any.
+    pub(crate) fn first_card(&self) -> Option<usize> {
+        self.places.iter().find_map(|place| match place {
+            DevicePlace::Cuda(card) => Some(*card),
+            _ => None,
+        })
+    }
 }
 
 /// What a stage does.

@@ -10,6 +10,7 @@ use divvy_exec::executor::Running;
 use divvy_exec::program::{Program, ProgramSpec};
 use divvy_exec::tensor::{HostTensor, Tensor};
 
+use crate::engine::Engine;
 use crate::error::DeployError;
 
 /// ONNX Runtime, or what to do about its absence. A library that is given, or its folder, goes before all others.
@@ -25,6 +26,13 @@ pub(crate) fn start(
     window: usize,
 ) -> Result<Running, DeployError> {
     let backends = vec![backend.clone(); spec.devices.len()];
+    let program = Program::new(spec).map_err(DeployError::Environment)?;
+    Ok(Running::start(program, &backends, window)?)
+}
+
+/// Starts a program whose devices have an engine each.
+pub(crate) fn start_on(spec: ProgramSpec, engines: &[Engine], window: usize) -> Result<Running, DeployError> {
+    let backends: Vec<Arc<dyn Backend>> = engines.iter().map(Engine::plain).collect();
     let program = Program::new(spec).map_err(DeployError::Environment)?;
     Ok(Running::start(program, &backends, window)?)
 }

@@ -45,6 +45,11 @@ impl Cores {
         Cores(self.0.iter().take(1).copied().collect())
     }
 
+    /// The last of them, alone.
+    pub fn last(&self) -> Cores {
+        Cores(self.0.last().copied().into_iter().collect())
+    }
+
     /// Those after the first.
     pub fn others(&self) -> impl Iterator<Item = usize> {
         self.0.iter().skip(1).copied()

@@ -19,7 +19,7 @@ use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_costs::CutCosts;
 use crate::profile::cut_model::CutModel;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};

@@ -17,7 +17,7 @@ use divvy_io::onnx::infer::infer;
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::CutModel;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, affordable, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};

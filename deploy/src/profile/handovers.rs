@@ -26,7 +26,7 @@ use crate::cold_start::weights::{large_weights, rebase};
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::stretches;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 
 /// How many pieces on cores, few and many.

@@ -25,7 +25,7 @@ use divvy_io::onnx::symbolic::SymbolicShapes;
 
 use crate::error::DeployError;
 use crate::pieces::stage_source::fed_model;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::transfer_times::identity;
 

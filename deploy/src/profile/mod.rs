@@ -21,7 +21,6 @@
 //! | `class_times` | op times of a class at a batch size |
 //! | `cut_model` | the model in pieces that take given shares of its time |
 //! | `cut_costs` | what pieces take beyond the whole model |
-//! | `engine` | what runs the model: cores or a card |
 //! | `card_costs` | copies of a card, and cores beside them |
 //! | `handovers` | what a piece on cores costs beside a card |
 //! | `in_place` | how long ops take that read their weights in place |
@@ -38,7 +37,6 @@ mod class_times;
 mod contention;
 mod cut_costs;
 mod cut_model;
-mod engine;
 mod handovers;
 mod in_place;
 mod kernel_times;

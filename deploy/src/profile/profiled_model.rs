@@ -21,7 +21,7 @@ use crate::inputs::{inputs_of, random};
 use crate::kernel_owners::{Owners, marked};
 use crate::pieces::stage_source::whole_model;
 use crate::profile::class_times::ClassTimes;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::kernel_times::KernelTimes;
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::options::ProfileOptions;

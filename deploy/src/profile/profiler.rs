@@ -19,7 +19,7 @@ use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::CutCosts;
-use crate::profile::engine::Engine;
+use crate::engine::Engine;
 use crate::profile::handovers::{Handover, Side};
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::model_profile::{CardCosts, ModelProfile};

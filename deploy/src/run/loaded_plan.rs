@@ -22,7 +22,7 @@ use crate::run::onnxruntime_alone::Alone;
 use crate::run::options::RunOptions;
 use crate::run::result_check::ResultCheck;
 use crate::run::turns::{Turn, Turns};
-use crate::session::{feeds, results, start, warm_up};
+use crate::session::{feeds, results, start_on, warm_up};
 
 /// A plan whose pieces are loaded on their devices.
 pub struct LoadedPlan {
@@ -55,8 +55,9 @@ impl LoadedPlan {
         let check = ResultCheck::new(&prepared, whole.transpose()?, options.tolerance);
         let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
         let window = window(&prepared, options);
-        let running = start(prepared.spec.clone(), &backend, window)?;
-        let speed = if options.as_is {
+        let engines = prepared.engines(&runtime)?;
+        let running = start_on(prepared.spec.clone(), &engines, window)?;
+        let speed = if options.as_is || prepared.first_card().is_some() {
             None
         } else {
             MachineSpeed::new(&prepared, plan, &options.cores, &backend, &inputs)?

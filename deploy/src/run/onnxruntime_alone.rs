@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use divvy_exec::backend::{Backend, Stage, StageModel};
+use divvy_exec::backends::cuda::CudaBackend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::compare::difference;
 use divvy_exec::cores::Cores;
@@ -93,6 +94,11 @@ impl Alone {
         } else {
             "one session".into()
         };
+        if let Some(card) = prepared.first_card() {
+            let engine = CudaBackend::new(card);
+            let engine = engine.map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
+            alone.add(format!("one session on card {card}"), model, vec![cores.clone()], false, &engine)?;
+        }
         alone.add(threads, model, vec![cores.clone()], false, &runtime)?;
         if cores.count() > 1 && (prepared.is_stream || prepared.together > 1) {
             let copies = cores.count();
@@ -123,7 +129,7 @@ impl Alone {
         model: &StageModel,
         places: Vec<Cores>,
         at_once: bool,
-        runtime: &OnnxRuntime,
+        runtime: &dyn Backend,
     ) -> Result<(), DeployError> {
         let sessions = places.into_iter().map(|cores| Session::load(cores, model, runtime));
         let sessions = sessions.collect::<Result<_, _>>()?;
@@ -188,7 +194,7 @@ impl Alone {
 }
 
 impl Session {
-    fn load(cores: Cores, model: &StageModel, runtime: &OnnxRuntime) -> Result<Session, DeployError> {
+    fn load(cores: Cores, model: &StageModel, runtime: &dyn Backend) -> Result<Session, DeployError> {
         let load = || runtime.open(&cores)?.load(model);
         let stage = on_cores(&cores, load).map_err(|error| failure(&error))?;
         Ok(Session { cores, stage })

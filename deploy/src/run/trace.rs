@@ -10,6 +10,7 @@ use divvy_exec::backend::Backend;
 use divvy_exec::backends::onnxruntime::OnnxRuntime;
 use divvy_exec::executor::{Happened, Running, Span};
 use divvy_exec::measure::Timings;
+use divvy_exec::program::Program;
 use divvy_exec::tensor::Tensor;
 use divvy_io::file;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use crate::error::DeployError;
 use crate::prepared::Prepared;
 use crate::scratch::Scratch;
-use crate::session::{start, warm_up};
+use crate::session::warm_up;
 
 /// Items before, and items that count. The last one is written.
 const WARM_UP: u64 = 3;
@@ -31,8 +32,10 @@ pub(crate) fn write(
     fed: &[Vec<Tensor>],
 ) -> Result<Vec<(OpId, Timings)>, DeployError> {
     let scratch = Scratch::new()?;
-    let backend: Arc<dyn Backend> = Arc::new(runtime.clone().profiling(scratch.0.clone()));
-    let mut running = start(prepared.marked.clone(), &backend, 1)?;
+    let engines = prepared.engines(runtime)?;
+    let backends: Vec<Arc<dyn Backend>> = engines.iter().map(|engine| engine.timing(scratch.0.clone())).collect();
+    let program = Program::new(prepared.marked.clone()).map_err(DeployError::Environment)?;
+    let mut running = Running::start(program, &backends, 1)?;
     let off = AtomicBool::new(false);
     warm_up(&mut running, fed, WARM_UP, &off)?;
     let mut source = |item: u64| (item < u64::from(ITEMS)).then(|| fed[0].clone());

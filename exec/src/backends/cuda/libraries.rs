@@ -43,7 +43,7 @@ fn find_all() -> Result<(), Unavailable> {
     if !driver::is_there() {
         return Err(Unavailable {
             message: "there is no CUDA driver: its library libcuda.so cannot be loaded".into(),
-            fix: "install NVIDIA's driver for the card, or run the plan's other devices, such as with --device gpu=simulated".into(),
+            fix: "install NVIDIA's driver for the card, or run its part elsewhere: --device gpu=cores, or of a cold start --device gpu=simulated".into(),
         });
     }
     if driver::cards().is_empty() {

@@ -1,4 +1,4 @@
-//! What runs the model while a class of devices is profiled: cores, or a card.
+//! What runs a model on a device: ONNX Runtime on cores, or its CUDA provider on a card.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use divvy_exec::backends::onnxruntime::OnnxRuntime;
 
 /// What runs the model.
 #[derive(Clone, Debug)]
-pub(super) enum Engine {
+pub(crate) enum Engine {
     /// ONNX Runtime on cores.
     Cores(OnnxRuntime),
     /// Its CUDA provider on a card.
@@ -18,7 +18,7 @@ pub(super) enum Engine {
 
 impl Engine {
     /// As plans run.
-    pub(super) fn plain(&self) -> Arc<dyn Backend> {
+    pub(crate) fn plain(&self) -> Arc<dyn Backend> {
         match self {
             Engine::Cores(runtime) => Arc::new(runtime.clone()),
             Engine::Card(card) => Arc::new(card.clone()),
@@ -26,7 +26,7 @@ impl Engine {
     }
 
     /// With kernels timed.
-    pub(super) fn timing(&self, folder: PathBuf) -> Arc<dyn Backend> {
+    pub(crate) fn timing(&self, folder: PathBuf) -> Arc<dyn Backend> {
         match self {
             Engine::Cores(runtime) => Arc::new(runtime.clone().profiling(folder)),
             Engine::Card(card) => Arc::new(card.clone().profiling(folder)),
@@ -34,7 +34,7 @@ impl Engine {
     }
 
     /// The card's number, if it is one.
-    pub(super) fn card(&self) -> Option<usize> {
+    pub(crate) fn card(&self) -> Option<usize> {
         match self {
             Engine::Cores(_) => None,
             Engine::Card(card) => Some(card.card()),
