@@ -78,6 +78,7 @@ impl Decoder {
             bytes: model.to_bytes(),
             inputs: vec!["input_ids".to_owned()],
             outputs: vec!["floats".to_owned()],
+            ..StageModel::default()
         };
         let stage = runtime.open(&Cores::allowed()).expect("it opens").load(&model).expect("it loads");
         Decoder { stage, runtime: runtime.clone() }

@@ -165,13 +165,17 @@ impl ProfiledModel {
             programs.push(Alternation { cold, pieces, times, walls: Vec::new(), on_cores: Vec::new() });
         }
         let inputs = self.inputs[0].clone();
+        // The driver loads kernels when they are first used, and waits for the card to have nothing else to do.
+        for program in &mut programs {
+            for _ in 0..WARM_UP {
+                program.cold.run(&inputs, cancelled)?;
+            }
+        }
         let traffic = CopyTraffic::start(number).map_err(failed)?;
-        for turn in 0..WARM_UP + TURNS {
+        for _ in 0..TURNS {
             for program in &mut programs {
                 let Some(run) = program.cold.run(&inputs, cancelled)? else { return Ok(None) };
-                if turn >= WARM_UP {
-                    program.note(&run, cores.device.index());
-                }
+                program.note(&run, cores.device.index());
             }
         }
         drop(traffic);

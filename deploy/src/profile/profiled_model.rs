@@ -178,8 +178,9 @@ impl ProfiledModel {
         cancelled: &AtomicBool,
     ) -> Result<(Vec<f64>, Vec<Vec<Kernel>>), DeployError> {
         let ProfileOptions { repeat, warm_up: before, .. } = self.options;
-        // One shows how many more there is time for.
-        let first = item_times(&mut running, fed, 1, cancelled)?.first().copied().unwrap_or(0.0);
+        // The second shows how many more there is time for: in the first one, kernels are loaded.
+        let first = item_times(&mut running, fed, 2, cancelled)?.into_iter().fold(f64::INFINITY, f64::min);
+        let first = if first.is_finite() { first } else { 0.0 };
         let (before, repeat) = (affordable(before, 4.0 * first), affordable(repeat, 2.0 * first));
         for running in [&mut running, &mut timed] {
             warm_up(running, fed, before, cancelled)?;

@@ -106,26 +106,16 @@ fn copy_until(
     memory: &CardMemory,
     staging: &Staging,
 ) {
-    // The thread sleeps while the card copies: its core is needed.
+    // The thread sleeps while the card copies: its core is needed. Between two copies the card has nothing to do for a moment: the
+    // driver waits for that where it loads a kernel.
     let blocking = cudarc::driver::sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
-    let mut before = None;
+    let Ok(over) = context.new_event(Some(blocking)) else { return };
     while !ends.load(Ordering::Relaxed) {
-        if memory.take_in(0, staging.bytes(), queue).is_err() {
+        let copied = memory.take_in(0, staging.bytes(), queue).is_ok() && over.record(queue).is_ok();
+        if !copied || over.synchronize().is_err() {
             return;
-        }
-        let Ok(event) = context.new_event(Some(blocking)) else { return };
-        if event.record(queue).is_err() {
-            return;
-        }
-        // One copy is always behind the one that is waited for.
-        if let Some(before) = before.replace(event) {
-            let before: cudarc::driver::CudaEvent = before;
-            if before.synchronize().is_err() {
-                return;
-            }
         }
     }
-    let _ = queue.synchronize();
 }
 
 impl Drop for CopyTraffic {
