@@ -505,7 +505,10 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 /// A number of bytes with a unit, such as 8GB.
 fn bytes(text: &str) -> Result<u64, String> {
-    text.parse().ok().or_else(|| divvy::io::hardware_file::parse_bytes(text)).ok_or_else(|| format!("`{text}` is not a size; write 8GB, say"))
+    text.parse()
+        .ok()
+        .or_else(|| divvy::io::hardware_file::parse_bytes(text))
+        .ok_or_else(|| format!("`{text}` is not a size; write 8GB, say"))
 }
 
 #[cfg(test)]

@@ -555,6 +555,7 @@ fn quicker_normalisations_compute_what_is_defined() {
             bytes: rewritten.encode_to_vec(),
             inputs: vec!["x".into()],
             outputs: vec!["y".into()],
+            ..StageModel::default()
         };
         let mut device = runtime.open(&Cores::allowed()).expect("it opens");
         let mut stage = device.load(&stage).expect("it loads");

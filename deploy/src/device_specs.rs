@@ -28,7 +28,8 @@ pub(crate) fn device_specs(
 ) -> Result<Vec<DeviceSpec>, DeployError> {
     let names: Vec<&str> = devices.iter().map(|&device| problem.hardware.device_name(device)).collect();
     let on_cores = |device: &DeviceId| !matches!(places[device.index()], DevicePlace::Cuda(_));
-    let foreign = devices.iter().filter(|&&d| on_cores(&d) && problem.hardware.class(d).kind != DeviceKind::Cpu);
+    let foreign =
+        devices.iter().filter(|&&d| on_cores(&d) && problem.hardware.class(d).kind != DeviceKind::Cpu);
     for &device in foreign {
         let name = problem.hardware.device_name(device);
         warnings.push(format!(
@@ -44,7 +45,8 @@ pub(crate) fn device_specs(
             spec.cores = spec.cores.last();
         }
     }
-    let with_cores: Vec<DeviceSpec> = specs.iter().zip(&sharing).filter(|(_, on)| **on).map(|(spec, _)| spec.clone()).collect();
+    let with_cores: Vec<DeviceSpec> =
+        specs.iter().zip(&sharing).filter(|(_, on)| **on).map(|(spec, _)| spec.clone()).collect();
     specs.retain(|spec| names.contains(&spec.name.as_str()));
     warn_of_shared_cores(&with_cores, warnings);
     Ok(specs)

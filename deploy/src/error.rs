@@ -37,7 +37,9 @@ impl DeployError {
     /// The same once more.
     pub(crate) fn again(&self) -> DeployError {
         match self {
-            DeployError::Absent { message, fix } => DeployError::Absent { message: message.clone(), fix: fix.clone() },
+            DeployError::Absent { message, fix } => {
+                DeployError::Absent { message: message.clone(), fix: fix.clone() }
+            }
             other => DeployError::Environment(other.to_string()),
         }
     }

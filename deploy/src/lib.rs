@@ -60,7 +60,9 @@ mod scratch;
 mod session;
 mod source_model;
 
-pub use cold_start::{ColdComparison, ColdOptions, DeviceMeasured, LoadedColdStart, PieceMeasured, WayMeasured};
+pub use cold_start::{
+    ColdComparison, ColdOptions, DeviceMeasured, LoadedColdStart, PieceMeasured, WayMeasured,
+};
 pub use error::DeployError;
 pub use prepare::prepare;
 pub use prepared::{Prepared, StageWork};

@@ -117,7 +117,8 @@ fn check_runnable(plan_path: &str, plan: &Plan) -> Result<(), DeployError> {
 /// The model in one piece, on every core that may be used.
 fn whole(model: &Model, inputs: &[String], results: &[String]) -> ProgramSpec {
     let (inputs, results) = (inputs.to_vec(), results.to_vec());
-    let model = whole_model("whole model", model.clone(), inputs.clone(), results.clone(), WeightsAre::Constants);
+    let model =
+        whole_model("whole model", model.clone(), inputs.clone(), results.clone(), WeightsAre::Constants);
     let device = DeviceSpec { name: "all cores".into(), cores: Cores::allowed() };
     let (devices, stages) = (vec![device], vec![StageSpec::new(model, 0)]);
     ProgramSpec { devices, stages, inputs, results, ..ProgramSpec::default() }

@@ -12,9 +12,9 @@ use divvy_exec::cores::Cores;
 use divvy_exec::program::ProgramSpec;
 
 use crate::cold_start::places::DevicePlace;
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::inputs::Input;
-use crate::engine::Engine;
 use crate::kernel_owners::Owners;
 use crate::pieces::shares::Share;
 

@@ -62,10 +62,10 @@ pub(crate) fn warm_up(
 /// What a program gives for each set of inputs.
 pub(crate) fn results(
     spec: ProgramSpec,
-    runtime: &OnnxRuntime,
+    engine: &Engine,
     inputs: &[Vec<HostTensor>],
 ) -> Result<Vec<Vec<HostTensor>>, DeployError> {
-    let backend: Arc<dyn Backend> = Arc::new(runtime.clone());
+    let backend = engine.plain();
     let mut running = start(spec, &backend, 1)?;
     let fed = feeds(inputs, &*backend)?;
     let mut results = Vec::new();

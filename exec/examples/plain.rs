@@ -136,7 +136,13 @@ fn one_stage(
     }
     let inputs: Vec<String> = session.inputs().iter().map(|input| input.name().to_owned()).collect();
     let outputs: Vec<String> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-    let model = StageModel { name: path.to_owned(), bytes, inputs: inputs.clone(), outputs: outputs.clone(), ..StageModel::default() };
+    let model = StageModel {
+        name: path.to_owned(),
+        bytes,
+        inputs: inputs.clone(),
+        outputs: outputs.clone(),
+        ..StageModel::default()
+    };
     let spec = ProgramSpec {
         devices: vec![DeviceSpec { name: "device".into(), cores: cores.clone() }],
         inputs,

@@ -350,7 +350,10 @@ impl HostTensor {
                 }
             };
         }
-        Some(HostTensor { shape, data: cut!(F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool) })
+        Some(HostTensor {
+            shape,
+            data: cut!(F16, BF16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, Bool),
+        })
     }
 
     /// Elements made from random numbers in [0, 1): floats about 0 with spread 1, whole numbers below `below`.
@@ -378,12 +381,8 @@ impl HostTensor {
             Element::U32 => whole!(Data::U32, u32),
             Element::U64 => whole!(Data::U64, u64),
             Element::Bool => Data::Bool((0..count).map(|_| unit() < 0.5).collect()),
-            Element::F16 => {
-                Data::F16((0..count).map(|_| f16::from_f64((unit() - 0.5) * width)).collect())
-            }
-            Element::BF16 => {
-                Data::BF16((0..count).map(|_| bf16::from_f64((unit() - 0.5) * width)).collect())
-            }
+            Element::F16 => Data::F16((0..count).map(|_| f16::from_f64((unit() - 0.5) * width)).collect()),
+            Element::BF16 => Data::BF16((0..count).map(|_| bf16::from_f64((unit() - 0.5) * width)).collect()),
             Element::F32 => Data::F32((0..count).map(|_| ((unit() - 0.5) * width) as f32).collect()),
             Element::F64 => Data::F64((0..count).map(|_| (unit() - 0.5) * width).collect()),
         };

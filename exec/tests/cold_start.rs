@@ -73,7 +73,9 @@ impl Stage for Sum {
         let plus = self.plus.ok_or_else(|| StageError::new("it was told to fail"))?;
         let mut sum = plus;
         for input in inputs {
-            let Data::F32(values) = input.stored().to_host()?.data else { return Err(StageError::new("no floats")) };
+            let Data::F32(values) = input.stored().to_host()?.data else {
+                return Err(StageError::new("no floats"));
+            };
             sum += values[0];
         }
         Ok((0..self.outputs).map(|i| Tensor::new(value(sum + i as f32))).collect())

@@ -117,8 +117,13 @@ fn device(name: &str) -> DeviceSpec {
 fn stage(what: &str, device: usize, inputs: &[&str], outputs: &[&str]) -> StageSpec {
     let list = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let name = format!("stage-{}", outputs[0]);
-    let model =
-        StageModel { name, bytes: what.as_bytes().to_vec(), inputs: list(inputs), outputs: list(outputs), ..StageModel::default() };
+    let model = StageModel {
+        name,
+        bytes: what.as_bytes().to_vec(),
+        inputs: list(inputs),
+        outputs: list(outputs),
+        ..StageModel::default()
+    };
     StageSpec::new(model, device)
 }
 

@@ -173,7 +173,9 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
     if options.profile.is_some() {
         match objective {
             Objective::Latency { .. } => scale_classes(&mut spec.profile, &hardware, |class| class.alone),
-            Objective::ColdStart { .. } => scale_classes(&mut spec.profile, &hardware, |class| class.beside_copies),
+            Objective::ColdStart { .. } => {
+                scale_classes(&mut spec.profile, &hardware, |class| class.beside_copies)
+            }
             _ => {}
         }
     }

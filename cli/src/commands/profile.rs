@@ -112,7 +112,9 @@ fn describe(profile: &ModelProfile) -> String {
     for beside in &profile.cards.beside_copies {
         let (class, more) = (&beside.class, 100.0 * (beside.factor - 1.0));
         let spread = 100.0 * beside.spread;
-        text.push_str(&format!("{class}: {more:+.1} % beside copies to cards; timings scatter by {spread:.1} %\n"));
+        text.push_str(&format!(
+            "{class}: {more:+.1} % beside copies to cards; timings scatter by {spread:.1} %\n"
+        ));
     }
     for handover in &profile.cards.handovers {
         let (class, us, more) = (&handover.class, handover.piece_us, 100.0 * (handover.factor - 1.0));
@@ -121,7 +123,10 @@ fn describe(profile: &ModelProfile) -> String {
         ));
     }
     if !profile.cards.in_place.is_empty() {
-        text.push_str(&format!("{} ops timed reading their weights in place\n", profile.cards.in_place.len()));
+        text.push_str(&format!(
+            "{} ops timed reading their weights in place\n",
+            profile.cards.in_place.len()
+        ));
     }
     text
 }

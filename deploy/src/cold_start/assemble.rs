@@ -62,7 +62,9 @@ impl Values<'_> {
         let element =
             element.ok_or_else(|| format!("the type of `{name}` is not known, or none that can be moved"))?;
         let shape = fact.and_then(|fact| fact.shape.clone()).ok_or_else(|| {
-            format!("the shape of `{name}` is known only once it runs, and a card needs a place for it before")
+            format!(
+                "the shape of `{name}` is known only once it runs, and a card needs a place for it before"
+            )
         })?;
         let shape = shape.iter().map(|&size| size as usize).collect();
         self.list.push(ValueSpec { name: name.to_owned(), element, shape });
@@ -99,10 +101,18 @@ impl Source<'_> {
         let mut ops = Vec::new();
         for piece in &cut {
             let device = hardware.device_named(&piece.device).ok_or("a piece has no device")?;
-            let nodes = pieces.iter().find(|other| other.name == piece.name).map_or(&[][..], |other| &other.nodes);
+            let nodes =
+                pieces.iter().find(|other| other.name == piece.name).map_or(&[][..], |other| &other.nodes);
             let own: BTreeSet<OpId> = nodes.iter().filter_map(|&node| owners[node]).collect();
             ops.push(own.into_iter().collect());
-            assembled.push(self.piece(piece, device, devices[device.index()].is_card(), &readers, &by_name, &mut values)?);
+            assembled.push(self.piece(
+                piece,
+                device,
+                devices[device.index()].is_card(),
+                &readers,
+                &by_name,
+                &mut values,
+            )?);
         }
         let used: BTreeSet<(usize, usize)> = assembled
             .iter()
@@ -202,7 +212,8 @@ impl Source<'_> {
                     (BusWork::Load { weight, device: to.index() }, to)
                 }
                 BusItem::Read { op } => {
-                    let name = readers.in_place.iter().find(|(_, reader)| **reader == op).map(|(name, _)| name);
+                    let name =
+                        readers.in_place.iter().find(|(_, reader)| **reader == op).map(|(name, _)| name);
                     let piece = name.and_then(|name| cut.iter().position(|piece| piece.name == *name));
                     let Some(piece) = piece else { continue };
                     (BusWork::Read { piece }, readers.device_of[op.index()])

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use divvy_core::ids::OpId;
 use divvy_core::plan::Plan;
 use divvy_core::problem::Problem;
-use divvy_core::ids::OpId;
 use divvy_core::score::{Activity, Lane, Score};
 use divvy_core::units::Time;
 use divvy_exec::backends::cuda::{CardRoom, CudaCard, Pinned};
@@ -170,7 +170,9 @@ impl LoadedColdStart {
         let places = places(&options.devices, &problem, &mut warnings)?;
         check_cuda(&places)?;
         if places.contains(&DevicePlace::Simulated) {
-            warnings.push("a simulated card computes right and takes whatever time it takes: times say nothing".into());
+            warnings.push(
+                "a simulated card computes right and takes whatever time it takes: times say nothing".into(),
+            );
         }
         let mut ways = ways(&problem, cold, verdict.score.value);
         if !options.compare {
@@ -233,7 +235,17 @@ impl LoadedColdStart {
         loaded.reverse();
         let inputs = given_or_random(&inputs, 1, options)?.swap_remove(0);
         let options = options.clone();
-        Ok(LoadedColdStart { problem, ways: loaded, inputs, places, result_names: results, weight_bytes, options, lower_bound: verdict.lower_bound, warnings })
+        Ok(LoadedColdStart {
+            problem,
+            ways: loaded,
+            inputs,
+            places,
+            result_names: results,
+            weight_bytes,
+            options,
+            lower_bound: verdict.lower_bound,
+            warnings,
+        })
     }
 
     /// The problem that was planned.
@@ -263,7 +275,8 @@ impl LoadedColdStart {
     }
 
     fn compare(&self, cancelled: bool) -> Result<ColdComparison, DeployError> {
-        let whole = self.ways.iter().find(|loaded| loaded.way.name == "copied").and_then(|whole| whole.last.as_ref());
+        let whole =
+            self.ways.iter().find(|loaded| loaded.way.name == "copied").and_then(|whole| whole.last.as_ref());
         let mut ways = Vec::new();
         for loaded in &self.ways {
             let mut difference_seen = None;
@@ -271,9 +284,14 @@ impl LoadedColdStart {
                 && loaded.way.name != "copied"
             {
                 let mut worst: f64 = 0.0;
-                for ((name, expected), found) in self.result_names.iter().zip(&whole.results).zip(&run.results) {
+                for ((name, expected), found) in
+                    self.result_names.iter().zip(&whole.results).zip(&run.results)
+                {
                     let far = difference(expected, found).map_err(|fault| {
-                        DeployError::Environment(format!("way `{}`: result `{name}`: {fault}", loaded.way.name))
+                        DeployError::Environment(format!(
+                            "way `{}`: result `{name}`: {fault}",
+                            loaded.way.name
+                        ))
                     })?;
                     worst = worst.max(far);
                 }
@@ -336,7 +354,8 @@ impl LoadedColdStart {
         let (start, end) = predicted(loaded, ops);
         let device = self.problem.hardware.device_named(&loaded.cold.spec().devices[spec.device].name);
         let call = device.map_or(Time::ZERO, |device| self.problem.piece_cost(device)).as_us();
-        let middle = |of: fn(&(f64, f64)) -> f64| Timings::new(loaded.spans[piece].iter().map(of).collect()).median();
+        let middle =
+            |of: fn(&(f64, f64)) -> f64| Timings::new(loaded.spans[piece].iter().map(of).collect()).median();
         PieceMeasured {
             name: spec.model.name.clone(),
             device: loaded.cold.spec().devices[spec.device].name.clone(),
@@ -360,14 +379,17 @@ impl LoadedColdStart {
                     let ops = &loaded.ops[piece];
                     let name = &spec.devices[spec.pieces[piece].device].name;
                     let device = hardware.device_named(name);
-                    let time = |op: &OpId| device.and_then(|d| self.problem.time(*op, d)).map_or(0.0, |t| t.as_us());
+                    let time =
+                        |op: &OpId| device.and_then(|d| self.problem.time(*op, d)).map_or(0.0, |t| t.as_us());
                     let all: f64 = ops.iter().map(time).sum::<f64>().max(f64::MIN_POSITIVE);
                     let mut in_order = ops.clone();
                     in_order.sort_by_key(|op| loaded.score.starts[op.index()]);
                     let mut start = span.start_us;
                     for op in &in_order {
                         let end = start + (span.end_us - span.start_us) * time(op) / all;
-                        spans.push(json!({"op": graph.op_name(*op), "device": name, "start": start, "end": end}));
+                        spans.push(
+                            json!({"op": graph.op_name(*op), "device": name, "start": start, "end": end}),
+                        );
                         start = end;
                     }
                 }
@@ -379,7 +401,9 @@ impl LoadedColdStart {
                         let link = &hardware.links()[link.index()].name;
                         let (start, end) = (span.start_us, span.end_us);
                         let param = &spec.weights[weight].name;
-                        spans.push(json!({"param": param, "link": link, "to": to, "start": start, "end": end}));
+                        spans.push(
+                            json!({"param": param, "link": link, "to": to, "start": start, "end": end}),
+                        );
                     }
                 }
             }
@@ -390,7 +414,9 @@ impl LoadedColdStart {
     /// Writes the results of the plan's last request.
     pub fn write_results(&self, path: &Path) -> Result<(), DeployError> {
         let last = self.ways.first().and_then(|plan| plan.last.as_ref());
-        let last = last.ok_or_else(|| DeployError::Environment("no request was answered, so there are no results".into()))?;
+        let last = last.ok_or_else(|| {
+            DeployError::Environment("no request was answered, so there are no results".into())
+        })?;
         let arrays: Vec<(String, HostTensor)> =
             self.result_names.iter().cloned().zip(last.results.iter().cloned()).collect();
         Ok(file::write_through(path, |file| npy::write(file, &arrays))?)
@@ -450,17 +476,23 @@ fn cards(
             let name = &spec.devices[device].name;
             DeployError::Environment(format!("`{name}`: {error}"))
         };
-        let is_used = spec.order(device).next().is_some() || spec.bus.iter().enumerate().any(|(i, _)| spec.device_of(i) == device);
+        let is_used = spec.order(device).next().is_some()
+            || spec.bus.iter().enumerate().any(|(i, _)| spec.device_of(i) == device);
         cards.push(match place {
             _ if !is_used => None,
             DevicePlace::Cores => None,
             DevicePlace::Simulated => {
-                let speed = SimulatedSpeed { memory: options.card_memory.unwrap_or(u64::MAX), ..SimulatedSpeed::default() };
+                let speed = SimulatedSpeed {
+                    memory: options.card_memory.unwrap_or(u64::MAX),
+                    ..SimulatedSpeed::default()
+                };
                 Some(Box::new(SimulatedCard::new(spec, device, runtime, speed).map_err(about)?))
             }
             DevicePlace::Cuda(number) => {
                 let room = rooms[device].clone();
-                let card = CudaCard::new(spec, device, *number, options.card_memory, room, &mut |piece| known(piece));
+                let card = CudaCard::new(spec, device, *number, options.card_memory, room, &mut |piece| {
+                    known(piece)
+                });
                 let card = card.map_err(about)?;
                 rooms[device].get_or_insert_with(|| card.room());
                 Some(Box::new(card))

@@ -72,5 +72,8 @@ fn in_pieces(problem: &Problem, card: DeviceId, pieces: u64) -> Option<(Plan, Ti
 /// Bytes of the parameters that an op is the first to read.
 fn new_bytes(problem: &Problem, op: OpId, seen: &mut [bool]) -> u64 {
     let params = problem.graph.params_of(op).iter();
-    params.filter(|p| !std::mem::replace(&mut seen[p.index()], true)).map(|&p| problem.graph.param_bytes(p)).sum()
+    params
+        .filter(|p| !std::mem::replace(&mut seen[p.index()], true))
+        .map(|&p| problem.graph.param_bytes(p))
+        .sum()
 }

@@ -7,8 +7,8 @@ use divvy_exec::backends::cuda::{CopyRates, CopyTraffic, copy_rates};
 use divvy_exec::measure::Timings;
 use divvy_exec::program::DeviceSpec;
 
-use crate::error::DeployError;
 use crate::engine::Engine;
+use crate::error::DeployError;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::transfer_times::Transfer;
 use crate::profile::turns::{SHORT_TURNS, affordable, item_times};

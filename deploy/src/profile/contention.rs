@@ -15,11 +15,11 @@ use divvy_exec::program::{DeviceSpec, ProgramSpec};
 use divvy_exec::tensor::Tensor;
 use divvy_io::onnx::infer::infer;
 
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_costs::CutCosts;
 use crate::profile::cut_model::CutModel;
-use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
@@ -138,7 +138,9 @@ impl ProfiledModel {
         for first in TRIALS {
             let rest = (devices.len() as f64 - first) / (devices.len() - 1) as f64;
             let shares: Vec<f64> = (0..devices.len()).map(|i| if i == 0 { first } else { rest }).collect();
-            let Some(CutModel { mut stages, bytes, ops, crossing }) = self.cut(times, &shares, &facts, WeightsAre::Constants) else {
+            let Some(CutModel { mut stages, bytes, ops, crossing }) =
+                self.cut(times, &shares, &facts, WeightsAre::Constants)
+            else {
                 continue;
             };
             if stages.len() != devices.len() {

@@ -14,10 +14,10 @@ use divvy_exec::program::{DeviceSpec, ProgramSpec};
 use divvy_exec::tensor::Tensor;
 use divvy_io::onnx::infer::infer;
 
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::CutModel;
-use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::turns::{SHORT_TURNS, affordable, stage_times};
 use crate::session::{at_once, feeds, start, warm_up};
@@ -118,7 +118,9 @@ impl ProfiledModel {
         cancelled: &AtomicBool,
     ) -> Result<Option<CutCosts>, DeployError> {
         let facts = infer(&self.model, &self.dims);
-        let cuts = PIECES.iter().filter_map(|&count| self.cut(times, &vec![1.0; count], &facts, self.weights_are(engine)));
+        let cuts = PIECES
+            .iter()
+            .filter_map(|&count| self.cut(times, &vec![1.0; count], &facts, self.weights_are(engine)));
         let cuts: Vec<CutModel> = cuts.filter(|cut| cut.stages.len() > 1 && cut.bytes > 0).collect();
         let backend = engine.plain();
         let fed = feeds(&self.inputs[..1], &*backend)?;

@@ -23,10 +23,10 @@ use divvy_io::onnx::symbolic::SymbolicShapes;
 use crate::cold_start::assemble::Source;
 use crate::cold_start::places::DevicePlace;
 use crate::cold_start::weights::{large_weights, rebase};
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::cut_model::stretches;
-use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 
 /// How many pieces on cores, few and many.

@@ -23,9 +23,9 @@ use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::pieces::pieces;
 use divvy_io::onnx::symbolic::SymbolicShapes;
 
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::pieces::stage_source::fed_model;
-use crate::engine::Engine;
 use crate::profile::profiled_model::ProfiledModel;
 use crate::profile::transfer_times::identity;
 
@@ -56,7 +56,8 @@ fn failed(error: StageError) -> DeployError {
 /// What a stage takes, in microseconds: the median of some runs.
 fn stage_time(model: &StageModel, engine: &Engine, inputs: &[HostTensor]) -> Result<f64, DeployError> {
     let backend: Arc<dyn Backend> = engine.plain();
-    let mut stage = backend.open(&Cores::allowed()).and_then(|mut device| device.load(model)).map_err(failed)?;
+    let mut stage =
+        backend.open(&Cores::allowed()).and_then(|mut device| device.load(model)).map_err(failed)?;
     let inputs = inputs.iter().map(|input| backend.take_in(input.clone())).collect::<Result<Vec<_>, _>>();
     let inputs = inputs.map_err(failed)?;
     let mut times = Vec::new();
@@ -71,7 +72,7 @@ fn stage_time(model: &StageModel, engine: &Engine, inputs: &[HostTensor]) -> Res
 }
 
 /// What a stage takes that does next to nothing: its call, and the wait for its end.
-fn call_time(engine: &Engine) -> Result<f64, DeployError> {
+pub(super) fn call_time(engine: &Engine) -> Result<f64, DeployError> {
     const FEW: usize = 16;
     let model = StageModel {
         name: "next to nothing".into(),
@@ -102,9 +103,12 @@ impl ProfiledModel {
             if cancelled.load(Ordering::Relaxed) {
                 break;
             }
-            let sizes = |tensors: &[divvy_core::ids::TensorId]| tensors.iter().map(|&t| graph.tensor_bytes(t)).collect();
+            let sizes = |tensors: &[divvy_core::ids::TensorId]| {
+                tensors.iter().map(|&t| graph.tensor_bytes(t)).collect()
+            };
             let weights = graph.params_of(op).iter().map(|&param| graph.param_bytes(param)).collect();
-            let likeness = (graph.op(op).kind.clone(), weights, sizes(graph.inputs(op)), sizes(graph.outputs(op)));
+            let likeness =
+                (graph.op(op).kind.clone(), weights, sizes(graph.inputs(op)), sizes(graph.outputs(op)));
             let extra = match known.get(&likeness) {
                 Some(extra) => *extra,
                 None => {
@@ -152,7 +156,8 @@ impl ProfiledModel {
         let order = self.problem.graph.order();
         let at = order.iter().position(|&other| other == op)?;
         let parts = [&order[..at], &order[at..=at], &order[at + 1..]];
-        let stages = parts.into_iter().filter(|ops| !ops.is_empty()).map(|ops| Stage::new(device, ops.to_vec()));
+        let stages =
+            parts.into_iter().filter(|ops| !ops.is_empty()).map(|ops| Stage::new(device, ops.to_vec()));
         let plan = Plan::Pipeline(PipelinePlan { stages: stages.collect() });
         let graph = self.model.graph.as_ref()?;
         let fixed = FixedShapes::new(graph, &self.dims, facts);

@@ -44,7 +44,11 @@ impl ModelOnHardware {
         let question = ProblemOptions {
             read: reading.clone(),
             hardware: Some(hardware.to_owned()),
-            objective: if cold_start { ObjectiveOptions::from(ALL_RESIDENT) } else { ObjectiveOptions::default() },
+            objective: if cold_start {
+                ObjectiveOptions::from(ALL_RESIDENT)
+            } else {
+                ObjectiveOptions::default()
+            },
             ..ProblemOptions::default()
         };
         let Assembled { problem, reading, .. } = assemble(path, &question)?;

@@ -23,12 +23,21 @@ use crate::profile::transfer_times::{self, Transfer};
 pub struct CardCosts {
     /// Copies of each card.
     pub buses: Vec<CardBus>,
+    /// What a stage takes on each class that does next to nothing, in microseconds.
+    pub calls: Vec<(String, f64)>,
     /// What copies do to cores.
     pub beside_copies: Vec<BesideCopies>,
     /// What pieces on cores cost beside a card.
     pub handovers: Vec<Handover>,
     /// Ops that were timed reading their weights in place.
     pub in_place: Vec<InPlaceTime>,
+}
+
+impl CardCosts {
+    /// What a stage takes that does next to nothing, on a class.
+    pub(super) fn call(&self, class: &str) -> Option<f64> {
+        self.calls.iter().find(|(known, _)| known == class).map(|(_, us)| *us)
+    }
 }
 
 /// All that was measured of a model.
@@ -52,7 +61,15 @@ impl ModelProfile {
     /// A profile with nothing but the times of ops.
     pub(super) fn of_ops(problem: Problem, classes: Vec<ClassTimes>) -> ModelProfile {
         let (cuts, transfers, contention) = Default::default();
-        ModelProfile { classes, cuts, transfers, contention, cards: CardCosts::default(), problem, checkpoint: None }
+        ModelProfile {
+            classes,
+            cuts,
+            transfers,
+            contention,
+            cards: CardCosts::default(),
+            problem,
+            checkpoint: None,
+        }
     }
 
     /// The same with what else was measured; the checkpoint goes when the profile is written.
@@ -73,8 +90,9 @@ impl ModelProfile {
 
     /// What pieces cost on each class on which the model was cut.
     pub fn piece_rates(&self) -> impl Iterator<Item = (&str, PieceRates)> {
-        let launch = transfer_times::launch(&self.transfers);
-        self.cuts.iter().map(move |cuts| (cuts.class.as_str(), cuts.rates(launch)))
+        let of_cores = transfer_times::launch(&self.transfers);
+        let launch = move |class: &str| self.cards.call(class).unwrap_or(of_cores);
+        self.cuts.iter().map(move |cuts| (cuts.class.as_str(), cuts.rates(launch(&cuts.class))))
     }
 
     /// Writes the times of ops, for planning with them. The checkpoint is not needed any more.
@@ -89,6 +107,11 @@ impl ModelProfile {
     /// Writes the hardware with its links, cuts and contention as measured.
     pub fn write_hardware(&self, path: &Path) -> Result<(), DeployError> {
         let mut spec = measured_hardware(&self.problem, &self.transfers, &self.cuts, &self.contention);
+        for (name, rates) in self.piece_rates() {
+            if let Some(class) = spec.classes.iter_mut().find(|known| known.name == name) {
+                class.piece = Time((rates.piece * 1e6).round() as u64);
+            }
+        }
         for BesideCopies { class, factor, .. } in &self.cards.beside_copies {
             if let Some(class) = spec.classes.iter_mut().find(|known| known.name == *class) {
                 class.beside_copies = Some((1000.0 * factor).round() / 1000.0);

@@ -16,12 +16,12 @@ use divvy_io::onnx::infer::infer;
 use divvy_io::onnx::op_rewrites::rewrite_ops;
 use divvy_io::onnx::proto::Model;
 
+use crate::engine::Engine;
 use crate::error::DeployError;
 use crate::inputs::{inputs_of, random};
 use crate::kernel_owners::{Owners, marked};
 use crate::pieces::stage_source::whole_model;
 use crate::profile::class_times::ClassTimes;
-use crate::engine::Engine;
 use crate::profile::kernel_times::KernelTimes;
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::options::ProfileOptions;
@@ -81,7 +81,8 @@ impl ProfiledModel {
         let outputs = model.graph.iter().flat_map(|graph| &graph.output);
         let results: Vec<String> = outputs.map(|value| value.name().to_owned()).collect();
         let model = rewrite_ops(model.clone());
-        let model = whole_model("whole model", model, self.names.clone(), results.clone(), self.weights_are(engine));
+        let model =
+            whole_model("whole model", model, self.names.clone(), results.clone(), self.weights_are(engine));
         let stages = vec![StageSpec::new(model, 0)];
         let inputs = self.names.clone();
         ProgramSpec { devices: vec![device.clone()], stages, inputs, results, ..ProgramSpec::default() }
@@ -165,7 +166,8 @@ impl ProfiledModel {
         inputs: Vec<HostTensor>,
         device: &DeviceSpec,
     ) -> Result<Vec<HostTensor>, DeployError> {
-        let results = results(self.program(model, device, &Engine::Cores(self.runtime.clone())), &self.runtime, &[inputs])?;
+        let engine = Engine::Cores(self.runtime.clone());
+        let results = results(self.program(model, device, &engine), &engine, &[inputs])?;
         Ok(results.into_iter().next().unwrap_or_default())
     }
 

@@ -13,14 +13,15 @@ use divvy_exec::program::DeviceSpec;
 
 use crate::cold_start::places::{DevicePlace, check_cuda, places};
 use crate::device_specs::{by_class, cores_of, cores_of_all};
+use crate::engine::Engine;
 use crate::error::DeployError;
-use crate::profile::card_costs;
+use crate::profile::card_costs::{self, CardBus};
 use crate::profile::checkpoint::Checkpoint;
 use crate::profile::class_times::ClassTimes;
 use crate::profile::contention::Contention;
 use crate::profile::cut_costs::CutCosts;
-use crate::engine::Engine;
 use crate::profile::handovers::{Handover, Side};
+use crate::profile::in_place::call_time;
 use crate::profile::model_on_hardware::ModelOnHardware;
 use crate::profile::model_profile::{CardCosts, ModelProfile};
 use crate::profile::options::ProfileOptions;
@@ -74,7 +75,8 @@ impl Profiler {
 
     /// How many steps [`Self::measure`] has.
     pub fn step_count(&self) -> usize {
-        let of_cards = if self.cards.is_empty() { 0 } else { 1 + 3 * usize::from(self.model.options.cold_start) };
+        let of_cards =
+            if self.cards.is_empty() { 0 } else { 1 + 3 * usize::from(self.model.options.cold_start) };
         self.classes.len() * self.model.options.batch_sizes.len() + 3 + of_cards
     }
 
@@ -91,9 +93,11 @@ impl Profiler {
         begin("transfers");
         let backend: Arc<dyn Backend> = Arc::new(self.model.runtime.clone());
         let ProfiledModel { problem, options, .. } = &self.model;
-        let mut transfers = transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
+        let mut transfers =
+            transfer_times::measure(problem, &self.devices, &backend, options.repeat, cancelled)?;
         let cards = self.measure_cards(&done, &mut transfers, begin, cancelled)?;
-        let alone: Vec<(usize, f64)> = cards.in_place.iter().map(|read| (read.op.index(), read.here_us)).collect();
+        let alone: Vec<(usize, f64)> =
+            cards.in_place.iter().map(|read| (read.op.index(), read.here_us)).collect();
         for class in self.classes.iter().filter(|class| class.engine.card().is_some()) {
             let of_class = done.iter_mut().filter(|times| times.batch == 1 && times.class == class.name);
             of_class.for_each(|times| times.at_least(&alone));
@@ -114,7 +118,7 @@ impl Profiler {
         }
         let launch = transfer_times::launch(&transfers);
         for cuts in &cuts {
-            let piece = cuts.rates(launch).piece;
+            let piece = cuts.rates(cards.call(&cuts.class).unwrap_or(launch)).piece;
             let of_class = done.iter_mut().filter(|times| times.class == cuts.class);
             of_class.for_each(|times| times.leave_out(piece));
         }
@@ -137,9 +141,20 @@ impl Profiler {
         }
         begin("copies to cards");
         costs.buses = card_costs::buses(&self.cards)?;
+        for class in &self.classes {
+            costs.calls.push((class.name.clone(), call_time(&class.engine)?));
+        }
         let problem = &self.model.problem;
-        transfers.extend(costs.buses.iter().filter_map(|bus| card_costs::transfer(problem, bus, &self.cards)));
-        if !self.model.options.cold_start {
+        let is_cold = self.model.options.cold_start;
+        for bus in &costs.buses {
+            let Some(mut transfer) = card_costs::transfer(problem, bus, &self.cards) else { continue };
+            if !is_cold {
+                // Weights are on the card. What crosses is handed over, which takes longer than a copy in a queue of many.
+                transfer.latency = self.hand_over(bus, cancelled)?.unwrap_or(transfer.latency);
+            }
+            transfers.push(transfer);
+        }
+        if !is_cold {
             return Ok(costs);
         }
         begin("cores beside copies");
@@ -147,7 +162,13 @@ impl Profiler {
             let ProfiledClass { name, devices, engine } = class;
             let whole = done.iter().find(|times| times.class == *name).map_or(0.0, |times| times.whole);
             let of = (name.as_str(), whole);
-            costs.beside_copies.extend(self.model.beside_copies(of, devices, engine, &self.cards, cancelled)?);
+            costs.beside_copies.extend(self.model.beside_copies(
+                of,
+                devices,
+                engine,
+                &self.cards,
+                cancelled,
+            )?);
         }
         begin("hand-overs between cores and card");
         costs.handovers = self.handovers(done, cancelled)?;
@@ -221,6 +242,16 @@ impl Profiler {
         Ok(contention)
     }
 
+    /// From the end of a stage on cores to the start of one on a card or back, in microseconds; none where there are no cores.
+    fn hand_over(&self, bus: &CardBus, cancelled: &AtomicBool) -> Result<Option<f64>, DeployError> {
+        let card =
+            self.classes.iter().find(|class| class.devices.iter().any(|device| device.name == bus.device));
+        let cores = self.classes.iter().find(|class| class.engine.card().is_none());
+        let Some((card, cores)) = Option::zip(card, cores) else { return Ok(None) };
+        let ends = [cores, card].map(|class| (class.devices[0].clone(), class.engine.clone()));
+        transfer_times::there_and_back(&ends, self.model.options.repeat, cancelled).map(Some)
+    }
+
     /// What pieces on each class of cores cost beside the first card.
     fn handovers(&self, done: &[ClassTimes], cancelled: &AtomicBool) -> Result<Vec<Handover>, DeployError> {
         let hardware = &self.model.problem.hardware;
@@ -268,7 +299,8 @@ fn devices(
     let (problem, hardware) = (&source.problem, &source.hardware);
     let known = &problem.hardware;
     let places = places(&options.devices, problem, warnings)?;
-    let asked = places.iter().any(|place| matches!(place, DevicePlace::Cuda(_))) && !options.devices.is_empty();
+    let asked =
+        places.iter().any(|place| matches!(place, DevicePlace::Cuda(_))) && !options.devices.is_empty();
     let usable = check_cuda(&places);
     if asked {
         usable.as_ref().map_err(DeployError::again)?;
@@ -286,11 +318,16 @@ fn devices(
             DevicePlace::Cores if is_cpu(device) => cpus.push(spec),
             DevicePlace::Cuda(card) if usable.is_ok() => {
                 let backend = CudaBackend::new(card);
-                let backend = backend.map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
+                let backend = backend
+                    .map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
                 let name = known.class(device).name.clone();
                 // One card stands for its class.
                 if classes.iter().all(|class| class.name != name) {
-                    classes.push(ProfiledClass { name, devices: vec![spec.clone()], engine: Engine::Card(backend) });
+                    classes.push(ProfiledClass {
+                        name,
+                        devices: vec![spec.clone()],
+                        engine: Engine::Card(backend),
+                    });
                 }
                 cards.push((spec.name, card));
             }

@@ -14,8 +14,9 @@ use divvy_io::onnx::proto::{
 };
 
 use crate::device_specs::in_one_memory;
+use crate::engine::Engine;
 use crate::error::DeployError;
-use crate::session::{feeds, start, warm_up};
+use crate::session::{feeds, start, start_on, warm_up};
 
 /// Elements of the values that are sent: few, for the time before the first byte, and many, for what bytes add.
 const FEW: usize = 16;
@@ -125,6 +126,51 @@ fn gaps(
     // Within one memory, what is between two stages is the hand-over alone, which the executor times undisturbed.
     let gaps = if linked { Timings::new(of(0).filter_map(gap).collect()) } else { report.handover };
     Ok((gaps, report.stages[1].undisturbed()))
+}
+
+/// From the end of a stage on one device to the start of the next on another, in microseconds: the mean of both ways, for a few bytes.
+/// A device that is another's value is given takes it in as its stage begins: what that adds to the stage counts too.
+pub(super) fn there_and_back(
+    ends: &[(DeviceSpec, Engine); 2],
+    repeat: u64,
+    cancelled: &AtomicBool,
+) -> Result<f64, DeployError> {
+    let stage = |device: usize, from: &str, to: &str| {
+        let model = StageModel {
+            name: format!("copy of {from}"),
+            bytes: identity(from, to, FEW).to_bytes(),
+            inputs: vec![from.to_owned()],
+            outputs: vec![to.to_owned()],
+            ..StageModel::default()
+        };
+        StageSpec::new(model, device)
+    };
+    let [one, other] = ends;
+    let values = vec![vec![HostTensor { shape: vec![FEW], data: Data::F32(vec![1.0; FEW]) }]];
+    let time = |spec: ProgramSpec, engines: &[Engine]| -> Result<f64, DeployError> {
+        let fed = feeds(&values, &*engines[0].plain())?;
+        let mut running = start_on(spec, engines, 1)?;
+        warm_up(&mut running, &fed, WARM_UP, cancelled)?;
+        let count = repeat.max(20);
+        let mut source = |item: u64| (item < count).then(|| fed[0].clone());
+        let report = running.run(&mut source, &mut |_, _| Ok(()), cancelled, 0)?;
+        Ok(report.pace.latency.whole().median())
+    };
+    let program = |devices: Vec<DeviceSpec>, stages: Vec<StageSpec>, results: &str| ProgramSpec {
+        devices,
+        stages,
+        inputs: vec!["x".into()],
+        results: vec![results.into()],
+        ..ProgramSpec::default()
+    };
+    let both = vec![one.0.clone(), other.0.clone()];
+    let engines = [one.1.clone(), other.1.clone()];
+    let round =
+        time(program(both, vec![stage(0, "x", "a"), stage(1, "a", "b"), stage(0, "b", "y")], "y"), &engines)?;
+    let twice =
+        time(program(vec![one.0.clone()], vec![stage(0, "x", "a"), stage(0, "a", "y")], "y"), &engines[..1])?;
+    let call = time(program(vec![other.0.clone()], vec![stage(0, "x", "y")], "y"), &engines[1..])?;
+    Ok(((round - twice - call) / 2.0).max(0.0))
 }
 
 /// A model that hands on what it is given.

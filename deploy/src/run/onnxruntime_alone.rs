@@ -96,7 +96,8 @@ impl Alone {
         };
         if let Some(card) = prepared.first_card() {
             let engine = CudaBackend::new(card);
-            let engine = engine.map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
+            let engine =
+                engine.map_err(|absent| DeployError::Absent { message: absent.message, fix: absent.fix })?;
             alone.add(format!("one session on card {card}"), model, vec![cores.clone()], false, &engine)?;
         }
         alone.add(threads, model, vec![cores.clone()], false, &runtime)?;

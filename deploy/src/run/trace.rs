@@ -33,7 +33,8 @@ pub(crate) fn write(
 ) -> Result<Vec<(OpId, Timings)>, DeployError> {
     let scratch = Scratch::new()?;
     let engines = prepared.engines(runtime)?;
-    let backends: Vec<Arc<dyn Backend>> = engines.iter().map(|engine| engine.timing(scratch.0.clone())).collect();
+    let backends: Vec<Arc<dyn Backend>> =
+        engines.iter().map(|engine| engine.timing(scratch.0.clone())).collect();
     let program = Program::new(prepared.marked.clone()).map_err(DeployError::Environment)?;
     let mut running = Running::start(program, &backends, 1)?;
     let off = AtomicBool::new(false);

@@ -20,7 +20,9 @@ use crate::tensor::Element;
 pub(super) fn weight_value(weight: &Weight) -> Result<DynValue, ort::Error> {
     let host = MemoryInfo::new(AllocationDevice::CPU, 0, AllocatorType::Device, MemoryType::CPUInput)?;
     // SAFETY: the runtime only reads weights, within the bytes given; stages keep what owns them.
-    unsafe { value_at(&host, weight.data.as_ptr() as usize, weight.data.len(), weight.element, &weight.shape) }
+    unsafe {
+        value_at(&host, weight.data.as_ptr() as usize, weight.data.len(), weight.element, &weight.shape)
+    }
 }
 
 /// A value at an address.

@@ -115,7 +115,13 @@ mod tests {
         };
         let graph = proto::Graph { node: vec![node], ..Default::default() };
         let bytes = proto::Model { graph: Some(graph), ..Default::default() }.encode_to_vec();
-        StageModel { name: op.into(), bytes, inputs: names, outputs: vec!["y".into()], ..StageModel::default() }
+        StageModel {
+            name: op.into(),
+            bytes,
+            inputs: names,
+            outputs: vec!["y".into()],
+            ..StageModel::default()
+        }
     }
 
     #[test]

@@ -131,7 +131,11 @@ impl SimulatedCard {
             pieces.push(Some(LoadedPiece {
                 stage: Mutex::new(opened.load(&model)?),
                 values: piece.values.clone(),
-                weights: piece.weights.iter().map(|used| (used.weight, used.at == WeightAt::InPlace)).collect(),
+                weights: piece
+                    .weights
+                    .iter()
+                    .map(|used| (used.weight, used.at == WeightAt::InPlace))
+                    .collect(),
                 outputs: piece.outputs.clone(),
             }));
         }
@@ -169,7 +173,10 @@ impl SimulatedCard {
     }
 
     fn peer<'a>(&self, other: &'a dyn Card) -> Result<&'a SimulatedCard, StageError> {
-        other.as_any().downcast_ref().ok_or_else(|| StageError::new("a simulated card has simulated peers only"))
+        other
+            .as_any()
+            .downcast_ref()
+            .ok_or_else(|| StageError::new("a simulated card has simulated peers only"))
     }
 }
 
@@ -273,7 +280,9 @@ impl Card for SimulatedCard {
         reached(made)?.wait();
         let name = &self.spec.values[value].name;
         let fault = locked(&self.memory.fault).clone();
-        locked(&self.memory.values[value]).clone().ok_or_else(|| fault.unwrap_or_else(|| missing("value", name)))
+        locked(&self.memory.values[value])
+            .clone()
+            .ok_or_else(|| fault.unwrap_or_else(|| missing("value", name)))
     }
 
     fn mark(&self, queue: Queue) -> Result<Mark, StageError> {

@@ -124,11 +124,7 @@ impl ColdStart {
     }
 
     /// Forgets the weights on cards, then answers one request; none if it was cancelled. `inputs` are in the order of the spec.
-    pub fn run(
-        &mut self,
-        inputs: &[HostTensor],
-        cancelled: &AtomicBool,
-    ) -> Result<Option<ColdRun>, Failure> {
+    pub fn run(&mut self, inputs: &[HostTensor], cancelled: &AtomicBool) -> Result<Option<ColdRun>, Failure> {
         Cores::back_after(|| self.answer(inputs, cancelled))
     }
 
@@ -150,11 +146,15 @@ impl ColdStart {
             let request = &request;
             let on_cores = devices.iter().filter(|&&device| !spec.devices[device].is_card());
             let on_cores: Vec<_> = on_cores
-                .map(|&device| scope.spawn(move || self.guarded(request, device, |s| s.on_cores(request, device))))
+                .map(|&device| {
+                    scope.spawn(move || self.guarded(request, device, |s| s.on_cores(request, device)))
+                })
                 .collect();
             let on_cards = devices.iter().filter(|&&device| spec.devices[device].is_card());
             let mut on_cards: Vec<_> = on_cards
-                .map(|&device| scope.spawn(move || self.guarded(request, device, |s| s.on_card(request, device))))
+                .map(|&device| {
+                    scope.spawn(move || self.guarded(request, device, |s| s.on_card(request, device)))
+                })
                 .collect();
             on_cards.extend(buses.iter().map(|&device| {
                 scope.spawn(move || self.guarded(request, device, |s| s.on_bus(request, device)))
@@ -315,7 +315,9 @@ impl ColdStart {
         value: usize,
     ) -> Result<(), Result<StageError, Stopped>> {
         let Some(maker) = self.makers[value] else {
-            return self.given(request.inputs, value).map_or(Ok(()), |input| card.bring(value, input).map_err(Ok));
+            return self
+                .given(request.inputs, value)
+                .map_or(Ok(()), |input| card.bring(value, input).map_err(Ok));
         };
         let from = self.spec.pieces[maker].device;
         if from == device {
@@ -343,7 +345,9 @@ impl ColdStart {
     /// Runs the pieces of a device of cores.
     fn on_cores(&self, request: &Request<'_>, device: usize) -> Result<Vec<HostSpan>, End> {
         let pinned = match &self.spec.devices[device].place {
-            Place::Cores(cores) => cores.first().pin_this_thread().map_err(|cause| StageError::new(cause.to_string())),
+            Place::Cores(cores) => {
+                cores.first().pin_this_thread().map_err(|cause| StageError::new(cause.to_string()))
+            }
             Place::Card => Ok(()),
         };
         request.gate.wait();
@@ -375,7 +379,8 @@ impl ColdStart {
     /// A value in host memory, from wherever it is.
     fn on_host(&self, request: &Request<'_>, value: usize) -> Result<Tensor, Result<StageError, Stopped>> {
         let Some(maker) = self.makers[value] else {
-            let input = self.given(request.inputs, value).ok_or_else(|| Ok(StageError::new("an input is missing")));
+            let input =
+                self.given(request.inputs, value).ok_or_else(|| Ok(StageError::new("an input is missing")));
             return Ok(Tensor::new(input?.clone()));
         };
         match self.cards[self.spec.pieces[maker].device].as_deref() {
@@ -423,7 +428,9 @@ impl ColdStart {
         let mut spans = Vec::new();
         for (device, _) in self.all_cards() {
             let mut free = 0.0;
-            for (number, _) in self.spec.bus.iter().enumerate().filter(|(n, _)| self.spec.device_of(*n) == device) {
+            for (number, _) in
+                self.spec.bus.iter().enumerate().filter(|(n, _)| self.spec.device_of(*n) == device)
+            {
                 if let Some(end_us) = at(device, &bus[number])? {
                     spans.push(ColdSpan { what: ColdWork::Bus(number), start_us: free, end_us });
                     free = end_us;
@@ -436,7 +443,8 @@ impl ColdStart {
                 let mut start_us = free;
                 for used in &piece.weights {
                     if let WeightAt::Loaded { via } = used.at {
-                        start_us = start_us.max(at(via, &bus[self.load_of[&(used.weight, via)]])?.unwrap_or(0.0));
+                        start_us =
+                            start_us.max(at(via, &bus[self.load_of[&(used.weight, via)]])?.unwrap_or(0.0));
                     }
                 }
                 for maker in piece.values.iter().filter_map(|&value| self.makers[value]) {
@@ -446,7 +454,11 @@ impl ColdStart {
                     start_us = start_us.max(made.unwrap_or(0.0));
                 }
                 if let Some(end_us) = at(device, &pieces[number])? {
-                    spans.push(ColdSpan { what: ColdWork::Piece(number), start_us: start_us.min(end_us), end_us });
+                    spans.push(ColdSpan {
+                        what: ColdWork::Piece(number),
+                        start_us: start_us.min(end_us),
+                        end_us,
+                    });
                     free = end_us;
                 }
             }

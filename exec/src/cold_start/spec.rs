@@ -202,7 +202,9 @@ impl ColdSpec {
                     WeightAt::Loaded { via } if !loaded(used.weight, via) => {
                         return Err(format!("weight `{weight}` of piece `{name}` is never loaded"));
                     }
-                    WeightAt::InPlace if !self.bus.iter().any(|s| s.what == BusWork::Read { piece: number }) => {
+                    WeightAt::InPlace
+                        if !self.bus.iter().any(|s| s.what == BusWork::Read { piece: number }) =>
+                    {
                         return Err(format!("piece `{name}` reads `{weight}` in place at no time"));
                     }
                     _ => {}

@@ -37,10 +37,16 @@ pub(super) fn run(
     if let Some(path) = &args.trace {
         loaded.write_trace(path)?;
         let (plan, shown) = (&args.plan, path.display());
-        notes.push(format!("trace in {shown}; `divvy report {plan} --measured {shown}` lays it over the plan"));
+        notes.push(format!(
+            "trace in {shown}; `divvy report {plan} --measured {shown}` lays it over the plan"
+        ));
     }
     let bound = loaded.lower_bound.map(|bound| bound.as_us());
-    let text = if args.json { as_json(&loaded, &compared, bound) } else { as_text(&loaded, &compared, bound, &notes) };
+    let text = if args.json {
+        as_json(&loaded, &compared, bound)
+    } else {
+        as_text(&loaded, &compared, bound, &notes)
+    };
     Ok(Done { text, passed: !compared.cancelled })
 }
 
@@ -54,7 +60,12 @@ fn described(way: &WayMeasured) -> String {
     }
 }
 
-fn as_text(loaded: &LoadedColdStart, compared: &ColdComparison, bound: Option<f64>, notes: &[String]) -> String {
+fn as_text(
+    loaded: &LoadedColdStart,
+    compared: &ColdComparison,
+    bound: Option<f64>,
+    notes: &[String],
+) -> String {
     let (graph, hardware) = (&loaded.problem().graph, &loaded.problem().hardware);
     let mut text = format!(
         "cold-start of `{}` on `{}`: {:.3} GB of weights, of which the plan loads {:.3} GB\n",
@@ -66,9 +77,14 @@ fn as_text(loaded: &LoadedColdStart, compared: &ColdComparison, bound: Option<f6
     let plan = compared.way("plan").map(|plan| plan.took_us.median());
     for way in &compared.ways {
         let measured = way.took_us.median();
-        let ratio = if measured > 0.0 { format!("  ratio {:.3}", measured / way.predicted_us) } else { String::new() };
+        let ratio = if measured > 0.0 {
+            format!("  ratio {:.3}", measured / way.predicted_us)
+        } else {
+            String::new()
+        };
         let against = plan.filter(|&plan| way.name != "plan" && plan > 0.0 && measured > 0.0);
-        let against = against.map_or(String::new(), |plan| format!("; the plan is {:.2} times as fast", measured / plan));
+        let against = against
+            .map_or(String::new(), |plan| format!("; the plan is {:.2} times as fast", measured / plan));
         text.push_str(&format!(
             "  {:<11} predicted {:>9}  measured {:>9}{ratio}  ({}{against})\n",
             way.name,
@@ -77,11 +93,17 @@ fn as_text(loaded: &LoadedColdStart, compared: &ColdComparison, bound: Option<f6
             described(way)
         ));
         if way.took_us.spread() > NOISY {
-            text.push_str(&format!("              timings scatter by {:.0} %\n", 100.0 * way.took_us.spread()));
+            text.push_str(&format!(
+                "              timings scatter by {:.0} %\n",
+                100.0 * way.took_us.spread()
+            ));
         }
     }
     if let Some(bound) = bound {
-        text.push_str(&format!("  bound       {:>9}: no plan takes less by the same op times\n", time(bound)));
+        text.push_str(&format!(
+            "  bound       {:>9}: no plan takes less by the same op times\n",
+            time(bound)
+        ));
     }
     for device in compared.ways.first().map_or(&[][..], |plan| &plan.devices) {
         text.push_str(&format!(
@@ -97,7 +119,9 @@ fn as_text(loaded: &LoadedColdStart, compared: &ColdComparison, bound: Option<f6
         text.push_str(&format!("  loads alone {:>9}: all weights over the bus\n", time(copied.loaded_us)));
     }
     if let Some(difference) = compared.ways.first().and_then(|plan| plan.difference) {
-        text.push_str(&format!("  results     differ from the whole model's by {difference:.1e} of its largest value\n"));
+        text.push_str(&format!(
+            "  results     differ from the whole model's by {difference:.1e} of its largest value\n"
+        ));
     }
     notes.iter().for_each(|note| text.push_str(&format!("  {note}\n")));
     text

@@ -111,7 +111,9 @@ impl CudaCard {
         let staging = (0..spec.values.len()).map(|value| {
             let wanted = staged.contains(&value) && crosses(value);
             let bytes = spec.values[value].byte_count();
-            wanted.then(|| Staging::new(&context, bytes.next_multiple_of(ALIGNED)).map(Mutex::new)).transpose()
+            wanted
+                .then(|| Staging::new(&context, bytes.next_multiple_of(ALIGNED)).map(Mutex::new))
+                .transpose()
         });
         let staging = staging.collect::<Result<Vec<_>, _>>()?;
         let held = (weights.end + values.end) as u64;
@@ -140,7 +142,9 @@ impl CudaCard {
                 let bytes = weight.data.len();
                 let address = match used.at {
                     WeightAt::InPlace => weight.data.as_ptr() as u64,
-                    WeightAt::Loaded { .. } => weight_memory.at(weights.at[used.weight].unwrap_or(0), bytes)?,
+                    WeightAt::Loaded { .. } => {
+                        weight_memory.at(weights.at[used.weight].unwrap_or(0), bytes)?
+                    }
                 };
                 let (element, shape) = (weight.element, weight.shape.clone());
                 inputs.push((weight.name.clone(), Place { address, bytes, element, shape }));

@@ -173,7 +173,8 @@ impl CardMemory {
         self.context.bind_to_thread().map_err(failed(doing))?;
         let (here, there) = (self.context.cu_ctx(), from.context.cu_ctx());
         // SAFETY: both ranges were just checked, and both memories live as long as the cards that queue this.
-        unsafe { result::memcpy_peer_async(here, to, there, source, bytes, queue.cu_stream()) }.map_err(failed(doing))
+        unsafe { result::memcpy_peer_async(here, to, there, source, bytes, queue.cu_stream()) }
+            .map_err(failed(doing))
     }
 }
 
@@ -187,11 +188,7 @@ impl Drop for CardMemory {
 }
 
 /// Copies something that is somewhere on a card, now.
-pub(super) fn read_at(
-    context: &Arc<CudaContext>,
-    address: u64,
-    into: &mut [u8],
-) -> Result<(), StageError> {
+pub(super) fn read_at(context: &Arc<CudaContext>, address: u64, into: &mut [u8]) -> Result<(), StageError> {
     let doing = "copying from it";
     context.bind_to_thread().map_err(failed(doing))?;
     // SAFETY: the address and length are those of a value of the runtime's, which the caller holds.
@@ -222,7 +219,11 @@ impl Staging {
     }
 
     pub(super) fn within(&self, bytes: usize) -> Result<(), StageError> {
-        if bytes > self.bytes { Err(StageError::new("a place beyond the end of pinned memory")) } else { Ok(()) }
+        if bytes > self.bytes {
+            Err(StageError::new("a place beyond the end of pinned memory"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Its bytes.

@@ -73,7 +73,8 @@ impl HostReader {
         let text = CString::new(KERNEL).unwrap_or_default();
         let name = CString::new("take_in").unwrap_or_default();
         // SAFETY: the text ends with a zero, and the driver copies what it needs of it.
-        let module = unsafe { result::module::load_data(text.as_ptr().cast::<c_void>()) }.map_err(failed(doing))?;
+        let module =
+            unsafe { result::module::load_data(text.as_ptr().cast::<c_void>()) }.map_err(failed(doing))?;
         // SAFETY: the module was just loaded.
         let function = unsafe { result::module::get_function(module, name) }.map_err(failed(doing))?;
         Ok(HostReader { context: context.clone(), module, function })
@@ -93,14 +94,22 @@ impl HostReader {
         from.within(whole)?;
         let (mut to, mut from) = (to.at(offset, whole)?, from.bytes().as_ptr() as u64);
         let words = whole / WORD;
-        let mut count = u32::try_from(words).map_err(|_| StageError::new("a value is too large to be read by a kernel"))?;
+        let mut count = u32::try_from(words)
+            .map_err(|_| StageError::new("a value is too large to be read by a kernel"))?;
         let blocks = words.div_ceil(BLOCK as usize).clamp(1, MOST_BLOCKS) as u32;
         let mut arguments: [*mut c_void; 3] =
             [(&raw mut to).cast(), (&raw mut from).cast(), (&raw mut count).cast()];
         self.context.bind_to_thread().map_err(failed(doing))?;
         // SAFETY: both ranges were just checked and are kept by who calls until the queue is empty; arguments are as the kernel's.
         let launched = unsafe {
-            result::launch_kernel(self.function, (blocks, 1, 1), (BLOCK, 1, 1), 0, queue.cu_stream(), &mut arguments)
+            result::launch_kernel(
+                self.function,
+                (blocks, 1, 1),
+                (BLOCK, 1, 1),
+                0,
+                queue.cu_stream(),
+                &mut arguments,
+            )
         };
         launched.map_err(failed(doing))
     }

@@ -62,8 +62,11 @@ fn find_all() -> Result<(), Unavailable> {
         });
     }
     let folders = folders(&folder);
-    let missing: Vec<&str> =
-        KERNELS.iter().filter(|(name, needed)| !load(name, &folders) && *needed).map(|&(name, _)| name).collect();
+    let missing: Vec<&str> = KERNELS
+        .iter()
+        .filter(|(name, needed)| !load(name, &folders) && *needed)
+        .map(|&(name, _)| name)
+        .collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -51,7 +51,9 @@ pub fn copy_rates(card: usize) -> Result<CopyRates, StageError> {
                 }
             }
             let end = moment(&queue)?;
-            found.push(f64::from(start.elapsed_ms(&end).map_err(failed("telling the time"))?) * 1e3 / times as f64);
+            found.push(
+                f64::from(start.elapsed_ms(&end).map_err(failed("telling the time"))?) * 1e3 / times as f64,
+            );
         }
         Ok(Timings::new(found).median())
     };
@@ -59,7 +61,8 @@ pub fn copy_rates(card: usize) -> Result<CopyRates, StageError> {
     let rate = |out: bool| Ok::<f64, StageError>(LARGE as f64 / time(LARGE, 4, out)? * 1e6);
     let (to_card, from_card) = (rate(false)?, rate(true)?);
     // Least squares of times over sizes, by what weights are: a small and a middling size among many.
-    let extra = [4 << 10, 64 << 10, 1 << 20].map(|bytes| Ok(time(bytes, BEHIND, false)? - bytes as f64 / to_card * 1e6));
+    let extra = [4 << 10, 64 << 10, 1 << 20]
+        .map(|bytes| Ok(time(bytes, BEHIND, false)? - bytes as f64 / to_card * 1e6));
     let extra = extra.into_iter().collect::<Result<Vec<f64>, StageError>>()?;
     let mut there_and_back = Vec::new();
     for _ in 0..REPEATS {

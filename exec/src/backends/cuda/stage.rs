@@ -6,8 +6,8 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::{CudaContext, CudaStream};
 use ort::session::{IoBinding, NoSelectedOutputs, RunOptions, Session};
@@ -231,7 +231,8 @@ impl Stage for CudaStage {
     fn run(&mut self, inputs: &[Tensor]) -> Result<Vec<Tensor>, StageError> {
         let about = |error: ort::Error| failure(&error);
         for (i, input) in inputs.iter().enumerate() {
-            match input.stored().as_any().downcast_ref::<CudaValue>().filter(|value| value.card == self.card) {
+            match input.stored().as_any().downcast_ref::<CudaValue>().filter(|value| value.card == self.card)
+            {
                 Some(here) => self.binding.bind_input(self.inputs[i].as_str(), &here.value).map_err(about)?,
                 None => self.bring(i, &input.stored().to_host()?)?,
             }
@@ -288,7 +289,8 @@ impl Stored for CudaValue {
         }
         let mut bytes = vec![0; self.byte_count()];
         read_at(&self.context, address_of(&self.value).map_err(|error| failure(&error))? as u64, &mut bytes)?;
-        HostTensor::from_bytes(element, shape, &bytes).ok_or_else(|| StageError::new("a value of another size came"))
+        HostTensor::from_bytes(element, shape, &bytes)
+            .ok_or_else(|| StageError::new("a value of another size came"))
     }
 
     fn copied(&self) -> Result<Tensor, StageError> {

@@ -33,7 +33,8 @@ pub fn bring_in_with(
             return Ok(());
         }
         let external = resolve(folder, tensor)?;
-        let unreadable = |cause| WeightsError::Unreadable { path: external.path.display().to_string(), cause };
+        let unreadable =
+            |cause| WeightsError::Unreadable { path: external.path.display().to_string(), cause };
         let data = if external.present {
             let file = open(&external.path).map_err(unreadable)?;
             match file.and_then(|file| part(&file, &external)) {
