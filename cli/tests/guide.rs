@@ -203,6 +203,7 @@ pages! {
     hardware_files: "hardware-files.md",
     profiles: "profiles.md",
     running: "running.md",
+    gpus: "gpus.md",
     certificates: "certificates.md",
     exports: "exports.md",
     streams: "streams.md",
