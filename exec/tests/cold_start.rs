@@ -87,7 +87,7 @@ fn value(number: f32) -> HostTensor {
 }
 
 fn number(bytes: &[u8]) -> f32 {
-    f32::from_le_bytes(bytes.try_into().unwrap())
+    f32::from_le_bytes(bytes.try_into().expect("four bytes"))
 }
 
 fn weight(name: usize, number: f32) -> Weight {
@@ -146,8 +146,8 @@ fn spec(drafts: &[Draft], weights: &[f32]) -> ColdSpec {
             weights: uses,
         });
     }
-    for step in 1..bus.len() {
-        bus[step].after = vec![step - 1];
+    for (number, step) in bus.iter_mut().enumerate().skip(1) {
+        step.after = vec![number - 1];
     }
     ColdSpec {
         devices: (0..=CARDS).map(device).collect(),
@@ -176,20 +176,20 @@ fn start(spec: ColdSpec) -> ColdStart {
     let spec = Arc::new(spec);
     let speed = SimulatedSpeed { bus: 4e4, ..SimulatedSpeed::default() };
     let card = |device: usize| {
-        let card = SimulatedCard::new(&spec, device, &Sums, speed).unwrap();
+        let card = SimulatedCard::new(&spec, device, &Sums, speed).expect("it fits");
         (device < CARDS).then(|| Box::new(card) as Box<dyn Card>)
     };
     let cards = (0..=CARDS).map(|device| if device < CARDS { card(device) } else { None }).collect();
-    ColdStart::new((*spec).clone(), cards, &Sums).unwrap()
+    ColdStart::new((*spec).clone(), cards, &Sums).expect("it loads")
 }
 
 fn answer(drafts: &[Draft], weights: &[f32], input: f32) -> f32 {
     let mut cold = start(spec(drafts, weights));
     // A second request forgets what the first one loaded.
     let off = AtomicBool::new(false);
-    let first = cold.run(&[value(1.0)], &off).unwrap().unwrap();
+    let first = cold.run(&[value(1.0)], &off).expect("it runs").expect("it was not cancelled");
     assert_eq!(first.results, [value(expected(drafts, weights, 1.0))]);
-    let second = cold.run(&[value(input)], &off).unwrap().unwrap();
+    let second = cold.run(&[value(input)], &off).expect("it runs").expect("it was not cancelled");
     let Data::F32(found) = &second.results[0].data else { panic!("floats") };
     found[0]
 }
@@ -251,7 +251,8 @@ fn pieces_wait_for_their_weights_and_loads_for_reads_in_place() {
     ];
     let weights = [1.0, 2.0, 4.0];
     let mut cold = start(spec(&drafts, &weights));
-    let run = cold.run(&[value(0.0)], &AtomicBool::new(false)).unwrap().unwrap();
+    let run =
+        cold.run(&[value(0.0)], &AtomicBool::new(false)).expect("it runs").expect("it was not cancelled");
     let end = |what: ColdWork| run.spans.iter().find(|span| span.what == what).unwrap().end_us;
     assert!(end(ColdWork::Bus(0)) <= end(ColdWork::Piece(0)), "a piece ends after its weight has come");
     assert!(end(ColdWork::Piece(1)) <= end(ColdWork::Bus(2)), "the bus is the piece's while it reads");
@@ -285,7 +286,8 @@ fn a_cancelled_run_gives_nothing_and_the_next_is_right() {
     ];
     let mut cold = start(spec(&drafts, &[5.0]));
     assert!(cold.run(&[value(0.0)], &AtomicBool::new(true)).unwrap().is_none());
-    let run = cold.run(&[value(0.0)], &AtomicBool::new(false)).unwrap().unwrap();
+    let run =
+        cold.run(&[value(0.0)], &AtomicBool::new(false)).expect("it runs").expect("it was not cancelled");
     assert_eq!(run.results, [value(expected(&drafts, &[5.0], 0.0))]);
 }
 

@@ -30,6 +30,7 @@ fn compare(runtime: &OnnxRuntime, path: &Path, input: &str, output: &str, value:
         bytes: std::fs::read(path).expect("it is there"),
         inputs: vec![input.to_owned()],
         outputs: vec![output.to_owned()],
+        ..StageModel::default()
     };
     let (fast, plain) = (results(runtime, &model, value), results(&Reference, &model, value));
     let far = difference(&plain[0], &fast[0]).expect("they can be compared");

@@ -174,7 +174,7 @@ pub fn assemble(model: &str, options: &ProblemOptions) -> Result<Assembled, Erro
         match objective {
             Objective::Latency { .. } => scale_classes(&mut spec.profile, &hardware, |class| class.alone),
             Objective::ColdStart { .. } => {
-                scale_classes(&mut spec.profile, &hardware, |class| class.beside_copies)
+                scale_classes(&mut spec.profile, &hardware, |class| class.beside_copies);
             }
             _ => {}
         }

@@ -491,7 +491,7 @@ fn cards(
             DevicePlace::Cuda(number) => {
                 let room = rooms[device].clone();
                 let card = CudaCard::new(spec, device, *number, options.card_memory, room, &mut |piece| {
-                    known(piece)
+                    known(piece);
                 });
                 let card = card.map_err(about)?;
                 rooms[device].get_or_insert_with(|| card.room());

@@ -34,14 +34,14 @@ pub struct BesideCopies {
     pub spread: f64,
 }
 
-fn failed(error: divvy_exec::stage_error::StageError) -> DeployError {
+fn failed(error: &divvy_exec::stage_error::StageError) -> DeployError {
     DeployError::Environment(error.to_string())
 }
 
 /// The copies of each card, one after the other, with the device that it is.
 pub(super) fn buses(cards: &[(String, usize)]) -> Result<Vec<CardBus>, DeployError> {
     let one = |(device, card): &(String, usize)| {
-        Ok(CardBus { device: device.clone(), rates: copy_rates(*card).map_err(failed)? })
+        Ok(CardBus { device: device.clone(), rates: copy_rates(*card).map_err(|error| failed(&error))? })
     };
     cards.iter().map(one).collect()
 }
@@ -84,7 +84,8 @@ impl ProfiledModel {
         let (mut factors, mut beside) = (Vec::new(), Vec::new());
         for _ in 0..affordable(SHORT_TURNS, 2.0 * whole * count as f64) {
             let alone = Timings::new(item_times(&mut running, &fed, count, cancelled)?);
-            let traffic = cards.iter().map(|(_, card)| CopyTraffic::start(*card).map_err(failed));
+            let traffic =
+                cards.iter().map(|(_, card)| CopyTraffic::start(*card).map_err(|error| failed(&error)));
             let traffic = traffic.collect::<Result<Vec<_>, _>>()?;
             let with = Timings::new(item_times(&mut running, &fed, count, cancelled)?);
             drop(traffic);

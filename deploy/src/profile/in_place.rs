@@ -49,21 +49,23 @@ pub struct InPlaceTime {
 /// What makes ops alike: the kind, and sizes of what they read and make.
 type Likeness = (String, Vec<u64>, Vec<u64>, Vec<u64>);
 
-fn failed(error: StageError) -> DeployError {
+fn failed(error: &StageError) -> DeployError {
     DeployError::Environment(error.to_string())
 }
 
 /// What a stage takes, in microseconds: the median of some runs.
 fn stage_time(model: &StageModel, engine: &Engine, inputs: &[HostTensor]) -> Result<f64, DeployError> {
     let backend: Arc<dyn Backend> = engine.plain();
-    let mut stage =
-        backend.open(&Cores::allowed()).and_then(|mut device| device.load(model)).map_err(failed)?;
+    let mut stage = backend
+        .open(&Cores::allowed())
+        .and_then(|mut device| device.load(model))
+        .map_err(|error| failed(&error))?;
     let inputs = inputs.iter().map(|input| backend.take_in(input.clone())).collect::<Result<Vec<_>, _>>();
-    let inputs = inputs.map_err(failed)?;
+    let inputs = inputs.map_err(|error| failed(&error))?;
     let mut times = Vec::new();
     for run in 0..WARM_UP + RUNS {
         let start = std::time::Instant::now();
-        stage.run(&inputs).map_err(failed)?;
+        stage.run(&inputs).map_err(|error| failed(&error))?;
         if run >= WARM_UP {
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
@@ -142,7 +144,7 @@ impl ProfiledModel {
         };
         let Some(inputs) = piece.inputs.iter().map(make).collect::<Option<Vec<_>>>() else { return Ok(None) };
         let fed = fed_model(&piece, WeightsAre::Inputs);
-        let weights = Pinned::weights(card, fed.weights.clone()).map_err(failed)?;
+        let weights = Pinned::weights(card, fed.weights.clone()).map_err(|error| failed(&error))?;
         let in_place = StageModel { weights, weights_are: WeightsAre::InPlace, ..fed.clone() };
         let time = |model: &StageModel| stage_time(model, engine, &inputs);
         let here = time(&fed)?;

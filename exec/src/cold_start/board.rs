@@ -14,14 +14,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Another thread failed, or the run was cancelled: whoever hears of it ends.
 pub(super) struct Stopped;
 
-struct Told {
+/// What was told so far.
+pub(super) struct Told {
     /// For each step of the buses, when it is over.
-    bus: Vec<Option<Mark>>,
+    pub(super) bus: Vec<Option<Mark>>,
     /// For each piece on a card, when it is over.
-    pieces: Vec<Option<Mark>>,
+    pub(super) pieces: Vec<Option<Mark>>,
     /// Values in host memory.
-    values: Vec<Option<Tensor>>,
-    failure: Option<Failure>,
+    pub(super) values: Vec<Option<Tensor>>,
+    pub(super) failure: Option<Failure>,
     stopped: bool,
 }
 
@@ -98,8 +99,7 @@ impl<'a> Board<'a> {
     }
 
     /// What is left when all threads have ended.
-    pub(super) fn end(self) -> (Vec<Option<Mark>>, Vec<Option<Mark>>, Vec<Option<Tensor>>, Option<Failure>) {
-        let told = self.told.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (told.bus, told.pieces, told.values, told.failure)
+    pub(super) fn end(self) -> Told {
+        self.told.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

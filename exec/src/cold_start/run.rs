@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,6 +66,8 @@ pub struct ColdStart {
     read_of: Vec<Option<usize>>,
 }
 
+/// A piece by its number, ready to run.
+type LoadedPiece = (usize, Box<dyn Stage>);
 /// When something began and ended, on the host.
 type HostSpan = (usize, f64, f64);
 /// Why a thread of a run ended early.
@@ -142,7 +144,7 @@ impl ColdStart {
             inputs,
         };
         let mut on_host: Vec<HostSpan> = Vec::new();
-        let (origin, wall) = std::thread::scope(|scope| {
+        let wall = std::thread::scope(|scope| {
             let request = &request;
             let on_cores = devices.iter().filter(|&&device| !spec.devices[device].is_card());
             let on_cores: Vec<_> = on_cores
@@ -170,19 +172,19 @@ impl ColdStart {
                     request.board.fail(self.failure("pieces", device, error));
                 }
             }
-            (origin, origin.elapsed())
+            origin.elapsed()
         });
-        let _ = origin;
-        let (bus, pieces, mut values, failure) = request.board.end();
-        if let Some(failure) = failure {
+        let mut told = request.board.end();
+        if let Some(failure) = told.failure {
             return Err(failure);
         }
-        if cancelled.load(std::sync::atomic::Ordering::Relaxed) {
+        if cancelled.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let results = spec.results.iter().map(|&value| self.result(value, inputs, &pieces, &mut values));
+        let results =
+            spec.results.iter().map(|&value| self.result(value, inputs, &told.pieces, &mut told.values));
         let results = results.collect::<Result<_, _>>()?;
-        let spans = self.spans(&bus, &pieces, on_host)?;
+        let spans = self.spans(&told.bus, &told.pieces, on_host)?;
         Ok(Some(ColdRun { results, wall, spans }))
     }
 
@@ -476,7 +478,7 @@ fn load(
     device: usize,
     cores: &Cores,
     host: &dyn Backend,
-) -> Result<Vec<(usize, Box<dyn Stage>)>, Failure> {
+) -> Result<Vec<LoadedPiece>, Failure> {
     let name = &spec.devices[device].name;
     let fault = |stage: &str, error: StageError| Failure {
         stage: stage.to_owned(),
