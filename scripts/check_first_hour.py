@@ -32,7 +32,6 @@ EXPECTED = {
     "iclabel": {"run": "the model itself fails with batches of 1: ONNX Runtime alone says the same"},
     "iris-regression": {"export": "its results are maps, which no piece can hand on", "run": "likewise"},
     "page-bilinear": {"run": "its input `img_size` holds the size of a picture, which made-up numbers are not"},
-    "page-unwarp-half": {"run": "its input is in half precision, which is not made up"},
     "reading-encoder": {"export": TEXT, "run": TEXT},
 }
 PATIENCE = 300

@@ -75,6 +75,8 @@ def one_run(subject, seed, number):
         ops = subject.names(granularity)
         subject.plan_with(objective, granularity, random_cuts.random_pins(ops, objective, rng))
     command = [subject.program, "run", str(subject.plan), "--verify", "--repeat", "3", "--warm-up", "0", "--json"]
+    # Whatever devices were planned for, they are cores here.
+    command += [word for number in range(1, random_cuts.DEVICES + 1) for word in ("--device", f"d{number}=cores")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         raise RuntimeError(f"divvy run: {done.stderr.strip() or done.returncode}")

@@ -1,6 +1,6 @@
 //! Whether two results are equal within rounding.
 
-use crate::tensor::{Data, HostTensor};
+use crate::tensor::{Data, Element, HostTensor};
 
 /// Results whose values are all smaller are compared on this scale: such are probabilities of what is not there, and what
 /// cancels, with rounding as large as themselves. A thousandth of it is what PyTorch calls close in single precision.
@@ -30,6 +30,15 @@ pub fn difference(expected: &HostTensor, found: &HostTensor) -> Result<f64, Stri
         }
     }
     Ok(worst / scale)
+}
+
+/// How far equal results may be apart, over the largest value, because of how few bits their elements have.
+pub fn rounding(element: Element) -> f64 {
+    match element {
+        Element::F16 => 2e-3,
+        Element::BF16 => 16e-3,
+        _ => 0.0,
+    }
 }
 
 fn numbers(data: &Data) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! What comes out of a run, compared with what the whole model gives.
 
-use divvy_exec::compare::difference;
+use divvy_exec::compare::{difference, rounding};
 use divvy_exec::tensor::{HostTensor, Tensor};
 
 use crate::pieces::shares::{Share, apart};
@@ -54,7 +54,7 @@ impl ResultCheck {
             let expected = &expected[(first + i) % expected.len()];
             for ((name, expected), found) in self.names.iter().zip(expected).zip(found) {
                 let far = difference(expected, found).map_err(|fault| format!("`{name}`: {fault}"))?;
-                if far > self.tolerance {
+                if far > self.tolerance.max(rounding(expected.element())) {
                     let percent = 100.0 * far;
                     return Err(format!(
                         "`{name}` differs from the whole model's by {percent:.3} % of its largest value"
