@@ -54,7 +54,7 @@ impl ResultCheck {
             let expected = &expected[(first + i) % expected.len()];
             for ((name, expected), found) in self.names.iter().zip(expected).zip(found) {
                 let far = difference(expected, found).map_err(|fault| format!("`{name}`: {fault}"))?;
-                if far > self.tolerance.max(rounding(expected.element())) {
+                if far > rounding(expected.element()).map_or(self.tolerance, |few| few.max(self.tolerance)) {
                     let percent = 100.0 * far;
                     return Err(format!(
                         "`{name}` differs from the whole model's by {percent:.3} % of its largest value"
